@@ -1,5 +1,5 @@
-//! Predictions beside measurements for some configurations: `cargo run --release -p tamis-advisor --example advise_check
-//! [keys]`.
+//! Predictions beside measurements for some configurations: `cargo run --release -p tamis-advisor
+//! --example advise_check [keys]`.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;

@@ -9,7 +9,8 @@ use tamis::{KeyspaceOptions, Options};
 use tamis_model::engine::between;
 use tamis_model::tree_filter::TreeFilter;
 
-/// Returns the selector that an option names. How probes are derived from digests makes no difference to the model.
+/// Returns the selector that an option names. How probes are derived from digests makes no
+/// difference to the model.
 pub(super) fn selector_of(choice: FilterChoice) -> Selector {
     match choice {
         FilterChoice::None => Selector::None,
@@ -84,13 +85,14 @@ pub(super) fn is_auto(options: &Options) -> bool {
     options.keyspace.filter.of_tree() == Some(FilterChoice::Auto)
 }
 
-/// Reports whether a filter for the tree would keep the order of keys: so the engine's rule takes it.
+/// Reports whether a filter for the tree would keep the order of keys: so the engine's rule takes
+/// it.
 pub(super) fn keeps_order(options: &Options) -> bool {
     options.keyspace.key_map != KeyMapChoice::Digest
 }
 
-/// Returns the options with what the engine's own rule makes of `filter = auto` in the tree that this data grows into, over all of
-/// its states.
+/// Returns the options with what the engine's own rule makes of `filter = auto` in the tree that
+/// this data grows into, over all of its states.
 pub(super) fn resolved(options: &Options, data: &Data, workload: &Workload) -> Options {
     if !is_auto(options) {
         return options.clone();
@@ -107,8 +109,8 @@ pub(super) fn resolved(options: &Options, data: &Data, workload: &Workload) -> O
     options
 }
 
-/// Returns the configuration that the options describe, for a tree of this data. Of several filters, that of the last
-/// level counts, since it has most of the keys.
+/// Returns the configuration that the options describe, for a tree of this data. Of several
+/// filters, that of the last level counts, since it has most of the keys.
 pub(super) fn configuration_of(options: &Options, data: &Data, budget_bytes: u64) -> Configuration {
     let keyspace = &options.keyspace;
     let selector = selector_of(keyspace.filter.at(keyspace.levels));

@@ -1,13 +1,14 @@
 //! Unit costs, measured on this machine by the engine's own paths.
 //!
-//! Small in-memory databases of eight runs each, one for every kind of filter, are read as a program would read them.
-//! The cost of a probe is the remainder after subtracting the fixed part and the runs searched in vain (by the engine's
-//! counters). T_P is therefore what a filter costs *here*, including finding its table, dispatch and prefetching, not
-//! its cost in a loop of its own. What does not fit a small database is measured separately: memory latency by size,
-//! and the device, by reads of a file.
+//! Small in-memory databases of eight runs each, one for every kind of filter, are read as a
+//! program would read them. The cost of a probe is the remainder after subtracting the fixed part
+//! and the runs searched in vain (by the engine's counters). T_P is therefore what a filter costs
+//! *here*, including finding its table, dispatch and prefetching, not its cost in a loop of its
+//! own. What does not fit a small database is measured separately: memory latency by size, and the
+//! device, by reads of a file.
 //!
-//! Every cost is the lower quartile of several passes, which alternate where two costs are compared. Noise that would
-//! make a cost negative yields 0.
+//! Every cost is the lower quartile of several passes, which alternate where two costs are
+//! compared. Noise that would make a cost negative yields 0.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -23,8 +24,8 @@ use tamis::Options;
 /// How thoroughly to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Effort {
-    /// About a tenth of a second: for opening a database. Costs may be off by a third, those of ranges under global
-    /// filters by more, because small global filters exclude less.
+    /// About a tenth of a second: for opening a database. Costs may be off by a third, those of
+    /// ranges under global filters by more, because small global filters exclude less.
     Quick,
     /// One to two seconds.
     #[default]
@@ -41,10 +42,12 @@ pub struct Setup {
     pub value_bytes: usize,
     /// How thoroughly.
     pub effort: Effort,
-    /// Where the database is or will be. A file created here, and removed again, is written as a log is and read for
-    /// T_D. Without a directory the data is assumed to stay in memory, and the device and the log to cost nothing.
+    /// Where the database is or will be. A file created here, and removed again, is written as a
+    /// log is and read for T_D. Without a directory the data is assumed to stay in memory, and the
+    /// device and the log to cost nothing.
     pub directory: Option<PathBuf>,
-    /// Read mode, file system, block size and durability of the database; the other options are ignored.
+    /// Read mode, file system, block size and durability of the database; the other options are
+    /// ignored.
     pub options: Options,
 }
 
@@ -67,8 +70,8 @@ impl Setup {
         self
     }
 
-    /// Limits lengths so that thousands of entries fit into memory. Costs are per entry and per byte, so those of
-    /// longer entries follow from these.
+    /// Limits lengths so that thousands of entries fit into memory. Costs are per entry and per
+    /// byte, so those of longer entries follow from these.
     fn clamped(&self) -> Setup {
         let mut setup = self.clone();
         setup.key_bytes = setup.key_bytes.min(MOST_KEY_BYTES);
@@ -170,7 +173,8 @@ impl Sizes {
     }
 }
 
-/// Returns key `i` of set `set`: spread over the whole key space, of the requested length, at least eight bytes.
+/// Returns key `i` of set `set`: spread over the whole key space, of the requested length, at least
+/// eight bytes.
 pub(super) fn key(setup: &Setup, set: u64, i: usize) -> Vec<u8> {
     let spread = Digest::from_u64(i as u64).remix(set + 1);
     // The upper half stays free, for keys behind all others.
@@ -179,8 +183,9 @@ pub(super) fn key(setup: &Setup, set: u64, i: usize) -> Vec<u8> {
     key
 }
 
-/// Returns the nanoseconds for each of `count` things: the lower quartile of several passes. Other load on the machine
-/// only adds to times, so the true cost is nearer to the shorter ones; the minimum would be luck.
+/// Returns the nanoseconds for each of `count` things: the lower quartile of several passes. Other
+/// load on the machine only adds to times, so the true cost is nearer to the shorter ones; the
+/// minimum would be luck.
 pub(super) fn quiet_ns(passes: usize, count: usize, mut pass: impl FnMut(usize)) -> f64 {
     let mut times: Vec<f64> = (0..passes.max(1))
         .map(|at| {

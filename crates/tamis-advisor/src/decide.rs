@@ -1,8 +1,8 @@
 //! When a change is worth it.
 //!
-//! A workload at the boundary between two configurations favours now one, now the other, as its counters fluctuate. A
-//! change must therefore promise a gain beyond a margin, and the next check must promise it again. The caller remembers
-//! the last answer; this function is pure.
+//! A workload at the boundary between two configurations favours now one, now the other, as its
+//! counters fluctuate. A change must therefore promise a gain beyond a margin, and the next check
+//! must promise it again. The caller remembers the last answer; this function is pure.
 
 use super::{Advice, Ranked};
 use tamis::Options;
@@ -17,21 +17,23 @@ pub struct Change {
     pub changes: String,
     /// The predicted saving, as a part of the current time per operation.
     pub gain: f64,
-    /// Whether some of it takes effect only at the next open: whatever concerns a filter for the whole tree, and
-    /// memory. Filters of single tables and the compaction policy can be changed at once with
-    /// [`Keyspace::set_options`](tamis::Keyspace::set_options).
+    /// Whether some of it takes effect only at the next open: whatever concerns a filter for the
+    /// whole tree, and memory. Filters of single tables and the compaction policy can be changed at
+    /// once with [`Keyspace::set_options`](tamis::Keyspace::set_options).
     pub needs_reopening: bool,
     /// The gain, in words.
     pub reason: String,
 }
 
-/// Reports whether to leave `current` for what `advice` recommends: only if that saves more than the part `hysteresis`
-/// of the current time per operation (0.15: fifteen per cent). Prediction and observation err by some per cent, and a
-/// change rewrites tables, so less than a tenth is seldom wise.
+/// Reports whether to leave `current` for what `advice` recommends: only if that saves more than
+/// the part `hysteresis` of the current time per operation (0.15: fifteen per cent). Prediction and
+/// observation err by some per cent, and a change rewrites tables, so less than a tenth is seldom
+/// wise.
 ///
-/// Decisions do not flap: after a change the new configuration is the current one, and the old one would have to be
-/// better by the same margin to replace it. Two checks whose predictions differ by less than the margin on either side
-/// never cause changes in both directions. A current configuration that exceeds the budget is always left.
+/// Decisions do not flap: after a change the new configuration is the current one, and the old one
+/// would have to be better by the same margin to replace it. Two checks whose predictions differ by
+/// less than the margin on either side never cause changes in both directions. A current
+/// configuration that exceeds the budget is always left.
 pub fn decide(advice: &Advice, current: &Options, hysteresis: f64) -> Option<Change> {
     let best = advice.recommended().filter(|best| !best.is_current)?;
     let now = advice.current()?;

@@ -23,7 +23,8 @@ pub(super) fn digest(machine: &mut Machine, setup: &Setup, sizes: &Sizes) {
     });
 }
 
-/// Measures memory latency by a chain of accesses, each of which determines the address of the next.
+/// Measures memory latency by a chain of accesses, each of which determines the address of the
+/// next.
 pub(super) fn memory(machine: &mut Machine, setup: &Setup) {
     let largest: usize = if setup.is_quick() { 8 << 20 } else { 128 << 20 };
     let mut words = vec![0u64; largest / 8];

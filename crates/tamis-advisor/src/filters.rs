@@ -1,4 +1,5 @@
-//! The cost of building table filters, measured on the filters themselves: in a database, flushes would drown it out.
+//! The cost of building table filters, measured on the filters themselves: in a database, flushes
+//! would drown it out.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -17,7 +18,8 @@ use super::calibrate::{RUNS, Setup, Sizes, key, quiet_ns};
 /// Bits per key that filters are built with.
 const BITS: f64 = 14.0;
 
-/// Builds every kind of filter. A kind that cannot be built for these keys is left out and costs nothing: it will not be used.
+/// Builds every kind of filter. A kind that cannot be built for these keys is left out and costs
+/// nothing: it will not be used.
 pub(super) fn building(setup: &Setup, sizes: &Sizes) -> HashMap<Selector, f64> {
     let count = sizes.keys * RUNS / 2;
     let mut keys: Vec<Vec<u8>> = (0..count).map(|i| key(setup, 0, i)).collect();
@@ -71,8 +73,8 @@ pub(super) fn building(setup: &Setup, sizes: &Sizes) -> HashMap<Selector, f64> {
     costs
 }
 
-/// Returns the cost of adding keys to a global filter, per entry already in it, in ns: the difference between a change
-/// of very few keys and one of many.
+/// Returns the cost of adding keys to a global filter, per entry already in it, in ns: the
+/// difference between a change of very few keys and one of many.
 pub(super) fn copying(setup: &Setup, sizes: &Sizes, selector: Selector) -> f64 {
     let sorted = |set, count| {
         let mut keys: Vec<Vec<u8>> = (0..count).map(|i| key(setup, set, i)).collect();

@@ -1,11 +1,14 @@
-//! Finds the options that suit the data, the operations and the machine: measures, predicts, explains.
+//! Finds the options that suit the data, the operations and the machine: measures, predicts,
+//! explains.
 //!
-//! 1. [`Calibration::measure`] times the engine's own paths on this machine: T_H (a digest), T_P (a probe of each kind
-//!    of filter), T_D (a block read), puts, merges.
-//! 2. [`Observed::between`] derives the workload from a database's counters; a [`Workload`] can also be declared.
-//! 3. [`advise`] ranks the configurations that fit a budget by the model of [`tamis_model::engine`]. [`Advice`]
-//!    explains the ranking and holds the options that apply it.
-//! 4. [`decide`] reports whether a change is worth it, with hysteresis, for callers that ask periodically.
+//! 1. [`Calibration::measure`] times the engine's own paths on this machine: T_H (a digest), T_P (a
+//!    probe of each kind of filter), T_D (a block read), puts, merges.
+//! 2. [`Observed::between`] derives the workload from a database's counters; a [`Workload`] can
+//!    also be declared.
+//! 3. [`advise`] ranks the configurations that fit a budget by the model of
+//!    [`tamis_model::engine`]. [`Advice`] explains the ranking and holds the options that apply it.
+//! 4. [`decide`] reports whether a change is worth it, with hysteresis, for callers that ask
+//!    periodically.
 //! 5. [`auto`] returns options under which an open database asks by itself, through [`Advisor`].
 //!
 //! ```
@@ -20,12 +23,12 @@
 //! # Ok::<(), tamis::Error>(())
 //! ```
 //!
-//! Threads: everything runs on the calling thread. Measuring creates in-memory databases, which start their own
-//! background threads, and leaves nothing behind. Cost: measuring takes up to two seconds (`Full`) or a tenth of a
-//! second (`Quick`), advice some tens of milliseconds.
+//! Threads: everything runs on the calling thread. Measuring creates in-memory databases, which
+//! start their own background threads, and leaves nothing behind. Cost: measuring takes up to two
+//! seconds (`Full`) or a tenth of a second (`Quick`), advice some tens of milliseconds.
 //!
-//! [`tamis_model::engine`] lists what the model leaves out. Measured costs are those of one thread that reads without a
-//! pause.
+//! [`tamis_model::engine`] lists what the model leaves out. Measured costs are those of one thread
+//! that reads without a pause.
 
 mod apply;
 mod calibrate;
@@ -52,13 +55,15 @@ pub use tuner::{Advisor, auto};
 
 use tamis::Options;
 
-/// The least part of an operation's time that a change must save. The model's errors are larger, but mostly alike for all.
+/// The least part of an operation's time that a change must save. The model's errors are larger,
+/// but mostly alike for all.
 const KEPT: f64 = 0.05;
 
 /// Configurations within this part of the best one's time count as equal.
 const ALIKE: f64 = 0.01;
 
-/// Tolerated excess over the budget: the data may grow between two checks, and memory is counted only from time to time.
+/// Tolerated excess over the budget: the data may grow between two checks, and memory is counted
+/// only from time to time.
 const SLACK: f64 = 1.05;
 
 /// Reports whether the filters of a configuration fit a budget.
@@ -67,10 +72,11 @@ fn fits(ranked: &Ranked, budget_bytes: u64) -> bool {
     ranked.prediction.filter_bytes <= budget_bytes as f64 * slack
 }
 
-/// Returns the recommended configuration of a ranking (best first) among those that fit the budget. This is the current
-/// one unless the best saves more than a twentieth of its time; otherwise it is the one with the smallest filters among
-/// the best and those at most a hundredth slower. One that the rule of `filter = auto` rejects ([`Ranked::is_rejected`]) is not
-/// recommended if there is another.
+/// Returns the recommended configuration of a ranking (best first) among those that fit the budget.
+/// This is the current one unless the best saves more than a twentieth of its time; otherwise it is
+/// the one with the smallest filters among the best and those at most a hundredth slower. One that
+/// the rule of `filter = auto` rejects ([`Ranked::is_rejected`]) is not recommended if there is
+/// another.
 pub fn recommend(ranked: &[Ranked], budget_bytes: u64) -> Option<&Ranked> {
     let fits = |ranked: &&Ranked| fits(ranked, budget_bytes) && !ranked.is_rejected;
     let first = ranked.iter().find(fits).or(ranked.first())?.prediction.mean_ns;
@@ -120,19 +126,22 @@ impl Advice {
         self.ranking.current()
     }
 
-    /// Explains the recommendation in words: its cost, the largest parts of it, why others lose, which ones are unavailable.
+    /// Explains the recommendation in words: its cost, the largest parts of it, why others lose,
+    /// which ones are unavailable.
     pub fn explain(&self) -> String {
         explain::summary(self)
     }
 
-    /// Returns every term of the best configuration: in symbols, with numbers filled in, and its value.
+    /// Returns every term of the best configuration: in symbols, with numbers filled in, and its
+    /// value.
     pub fn formulas(&self) -> String {
         self.recommended().map_or_else(String::new, |best| explain::formulas(best, &self.workload))
     }
 }
 
-/// Ranks all configurations whose filters and block cache fit in `budget_bytes` bytes, with the tree's shape free, and returns
-/// the changes to `current`. Shapes that drop data (`fifo`, `time-window`) are neither recommended nor replaced.
+/// Ranks all configurations whose filters and block cache fit in `budget_bytes` bytes, with the
+/// tree's shape free, and returns the changes to `current`. Shapes that drop data (`fifo`,
+/// `time-window`) are neither recommended nor replaced.
 pub fn advise(
     calibration: &Calibration,
     data: &Data,

@@ -21,8 +21,9 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Derives both from two readings of [`Db::stats`](tamis::Db::stats), the earlier one first, of a database with these
-    /// options. Keyspaces are combined, since the counters are; the data and the skew are those of the default keyspace.
+    /// Derives both from two readings of [`Db::stats`](tamis::Db::stats), the earlier one first, of
+    /// a database with these options. Keyspaces are combined, since the counters are; the data and
+    /// the skew are those of the default keyspace.
     pub fn between(before: &Stats, after: &Stats, options: &Options) -> Observed {
         let data = data_of(after, options);
         let skew = after.keyspaces.first().and_then(|keyspace| keyspace.read_skew);
@@ -79,7 +80,8 @@ pub(crate) fn data(entries: u64, key_bytes: f64, raw: f64, options: &Options) ->
     data
 }
 
-/// Returns the mean length of the keys at the ends of runs: all that is known of keys without reading tables.
+/// Returns the mean length of the keys at the ends of runs: all that is known of keys without
+/// reading tables.
 fn key_bytes(keyspace: &KeyspaceStats) -> Option<f64> {
     let runs = keyspace.levels.iter().flat_map(|level| &level.runs);
     let ends = runs.flat_map(|run| [&run.smallest, &run.largest]).filter(|key| !key.is_empty());

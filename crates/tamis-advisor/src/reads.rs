@@ -1,8 +1,8 @@
 //! The costs of gets, iterators, filters and writes, measured on small in-memory databases.
 //!
-//! Each kind of filter has a database of eight runs. The same reads alternate between keys behind all others, which no
-//! run covers, and absent keys among them: the difference is the cost of eight runs. Runs searched in vain are
-//! subtracted by the engine's counters.
+//! Each kind of filter has a database of eight runs. The same reads alternate between keys behind
+//! all others, which no run covers, and absent keys among them: the difference is the cost of eight
+//! runs. Runs searched in vain are subtracted by the engine's counters.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use tamis::options::{Compression, FilterChoice};
 use tamis::stats::ReadCost;
 use tamis::{Error, OpenError};
 
-/// How much larger the databases for filters of the whole tree are, and the limit of their size in bytes.
+/// How much larger the databases for filters of the whole tree are, and the limit of their size in
+/// bytes.
 const GLOBAL_SIZE: usize = 4;
 const GLOBAL_BYTES: usize = 16 << 20;
 /// Bytes flushed and merged repeatedly beside gets.
@@ -47,7 +48,8 @@ pub(super) struct Bench<'a> {
     sizes: Sizes,
     /// Keys that no run has, all over the key space.
     absent: Keys,
-    /// More such keys, for warming up: a processor learns the branches of some thousand keys by heart.
+    /// More such keys, for warming up: a processor learns the branches of some thousand keys by
+    /// heart.
     others: Keys,
     /// Keys behind all stored ones.
     behind: Keys,
@@ -60,12 +62,13 @@ pub(super) struct Bench<'a> {
     /// The same for an iterator whose range is empty in all of them.
     pass_ns: f64,
     late: Vec<f64>,
-    /// One run without a filter: the fixed part is measured anew beside each filter of the whole tree, since the speed
-    /// of a shared machine varies from one moment to the next.
+    /// One run without a filter: the fixed part is measured anew beside each filter of the whole
+    /// tree, since the speed of a shared machine varies from one moment to the next.
     one_run: Option<Db>,
 }
 
-/// Keys of one length, contiguous: a caller has its key at hand, and fetching it is not part of a get's cost.
+/// Keys of one length, contiguous: a caller has its key at hand, and fetching it is not part of a
+/// get's cost.
 struct Keys {
     bytes: Vec<u8>,
     each: usize,
@@ -128,7 +131,8 @@ impl<'a> Bench<'a> {
         options.sub_jobs = 1;
         options.cache_bytes = 0;
         options.keyspace.auto_compaction = false;
-        // All runs are in level 0; a filter of the whole tree sizes its codes for the possible number of runs.
+        // All runs are in level 0; a filter of the whole tree sizes its codes for the possible
+        // number of runs.
         options.keyspace.level0_runs = RUNS;
         options.keyspace.read_compaction = false;
         // Room for one run and no more: memory for logs and memtables is prepared at once.
@@ -182,7 +186,8 @@ impl<'a> Bench<'a> {
         failed.map_or(Ok(ns), |error| Err(error.into()))
     }
 
-    /// Returns the nanoseconds per iterator that reads `entries` entries; with `width`, up to an end that far behind its start.
+    /// Returns the nanoseconds per iterator that reads `entries` entries; with `width`, up to an
+    /// end that far behind its start.
     fn iterations(&self, db: &Db, keys: &Keys, entries: usize, width: Option<u64>) -> Result<f64, Error> {
         let mut failed = None;
         let ops = (self.sizes.ops / entries.clamp(4, 16)).max(8);
@@ -267,8 +272,8 @@ impl<'a> Bench<'a> {
         Ok(((self.iterations(db, &self.absent, SCAN, None)? - one) / (SCAN - 1) as f64).max(0.0))
     }
 
-    /// Measures how many memory misses a search and a cursor wait for, on a database that exceeds the processor's
-    /// nearer caches. Needs the latencies.
+    /// Measures how many memory misses a search and a cursor wait for, on a database that exceeds
+    /// the processor's nearer caches. Needs the latencies.
     pub(super) fn distance(&mut self, machine: &mut Machine) -> Result<(), Error> {
         let keys = self.keys_in(16 << 20);
         let (db, _) = self.filled(self.options(FilterChoice::None, 10.0, keys), keys)?;
@@ -322,7 +327,8 @@ impl<'a> Bench<'a> {
                 filled => filled?,
             };
             if selector.is_global() && !self.setup.is_quick() {
-                // One filter for all runs is larger than any single run's, which makes its probes slower.
+                // One filter for all runs is larger than any single run's, which makes its probes
+                // slower.
                 db.close()?;
                 let keys =
                     (GLOBAL_SIZE * self.sizes.keys).min(self.keys_in(GLOBAL_BYTES)).max(self.sizes.keys);
@@ -344,7 +350,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Returns the cost of filter probes in one database, without the cost of runs searched in vain.
+    /// Returns the cost of filter probes in one database, without the cost of runs searched in
+    /// vain.
     fn asked(&mut self, db: &Db, machine: &Machine, selector: Selector) -> Result<ProbeCost, Error> {
         self.gets(db, &self.others)?;
         let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
@@ -400,9 +407,9 @@ impl<'a> Bench<'a> {
         Ok(cost)
     }
 
-    /// Returns the extra cost of a flush under a global filter, in the foreground or background, without copying: per
-    /// key, and independent of keys, in ns. Measured by flushes of many keys, `filling`, and of few; `Quick` assumes
-    /// that nothing depends on the keys.
+    /// Returns the extra cost of a flush under a global filter, in the foreground or background,
+    /// without copying: per key, and independent of keys, in ns. Measured by flushes of many keys,
+    /// `filling`, and of few; `Quick` assumes that nothing depends on the keys.
     fn upkeep(
         &mut self,
         choice: FilterChoice,
@@ -429,8 +436,9 @@ impl<'a> Bench<'a> {
         Ok((each, (of_many - each * many as f64).max(0.0)))
     }
 
-    /// Measures how much slower gets are while another thread flushes and merges without a pause: between 0, where that
-    /// thread has its own core and the caches suffice for both, and 1, where the two take turns.
+    /// Measures how much slower gets are while another thread flushes and merges without a pause:
+    /// between 0, where that thread has its own core and the caches suffice for both, and 1, where
+    /// the two take turns.
     pub(super) fn background(&self, machine: &mut Machine) -> Result<(), Error> {
         let (db, _) =
             self.filled(self.options(FilterChoice::None, 10.0, self.sizes.keys), self.sizes.keys)?;

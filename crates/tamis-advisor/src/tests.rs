@@ -60,7 +60,8 @@ fn data_of(entries: u64) -> Data {
     Data::new(entries, 8.0, 32.0)
 }
 
-/// Returns the actual tree. A partial merge leaves key ranges of a level without tables, so not every run covers every key.
+/// Returns the actual tree. A partial merge leaves key ranges of a level without tables, so not
+/// every run covers every key.
 fn tree_of(db: &Db) -> Tree {
     let stats = db.stats();
     let runs: Vec<_> = stats.keyspaces[0].levels.iter().flat_map(|level| &level.runs).collect();
@@ -132,7 +133,8 @@ fn counters_per_operation_match_the_prediction() {
         let expected = of(Class::EmptyGet);
         assert_eq!(empty(|read| read.digests), expected.digests, "{name}");
         check(&format!("{name}, probes"), expected.filter_probes, empty(|read| read.filter_probes), 0.02);
-        // Predicted rates are those of large filters; the small runs here consist of whole lines and blocks.
+        // Predicted rates are those of large filters; the small runs here consist of whole lines
+        // and blocks.
         check(&format!("{name}, searched"), expected.runs_searched, empty(|read| read.runs_searched), 0.5);
         check(&format!("{name}, blocks"), expected.blocks, empty(|read| read.block_reads), 0.5);
 
@@ -192,7 +194,8 @@ fn predicted_trees_match_written_ones() {
             options.keyspace.memtable_bytes = MEMTABLE;
             let shape = apply::shape_of(&options.keyspace);
             let db = Db::open("/db", options).expect("opening");
-            // Average over the last quarter, as in the model; waits until idle after each flush to avoid a race.
+            // Average over the last quarter, as in the model; waits until idle after each flush to
+            // avoid a race.
             let (flushes, entries) = (96, 300u64);
             let (mut runs, mut seen) = (0.0, 0.0);
             for flush in 0..flushes {
@@ -318,7 +321,8 @@ fn decisions_do_not_flap_at_a_boundary() {
     assert!(decide(&advice, &change.options, 0.15).is_none());
 }
 
-/// `filter = auto` counts as what the engine's rule makes of it, and stays where the best filter is one that it may choose.
+/// `filter = auto` counts as what the engine's rule makes of it, and stays where the best filter is
+/// one that it may choose.
 #[test]
 fn a_filter_that_the_engine_chooses_is_compared_as_what_it_chooses() {
     let mut current = options(FilterChoice::Auto, CompactionChoice::Tiering);
@@ -347,8 +351,9 @@ fn a_filter_that_the_engine_chooses_is_compared_as_what_it_chooses() {
     }
 }
 
-/// The rule of `filter = auto` and the ranking are the same between a filter per table and `grf` of equal memory: over numbers of
-/// runs, mixes of reads and bits, whichever is present, the ranking has no candidate of the kind that the rule rejects.
+/// The rule of `filter = auto` and the ranking are the same between a filter per table and `grf` of
+/// equal memory: over numbers of runs, mixes of reads and bits, whichever is present, the ranking
+/// has no candidate of the kind that the rule rejects.
 #[test]
 fn advice_and_the_engine_prefer_the_same_of_a_filter_per_table_and_one_for_the_tree() {
     let (mut preferred, mut candidates) = ([0, 0], 0);
@@ -369,7 +374,8 @@ fn advice_and_the_engine_prefer_the_same_of_a_filter_per_table_and_one_for_the_t
                         seeks: ranges / 2.0,
                         ..Workload::default()
                     };
-                    // What the engine decides in each state of the tree, and what that makes over all of them.
+                    // What the engine decides in each state of the tree, and what that makes over
+                    // all of them.
                     let tree = grow(&apply::shape_of(&current.keyspace), &data, true);
                     let states: Vec<Runs> = (tree.states.iter())
                         .map(|state| Runs { entries: state.runs.clone(), bits_per_key: bits, ordered: true })
@@ -422,7 +428,8 @@ fn advice_and_the_engine_prefer_the_same_of_a_filter_per_table_and_one_for_the_t
     assert!(candidates > 20, "where it is not what there is, the other is offered: {candidates}");
 }
 
-/// Beside the rule's own inputs: what an open keyspace under `filter = auto` says it wants, and what is advised for its tree.
+/// Beside the rule's own inputs: what an open keyspace under `filter = auto` says it wants, and
+/// what is advised for its tree.
 #[test]
 fn the_filter_that_an_open_keyspace_wants_is_the_one_that_is_advised() {
     let mut wanted = Vec::new();
@@ -496,7 +503,8 @@ fn a_workload_is_derived_from_counters() {
     }
 }
 
-/// Measures with this effort and durability. Every cost must be present and plausible, and no file may be left behind.
+/// Measures with this effort and durability. Every cost must be present and plausible, and no file
+/// may be left behind.
 fn measured(effort: Effort, durability: Durability) -> Machine {
     let fs = Arc::new(MemFs::new());
     let options = Options { file_system: Some(fs.clone()), durability, ..Options::default() };
@@ -536,8 +544,9 @@ fn full_calibration_also_measures_misses_and_larger_memory() {
     assert!(misses.iter().all(|misses| (0.0..=8.0).contains(misses)), "{machine:?}");
 }
 
-/// Fails every operation of measuring a device and a log in turn. Each failure is an error, except for the preallocation hint
-/// and for direct reads, which may be unavailable. The file is removed, unless the removal itself failed.
+/// Fails every operation of measuring a device and a log in turn. Each failure is an error, except
+/// for the preallocation hint and for direct reads, which may be unavailable. The file is removed,
+/// unless the removal itself failed.
 #[test]
 fn device_failures_are_errors_not_measurements() {
     let fs = FaultyFs::new(3);

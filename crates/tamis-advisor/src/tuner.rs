@@ -11,13 +11,15 @@ use crate::apply::is_auto;
 use crate::observe::data;
 use crate::{Calibration, Data, Effort, Selector, Setup, advise_among, decide, selector_in};
 
-/// Returns self-tuning options for `memory_bytes` of filters and block cache: a quarter for the cache, at most 1 GiB, the rest
-/// for filters. Filters and compaction policy follow the cost model for the workload declared in `keyspace.workload` or, by
-/// default, the observed one. They are chosen at opening and whenever a compaction leaves the tree idle, with hysteresis.
+/// Returns self-tuning options for `memory_bytes` of filters and block cache: a quarter for the
+/// cache, at most 1 GiB, the rest for filters. Filters and compaction policy follow the cost model
+/// for the workload declared in `keyspace.workload` or, by default, the observed one. They are
+/// chosen at opening and whenever a compaction leaves the tree idle, with hysteresis.
 /// [`Stats::tuning`](tamis::stats::Stats::tuning) lists the decisions.
 ///
-/// A new database starts with the defaults. Everything else may be set as usual; the options named at
-/// [`auto_memory_bytes`](Options::auto_memory_bytes) are only the starting point of the first decision.
+/// A new database starts with the defaults. Everything else may be set as usual; the options named
+/// at [`auto_memory_bytes`](Options::auto_memory_bytes) are only the starting point of the first
+/// decision.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -38,8 +40,9 @@ pub fn auto(memory_bytes: u64) -> Options {
     }
 }
 
-/// The cost model as a [`Tuner`]. Measures the machine when it is first asked about a directory, which takes a tenth of a second,
-/// with entries like those of the keyspace in question. Any thread may ask; one measures, others wait for it.
+/// The cost model as a [`Tuner`]. Measures the machine when it is first asked about a directory,
+/// which takes a tenth of a second, with entries like those of the keyspace in question. Any thread
+/// may ask; one measures, others wait for it.
 #[derive(Debug, Default)]
 pub struct Advisor {
     /// By directory; `None` if measuring failed: then nothing is changed.
@@ -71,7 +74,8 @@ impl Tuner for Advisor {
             false => selector == present || !(selector.is_global() || present.is_global()),
         };
         let advice = advise_among(&calibration, &data, case.workload, case.budget_bytes, case.options, may);
-        // The rest of the advice concerns the memory of the whole database, which is divided at opening.
+        // The rest of the advice concerns the memory of the whole database, which is divided at
+        // opening.
         let change = decide(&advice, case.options, case.margin)?;
         if !case.opening && chooses_itself != is_auto(&change.options) {
             return None;

@@ -37,7 +37,8 @@ fn chosen(decision: &TuningDecision, name: &str) -> Option<String> {
     decision.changes.iter().find(|(changed, _)| changed == name).map(|(_, value)| value.clone())
 }
 
-/// Without memory for filters none is kept, and with memory they come back: both at opening, both stored.
+/// Without memory for filters none is kept, and with memory they come back: both at opening, both
+/// stored.
 #[test]
 fn a_declared_workload_leads_to_a_decision_at_opening() {
     let fs = MemFs::new();
@@ -69,8 +70,8 @@ fn a_declared_workload_leads_to_a_decision_at_opening() {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// Nothing is known at first. Observations are stored when the database is closed and used for a decision when it is
-/// reopened.
+/// Nothing is known at first. Observations are stored when the database is closed and used for a
+/// decision when it is reopened.
 #[test]
 fn observations_are_known_at_the_next_opening() {
     let fs = MemFs::new();
@@ -93,7 +94,8 @@ fn observations_are_known_at_the_next_opening() {
     assert_eq!(chosen(&decisions[0], "filter").as_deref(), Some("none"), "{decisions:?}");
 }
 
-/// The same workload in every round: two round ends must agree before anything changes, and then it stays.
+/// The same workload in every round: two round ends must agree before anything changes, and then it
+/// stays.
 #[test]
 fn decisions_at_round_ends_have_hysteresis() {
     let fs = MemFs::new();
@@ -172,8 +174,8 @@ fn nothing_is_tuned_without_a_budget() {
     }
 }
 
-/// Regression: every cost was measured with entries as long as the database's; values of one gibibyte took all memory
-/// at opening.
+/// Regression: every cost was measured with entries as long as the database's; values of one
+/// gibibyte took all memory at opening.
 #[test]
 fn costs_can_be_measured_for_entries_of_any_length() {
     use tamis_advisor::{Calibration, Effort, Setup};
@@ -181,8 +183,8 @@ fn costs_can_be_measured_for_entries_of_any_length() {
     assert!(calibration.machine.get_ns > 0.0);
 }
 
-/// Regression: the model never chooses a policy that drops data, so a stored one is not its choice. It was once resumed
-/// and went on dropping data that the opener wanted to keep.
+/// Regression: the model never chooses a policy that drops data, so a stored one is not its choice.
+/// It was once resumed and went on dropping data that the opener wanted to keep.
 #[test]
 fn a_stored_policy_that_drops_data_is_never_resumed() {
     let fs = MemFs::new();
@@ -200,8 +202,8 @@ fn a_stored_policy_that_drops_data_is_never_resumed() {
     assert_eq!(db.options().keyspace.compaction, tamis::options::CompactionChoice::Fifo);
 }
 
-/// Options that wait for the end of a round are stored. Regression: closing stored the workload beside the options
-/// still in effect, and so reverted them.
+/// Options that wait for the end of a round are stored. Regression: closing stored the workload
+/// beside the options still in effect, and so reverted them.
 #[test]
 fn options_waiting_for_a_round_survive_closing() {
     let fs = MemFs::new();
@@ -223,7 +225,8 @@ fn options_waiting_for_a_round_survive_closing() {
     assert!(db.stats().keyspaces[1].workload.is_some(), "the observed workload is stored, too");
 }
 
-/// An empty iterator polled at both ends counts as two empty scans, and one that returned an item as none.
+/// An empty iterator polled at both ends counts as two empty scans, and one that returned an item
+/// as none.
 #[test]
 fn empty_scans_are_counted_at_each_end() {
     let fs = MemFs::new();

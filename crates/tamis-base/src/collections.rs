@@ -1,7 +1,7 @@
 //! The engine's hash maps and sets, and a [map](SharedMap) whose copies share their entries.
 //!
-//! With the feature `simulation` they hash without a seed: a map's iteration order must be the same in every run of a
-//! simulation.
+//! With the feature `simulation` they hash without a seed: a map's iteration order must be the same
+//! in every run of a simulation.
 
 mod shared_map;
 

@@ -1,17 +1,20 @@
-//! Epochs: the flushes that a table's versions may come from, as a step function over its key range.
+//! Epochs: the flushes that a table's versions may come from, as a step function over its key
+//! range.
 //!
-//! Every flush takes the next epoch, which is never reused. A table made by flush `e` holds epochs `[e, e+1)`. A compaction's
-//! output holds, *at each key*, the hull of the epochs of those inputs that cover the key. One hull for the whole table would
-//! blur keys that came from only one input, and a filter that stores epochs would then name several tables for one key.
+//! Every flush takes the next epoch, which is never reused. A table made by flush `e` holds epochs
+//! `[e, e+1)`. A compaction's output holds, *at each key*, the hull of the epochs of those inputs
+//! that cover the key. One hull for the whole table would blur keys that came from only one input,
+//! and a filter that stores epochs would then name several tables for one key.
 //!
 //! Invariants:
 //! * Segments are sorted by start, starts are distinct, neighbours differ.
 //! * **No version is lost**: a version of key `k` with epoch `e` in a table implies `e ∈ at(k)`.
-//! * **Disjoint at every key**: as long as compactions merge neighbours in age, the tables of one version of the tree that
-//!   cover a key have pairwise disjoint epochs at that key. That is why a key range that no input covers is empty (a *gap*,
-//!   `lo == hi == 0`) and not assigned to a neighbour: there may be an older version below the output in that range whose
-//!   epochs the neighbour's interval contains. (With assignment to a neighbour, 3 % of the lookups in the simulation of the
-//!   tests had a second candidate.)
+//! * **Disjoint at every key**: as long as compactions merge neighbours in age, the tables of one
+//!   version of the tree that cover a key have pairwise disjoint epochs at that key. That is why a
+//!   key range that no input covers is empty (a *gap*, `lo == hi == 0`) and not assigned to a
+//!   neighbour: there may be an older version below the output in that range whose epochs the
+//!   neighbour's interval contains. (With assignment to a neighbour, 3 % of the lookups in the
+//!   simulation of the tests had a second candidate.)
 //!
 //! Immutable values; any thread may read them.
 
@@ -20,8 +23,8 @@ use crate::key::{KeyBytes, KeyEnd};
 /// The number of a flush; flushes are numbered in time order.
 pub type Epoch = u64;
 
-/// One step of an [`EpochMap`]: epochs `[lo, hi)` from `start` to the next segment's start. In a gap, where the table covers
-/// keys but holds nothing, both are 0.
+/// One step of an [`EpochMap`]: epochs `[lo, hi)` from `start` to the next segment's start. In a
+/// gap, where the table covers keys but holds nothing, both are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpochSegment {
     /// The first key.
@@ -85,8 +88,8 @@ impl EpochMap {
         &self.segments
     }
 
-    /// Returns the epochs `[lo, hi)` at `key`; empty in a gap. A key before the first segment gets that segment's epochs. O(log
-    /// segments).
+    /// Returns the epochs `[lo, hi)` at `key`; empty in a gap. A key before the first segment gets
+    /// that segment's epochs. O(log segments).
     #[inline]
     pub fn at(&self, key: &[u8]) -> (Epoch, Epoch) {
         let next = self.segments.partition_point(|s| &s.start[..] <= key);
@@ -100,12 +103,12 @@ impl EpochMap {
         self.segments.iter().fold(GAP, |hull, s| hull_of(hull, (s.lo, s.hi)))
     }
 
-    /// Extends each segment down to epoch 0: for a table below which nothing older overlaps it, the output of a
-    /// bottommost compaction. This costs no precision, as no older version can be mistaken for one of this
-    /// table, and keeps the map short: the borders of old compactions differ only in `lo`, are never erased
-    /// by a hull, and would pile up in the last level. (In the simulation of the tests, with flushes all
-    /// over the key space: 14 segments per table of the last level after 400 flushes and 20 after 1500, and
-    /// less than 2 with this.)
+    /// Extends each segment down to epoch 0: for a table below which nothing older overlaps it, the
+    /// output of a bottommost compaction. This costs no precision, as no older version can be
+    /// mistaken for one of this table, and keeps the map short: the borders of old compactions
+    /// differ only in `lo`, are never erased by a hull, and would pile up in the last level. (In
+    /// the simulation of the tests, with flushes all over the key space: 14 segments per table of
+    /// the last level after 400 flushes and 20 after 1500, and less than 2 with this.)
     #[inline]
     pub fn reaching_down(mut self) -> EpochMap {
         for segment in self.segments.iter_mut().filter(|s| (s.lo, s.hi) != GAP) {
@@ -115,11 +118,11 @@ impl EpochMap {
         self
     }
 
-    /// Returns the map of one output table of a compaction: the table covers `out_smallest ..= out_largest` of the merge of
-    /// `inputs`, each given with its key range.
+    /// Returns the map of one output table of a compaction: the table covers `out_smallest ..=
+    /// out_largest` of the merge of `inputs`, each given with its key range.
     ///
-    /// Cost: O(c · i · log s) for the `i` inputs that overlap the output and their `c` borders and segments within it, with at
-    /// most `s` segments each.
+    /// Cost: O(c · i · log s) for the `i` inputs that overlap the output and their `c` borders and
+    /// segments within it, with at most `s` segments each.
     pub fn merge(
         inputs: &[(&EpochMap, &[u8], &KeyEnd)],
         out_smallest: &[u8],
@@ -145,7 +148,8 @@ impl EpochMap {
 
         let mut segments: Vec<EpochSegment> = Vec::with_capacity(cuts.len());
         for start in cuts {
-            // No input begins, ends or changes between two cuts: the epochs at `start` apply up to the next cut.
+            // No input begins, ends or changes between two cuts: the epochs at `start` apply up to
+            // the next cut.
             let covering = inputs
                 .iter()
                 .filter(|(_, smallest, largest)| *smallest <= &start[..] && largest.reaches(&start));

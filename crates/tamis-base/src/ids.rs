@@ -1,10 +1,11 @@
-//! The ids of files, runs and keyspaces. They are a module of their own so that code can name a thing without
-//! depending on it.
+//! The ids of files, runs and keyspaces. They are a module of their own so that code can name a
+//! thing without depending on it.
 
 /// Names a table file within a database; never used twice.
 pub type TableId = u64;
 
-/// Names a sorted run within a keyspace. Of two runs in one level the one with the larger id is newer.
+/// Names a sorted run within a keyspace. Of two runs in one level the one with the larger id is
+/// newer.
 pub type RunId = u64;
 
 /// Names a keyspace within a database; never used twice.

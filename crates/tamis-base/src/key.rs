@@ -11,8 +11,8 @@ pub const MAX_KEY_BYTES: usize = 64 << 10;
 /// The longest value, in bytes (4 GiB minus one).
 pub const MAX_VALUE_BYTES: usize = u32::MAX as usize;
 
-/// A sequence number: the position of one operation in the total order of a database's writes. 56 bits; 0 means
-/// "older than anything a reader can still ask for".
+/// A sequence number: the position of one operation in the total order of a database's writes. 56
+/// bits; 0 means "older than anything a reader can still ask for".
 pub type SeqNo = u64;
 
 /// The largest sequence number (2^56 − 1), used in seeks to mean "the newest version".
@@ -26,9 +26,11 @@ pub enum Kind {
     Delete = 0,
     /// The key has the value that follows.
     Put = 1,
-    /// An operand follows: the keyspace's merge operator applies it to the result of the key's older versions.
+    /// An operand follows: the keyspace's merge operator applies it to the result of the key's
+    /// older versions.
     Merge = 2,
-    /// The key has a value that lies in a blob file; a reference to it follows. Only tables hold this kind.
+    /// The key has a value that lies in a blob file; a reference to it follows. Only tables hold
+    /// this kind.
     PutBlob = 3,
 }
 
@@ -45,7 +47,8 @@ impl Kind {
     }
 }
 
-/// One version of a key as found in a block, a table or a memtable, with its value in the form it has there.
+/// One version of a key as found in a block, a table or a memtable, with its value in the form it
+/// has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<V> {
     /// Its sequence number.
@@ -62,8 +65,9 @@ pub fn compare_versions(a_key: &[u8], a_seq: SeqNo, b_key: &[u8], b_seq: SeqNo) 
     a_key.cmp(b_key).then(b_seq.cmp(&a_seq))
 }
 
-/// Returns the first eight bytes of `key` as a big-endian number, padded with zeros: an order-preserving digest of
-/// the key's start. `a < b` implies `prefix_of(a) <= prefix_of(b)`; equal prefixes say nothing.
+/// Returns the first eight bytes of `key` as a big-endian number, padded with zeros: an
+/// order-preserving digest of the key's start. `a < b` implies `prefix_of(a) <= prefix_of(b)`;
+/// equal prefixes say nothing.
 #[inline]
 pub fn prefix_of(key: &[u8]) -> u64 {
     if let Some(head) = key.first_chunk::<8>() {
@@ -89,8 +93,8 @@ pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     shared + a[shared..].iter().zip(&b[shared..]).take_while(|(x, y)| x == y).count()
 }
 
-/// Returns the smallest key greater than every key that starts with `prefix`, or `None` if there is none (the prefix
-/// is empty or consists of 0xFF bytes only).
+/// Returns the smallest key greater than every key that starts with `prefix`, or `None` if there is
+/// none (the prefix is empty or consists of 0xFF bytes only).
 #[inline]
 pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&b| b != 0xFF)?;
@@ -121,8 +125,8 @@ impl RangeTombstone {
     }
 }
 
-/// A stretch of keys over which the newest range tombstone is the same, or over which there is none. By default all
-/// keys, without one.
+/// A stretch of keys over which the newest range tombstone is the same, or over which there is
+/// none. By default all keys, without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cover {
     /// The first key; `None`: that of all.
@@ -150,15 +154,16 @@ impl Cover {
         }
     }
 
-    /// Cuts the stretch around a key to the part that is also in another, under the newer of the two tombstones.
+    /// Cuts the stretch around a key to the part that is also in another, under the newer of the
+    /// two tombstones.
     #[inline]
     pub fn meet(&mut self, other: &Cover) {
         self.cut(other.from.as_ref(), other.until.as_ref());
         self.seq = self.seq.max(other.seq);
     }
 
-    /// Cuts the stretch around `key` to the part under `tombstone`, if that is over `key`, or to the part beside it.
-    /// Returns whether it is over `key`.
+    /// Cuts the stretch around `key` to the part under `tombstone`, if that is over `key`, or to
+    /// the part beside it. Returns whether it is over `key`.
     #[inline]
     pub fn narrow(&mut self, tombstone: &RangeTombstone, key: &[u8]) -> bool {
         let RangeTombstone { start, end, seq } = tombstone;

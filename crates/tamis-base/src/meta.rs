@@ -23,7 +23,8 @@ pub struct TableMeta {
     pub range_tombstones: u64,
     /// Bytes of all user keys and values before compression.
     pub raw_bytes: u64,
-    /// The smallest sequence number in the table (0 where the engine dropped it because no reader can need it).
+    /// The smallest sequence number in the table (0 where the engine dropped it because no reader
+    /// can need it).
     pub min_seq: SeqNo,
     /// The largest sequence number in the table.
     pub max_seq: SeqNo,
@@ -33,21 +34,26 @@ pub struct TableMeta {
     pub extra: TableExtra,
 }
 
-/// The parts of a table's record that not every table has; the default is the meaning of their absence.
+/// The parts of a table's record that not every table has; the default is the meaning of their
+/// absence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableExtra {
-    /// When the oldest and the newest of its data was flushed or ingested, in seconds since 1970; 0: unknown.
+    /// When the oldest and the newest of its data was flushed or ingested, in seconds since 1970;
+    /// 0: unknown.
     pub written: (u64, u64),
-    /// The sequence number of entries stored with number 0 (in an ingested table). `min_seq` and `max_seq` already include it.
+    /// The sequence number of entries stored with number 0 (in an ingested table). `min_seq` and
+    /// `max_seq` already include it.
     pub global_seq: Option<SeqNo>,
-    /// Bytes of keys and values that were kept only for snapshots when the table was written: the sequence number of the
-    /// snapshot that still needed them, ascending, and the number of bytes.
+    /// Bytes of keys and values that were kept only for snapshots when the table was written: the
+    /// sequence number of the snapshot that still needed them, ascending, and the number of bytes.
     pub pinned: Vec<(SeqNo, u64)>,
-    /// In the last level of a deterministic tree: how much longer blocks of flushes are than the size ratio says.
+    /// In the last level of a deterministic tree: how much longer blocks of flushes are than the
+    /// size ratio says.
     pub stretch: Option<Stretch>,
     /// The oldest of its deletes and range tombstones, where that is recorded.
     pub oldest_delete: Option<OldestDelete>,
-    /// The blob files that its entries refer to, by ascending number, with the bytes of the records referred to.
+    /// The blob files that its entries refer to, by ascending number, with the bytes of the records
+    /// referred to.
     pub blobs: Vec<(BlobFileId, u64)>,
 }
 
@@ -60,14 +66,14 @@ pub struct OldestDelete {
     pub since: u64,
 }
 
-/// Blocks of flushes that are longer than the size ratio says, since updates and deletes keep levels small. In force from the
-/// merge that wrote the table until the next merge into its level.
+/// Blocks of flushes that are longer than the size ratio says, since updates and deletes keep
+/// levels small. In force from the merge that wrote the table until the next merge into its level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
     /// Blocks are counted from behind this flush.
     pub from: Epoch,
-    /// Per level from level 0: the length of its block divided by the length without superseded entries, in units of
-    /// 1/[`UNIT`](Stretch::UNIT). Levels beyond the end are not stretched.
+    /// Per level from level 0: the length of its block divided by the length without superseded
+    /// entries, in units of 1/[`UNIT`](Stretch::UNIT). Levels beyond the end are not stretched.
     pub factors: Vec<u64>,
 }
 
@@ -100,8 +106,9 @@ impl TableMeta {
         self.extra.blobs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Returns the oldest of the deletes and range tombstones, if there are any. Where it is not recorded, it counts as written with the
-    /// oldest of the entries, and these as written when they were flushed.
+    /// Returns the oldest of the deletes and range tombstones, if there are any. Where it is not
+    /// recorded, it counts as written with the oldest of the entries, and these as written when
+    /// they were flushed.
     #[inline]
     pub fn oldest_delete(&self) -> Option<OldestDelete> {
         let has_any = self.deletes > 0 || self.range_tombstones > 0;

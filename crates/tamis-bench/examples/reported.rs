@@ -1,5 +1,5 @@
-//! Loads under which engines were reported to do badly: thousands of keyspaces, overlapping range deletes, space that is not given
-//! back. Prints a line for each figure.
+//! Loads under which engines were reported to do badly: thousands of keyspaces, overlapping range
+//! deletes, space that is not given back. Prints a line for each figure.
 //!
 //! ```sh
 //! cargo run --release -p tamis-bench --example reported -- keyspaces 10000
@@ -10,7 +10,8 @@
 //! cargo run --release -p tamis-bench --example reported -- logs
 //! ```
 //!
-//! Directories are created below `TMPDIR`; a file system in memory shows what the engine itself costs.
+//! Directories are created below `TMPDIR`; a file system in memory shows what the engine itself
+//! costs.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -80,7 +81,8 @@ fn name(i: u32) -> String {
     format!("tenant {i}")
 }
 
-/// Creates, uses, drops and opens many keyspaces; puts are compared with those of a database with one.
+/// Creates, uses, drops and opens many keyspaces; puts are compared with those of a database with
+/// one.
 fn keyspaces(path: &Path, n: u32) -> Result {
     let (many, one) = (path.join("many"), path.join("one"));
     let open = |path: &Path| Db::open(path, Options::default());

@@ -1,8 +1,8 @@
 //! `tamis bench`: runs workloads on one database, one after the other.
 //!
-//! An empty database is filled first unless a fill is listed. After every workload that writes, memtables are flushed
-//! and (settled) compaction runs until idle; unsettled, compaction is off throughout, so that every flushed memtable
-//! remains a separate run.
+//! An empty database is filled first unless a fill is listed. After every workload that writes,
+//! memtables are flushed and (settled) compaction runs until idle; unsettled, compaction is off
+//! throughout, so that every flushed memtable remains a separate run.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -48,7 +48,8 @@ pub struct BenchConfig {
     pub warmup: Option<u64>,
     /// The number of runs of each workload other than fills; the median is reported.
     pub repeats: u32,
-    /// The distribution of accessed keys in place of the workloads', for [ordered](KeySet::is_ordered) keys.
+    /// The distribution of accessed keys in place of the workloads', for
+    /// [ordered](KeySet::is_ordered) keys.
     pub pattern: Option<PatternSpec>,
     /// The seed of every random choice.
     pub seed: u64,
@@ -228,7 +229,8 @@ impl<'a> Bench<'a> {
         Ok(measurement)
     }
 
-    /// Flushes, and waits until compaction is idle if it is on. Returns the milliseconds taken and the tree's statistics.
+    /// Flushes, and waits until compaction is idle if it is on. Returns the milliseconds taken and
+    /// the tree's statistics.
     fn settle(&self) -> Result<(u64, Stats), BenchError> {
         let start = Instant::now();
         self.progress.begin(if self.config.settled { "flush and compact" } else { "flush" }, 0, "");

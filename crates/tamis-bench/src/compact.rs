@@ -1,8 +1,9 @@
 //! The workload `compact`: the time of one full compaction of a fixed input.
 //!
-//! The input is [`RUNS`] overlapping runs in a database of its own: an equal share each of the keys in fill order. Compaction is
-//! held back until all are there; then one call merges them into a single run. Its rate is given per second and per core: by
-//! the time that passed, and by the processor time that the process spent meanwhile, in whichever threads.
+//! The input is [`RUNS`] overlapping runs in a database of its own: an equal share each of the keys
+//! in fill order. Compaction is held back until all are there; then one call merges them into a
+//! single run. Its rate is given per second and per core: by the time that passed, and by the
+//! processor time that the process spent meanwhile, in whichever threads.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +18,15 @@ use crate::value::{self, ValueSizes};
 use crate::workload::Workload;
 use crate::{KeySet, histogram::Histogram};
 
-/// The number of overlapping runs of the input, if a share of the keys fits a memtable; otherwise there are more.
+/// The number of overlapping runs of the input, if a share of the keys fits a memtable; otherwise
+/// there are more.
 pub const RUNS: u64 = 8;
 
 /// Gets that check the result of a compaction.
 const CHECKS: u64 = 1000;
 
-/// The processor time that this process has spent, in all its threads, in steps of 10 ms; `None` where the system does not tell.
+/// The processor time that this process has spent, in all its threads, in steps of 10 ms; `None`
+/// where the system does not tell.
 pub fn processor_time() -> Option<Duration> {
     /// Linux counts in hundredths of a second here, whatever its clock.
     const TICK: Duration = Duration::from_millis(10);
@@ -34,7 +37,8 @@ pub fn processor_time() -> Option<Duration> {
     Some(TICK * ticks.next()??.checked_add(ticks.next()??)?)
 }
 
-/// Loads the keys, in the order of `fill-random` with this seed, compacts them, and checks the result.
+/// Loads the keys, in the order of `fill-random` with this seed, compacts them, and checks the
+/// result.
 pub(crate) fn measure(
     labels: Labels,
     (keys, values): (&KeySet, ValueSizes),

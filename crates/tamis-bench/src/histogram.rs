@@ -1,4 +1,5 @@
-//! Latencies in logarithmic buckets: a constant 15 KiB, a few nanoseconds per recording, an error of at most 1/32.
+//! Latencies in logarithmic buckets: a constant 15 KiB, a few nanoseconds per recording, an error
+//! of at most 1/32.
 
 const SUB_BITS: u32 = 5;
 const SUBS: usize = 1 << SUB_BITS;
@@ -42,8 +43,8 @@ impl Histogram {
         self.total == 0
     }
 
-    /// Returns the duration that a share `q` (0 to 1) of all counted ones do not exceed, as the upper end of its bucket;
-    /// 0 if nothing was counted.
+    /// Returns the duration that a share `q` (0 to 1) of all counted ones do not exceed, as the
+    /// upper end of its bucket; 0 if nothing was counted.
     pub fn quantile(&self, q: f64) -> u64 {
         let rank = ((self.total as f64 * q).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;

@@ -1,7 +1,8 @@
 //! Key sets, workloads, measurements and reports.
 //!
-//! The project's only measurement harness: used by `tamis bench` and by the laboratory (`lab/`), which has the papers'
-//! figures and the comparison with other engines. A measurement combines four independent parts:
+//! The project's only measurement harness: used by `tamis bench` and by the laboratory (`lab/`),
+//! which has the papers' figures and the comparison with other engines. A measurement combines four
+//! independent parts:
 //!
 //! * a [`KeySet`]: existing keys, keys known to be absent, and empty ranges;
 //! * a [`Workload`]: the operations, their order and the number of threads ([`run`]);
@@ -11,8 +12,8 @@
 //! In addition, [`picture`] draws SVG, and [`random`] is the source of all random numbers.
 //!
 //! Every answer of the database is checked during the measurement: a wrong one ends the run with
-//! [`BenchError::WrongAnswer`]. The inputs of the checks (keys, values, expected answers) are computed outside the timed
-//! part.
+//! [`BenchError::WrongAnswer`]. The inputs of the checks (keys, values, expected answers) are
+//! computed outside the timed part.
 
 pub mod bench;
 pub mod compact;

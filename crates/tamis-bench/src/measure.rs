@@ -6,7 +6,8 @@ use tamis::{Db, Options};
 
 use crate::run::Timing;
 
-/// One measurement. `*_per_op` are means over `ops` operations; an operation of `multi-get` is one key.
+/// One measurement. `*_per_op` are means over `ops` operations; an operation of `multi-get` is one
+/// key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measurement {
@@ -30,19 +31,21 @@ pub struct Measurement {
     pub ops: u64,
     /// Mean nanoseconds of one operation on its thread.
     pub ns_per_op: f64,
-    /// The median latency in nanoseconds. This and the percentiles below are from a sample of operations and include
-    /// one reading of the clock (about 20 ns); `ns_per_op` does not.
+    /// The median latency in nanoseconds. This and the percentiles below are from a sample of
+    /// operations and include one reading of the clock (about 20 ns); `ns_per_op` does not.
     pub p50_ns: u64,
     /// The 99th percentile of the latency in nanoseconds.
     pub p99_ns: u64,
     /// The 99.9th percentile of the latency in nanoseconds.
     pub p999_ns: u64,
-    /// The 99.99th percentile of the latency in nanoseconds: of a million operations, three or four of the sample are above.
+    /// The 99.99th percentile of the latency in nanoseconds: of a million operations, three or four
+    /// of the sample are above.
     pub p9999_ns: u64,
     /// Operations per second over all threads.
     pub ops_per_second: f64,
-    /// Operations per second of wall time, from the start of the first thread to the end of the last. Lower than
-    /// `ops_per_second`, since key generation counts, but valid even with more threads than cores.
+    /// Operations per second of wall time, from the start of the first thread to the end of the
+    /// last. Lower than `ops_per_second`, since key generation counts, but valid even with more
+    /// threads than cores.
     pub wall_ops_per_second: f64,
     /// Digests computed.
     pub digests_per_op: f64,
@@ -104,7 +107,8 @@ pub struct Measurement {
     pub compaction_read_bytes: u64,
     /// Bytes of the tables that `compact` wrote.
     pub compaction_written_bytes: u64,
-    /// Nanoseconds of processor time that `compact` took, over all threads; 0 where the system does not tell.
+    /// Nanoseconds of processor time that `compact` took, over all threads; 0 where the system does
+    /// not tell.
     pub processor_ns: u64,
     /// The number of repetitions of which this is the median.
     pub repeats: u32,
@@ -200,13 +204,14 @@ impl Measurement {
         }
     }
 
-    /// Returns the repetition with the median `ns_per_op`; see [`median_by`](Measurement::median_by).
+    /// Returns the repetition with the median `ns_per_op`; see
+    /// [`median_by`](Measurement::median_by).
     pub fn median(repetitions: Vec<Measurement>) -> Option<Measurement> {
         Measurement::median_by(repetitions, |m| m.ns_per_op)
     }
 
-    /// Returns the repetition with the median `figure`. Of an even number, the upper of the two in the middle, with times
-    /// and rates half-way between them.
+    /// Returns the repetition with the median `figure`. Of an even number, the upper of the two in
+    /// the middle, with times and rates half-way between them.
     pub fn median_by(
         mut repetitions: Vec<Measurement>,
         figure: impl Fn(&Measurement) -> f64,

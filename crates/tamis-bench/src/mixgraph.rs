@@ -1,29 +1,33 @@
 //! The workload `mixgraph`, known to RocksDB's users from its benchmark program db_bench.
 //!
-//! It models ZippyDB, a service with many small values: Cao, Dong, Vemuri, Du, "Characterizing, Modeling, and Benchmarking
-//! RocksDB Key-Value Workloads at Facebook" (FAST 2020), section 7. The parameters are those of RocksDB's
-//! documentation for the model with key ranges ("prefix_dist"):
+//! It models ZippyDB, a service with many small values: Cao, Dong, Vemuri, Du, "Characterizing,
+//! Modeling, and Benchmarking RocksDB Key-Value Workloads at Facebook" (FAST 2020), section 7. The
+//! parameters are those of RocksDB's documentation for the model with key ranges ("prefix_dist"):
 //!
 //! * 83 % gets, 14 % puts, 3 % scans.
-//! * The keys in key order are cut into [`RANGES`] ranges of equal size. The i-th hottest is accessed in proportion to
-//!   `a e^(b i) + c e^(d i)`; its place is random. The hottest gets 79 % of all operations, the next 6 %.
-//! * In a range, the share of its x hottest keys is `a x^b`, up to x = 4·10^7, where it reaches 1; a hash maps x to a
-//!   key. If a range holds fewer keys, the shares of the x that map to one key add up. So hot keys are close together, but
-//!   not adjacent.
-//! * A scan's length follows the generalized Pareto distribution with shape 2.517 and scale 14.236, modulo 10,000. Half read
-//!   at most 27 entries; the 5 % that would read more than 10,000 spread over 0 to 10,000, so the mean is about 570.
-//! * Values have the lengths of [`ValueSizes::Pareto`](crate::value::ValueSizes::Pareto), if the run uses them.
+//! * The keys in key order are cut into [`RANGES`] ranges of equal size. The i-th hottest is
+//!   accessed in proportion to `a e^(b i) + c e^(d i)`; its place is random. The hottest gets 79 %
+//!   of all operations, the next 6 %.
+//! * In a range, the share of its x hottest keys is `a x^b`, up to x = 4·10^7, where it reaches 1;
+//!   a hash maps x to a key. If a range holds fewer keys, the shares of the x that map to one key
+//!   add up. So hot keys are close together, but not adjacent.
+//! * A scan's length follows the generalized Pareto distribution with shape 2.517 and scale 14.236,
+//!   modulo 10,000. Half read at most 27 entries; the 5 % that would read more than 10,000 spread
+//!   over 0 to 10,000, so the mean is about 570.
+//! * Values have the lengths of [`ValueSizes::Pareto`](crate::value::ValueSizes::Pareto), if the
+//!   run uses them.
 //!
-//! Differences from db_bench: it derives the range, the key, the kind of operation and the lengths from one random number;
-//! here each is drawn independently, as the paper found them hardly correlated. A key's value keeps its length. Keys after
-//! the last whole range belong to a range. Scans read at least one entry. Operations run back to back, without a daily
-//! rhythm. Neither has deletes, although ZippyDB has 6 %.
+//! Differences from db_bench: it derives the range, the key, the kind of operation and the lengths
+//! from one random number; here each is drawn independently, as the paper found them hardly
+//! correlated. A key's value keeps its length. Keys after the last whole range belong to a range.
+//! Scans read at least one entry. Operations run back to back, without a daily rhythm. Neither has
+//! deletes, although ZippyDB has 6 %.
 //!
-//! Invariants: the ranges and their hot keys depend only on the number of keys, so a second run, or another engine's,
-//! uses the same ones; every key belongs to one range.
+//! Invariants: the ranges and their hot keys depend only on the number of keys, so a second run, or
+//! another engine's, uses the same ones; every key belongs to one range.
 //!
-//! A [`KeyRanges`] is immutable and may be used by any number of threads, each with its own generator. It takes a few
-//! hundred bytes; a draw costs a power and a search among 30 ranges.
+//! A [`KeyRanges`] is immutable and may be used by any number of threads, each with its own
+//! generator. It takes a few hundred bytes; a draw costs a power and a search among 30 ranges.
 
 use crate::pareto::Pareto;
 use crate::random::{Permutation, Random, mix64};
@@ -141,7 +145,8 @@ mod tests {
         assert!(counts[0] as f64 > 0.78 * DRAWS as f64 && counts[29] > 0);
     }
 
-    /// The range is wide enough that two ranks rarely map to one key, so the x hottest keys have the share of the law.
+    /// The range is wide enough that two ranks rarely map to one key, so the x hottest keys have
+    /// the share of the law.
     #[test]
     fn in_a_range_hot_keys_have_the_share_of_the_power_law() {
         let ranges = KeyRanges::new(1 << 50);
@@ -190,7 +195,8 @@ mod tests {
         assert!(lengths.iter().all(|&length| (1..SCAN_LIMIT).contains(&length)));
         let above = |x: f64| (1.0 + 2.517 * x / 14.236).powf(-1.0 / 2.517);
         for x in [1u64, 10, 27, 100, 1000, 5000] {
-            // Lengths modulo the limit come from every multiple of it. The distant ones count with their share.
+            // Lengths modulo the limit come from every multiple of it. The distant ones count with
+            // their share.
             let wraps = (1..1000).map(|n| {
                 let from = n as f64 * SCAN_LIMIT as f64;
                 above(from + x as f64) - above(from + SCAN_LIMIT as f64 - 1.0)

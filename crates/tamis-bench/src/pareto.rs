@@ -1,8 +1,9 @@
 //! The generalized Pareto distribution of the lengths of values and scans.
 //!
-//! Its survival function is `(1 + k x / s)^(-1/k)` for shape `k > 0` and scale `s`; the lower end is 0. The form and the
-//! parameters used here are those of Cao, Dong, Vemuri, Du, "Characterizing, Modeling, and Benchmarking RocksDB Key-Value
-//! Workloads at Facebook" (FAST 2020). A draw costs one power.
+//! Its survival function is `(1 + k x / s)^(-1/k)` for shape `k > 0` and scale `s`; the lower end
+//! is 0. The form and the parameters used here are those of Cao, Dong, Vemuri, Du, "Characterizing,
+//! Modeling, and Benchmarking RocksDB Key-Value Workloads at Facebook" (FAST 2020). A draw costs
+//! one power.
 
 use crate::random::Random;
 
@@ -21,7 +22,8 @@ impl Pareto {
         (1.0 + self.shape * x / self.scale).powf(-1.0 / self.shape)
     }
 
-    /// Returns the `x` above which a share of draws lies, rounded up. The share is above 0 and at most 1.
+    /// Returns the `x` above which a share of draws lies, rounded up. The share is above 0 and at
+    /// most 1.
     pub fn whole(self, share: f64) -> f64 {
         (self.scale / self.shape * (share.powf(-self.shape) - 1.0)).ceil()
     }

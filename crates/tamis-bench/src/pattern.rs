@@ -1,20 +1,25 @@
-//! The distribution of accessed keys: Zipf's law with any skew, a share of absent keys, and a locality.
+//! The distribution of accessed keys: Zipf's law with any skew, a share of absent keys, and a
+//! locality.
 //!
-//! Ranks are drawn by Zipf's law over all keys; skew 0 is uniform. With a *locality* of L the key space is cut into
-//! neighbourhoods of L adjacent keys, and rank r goes to the (r mod L)-th key of the neighbourhood that is r / L-th in a
-//! random order. L = 1 is the scrambled Zipf distribution of YCSB: hot keys lie anywhere. A larger L keeps them together, as
-//! in production traces, where hotness follows key prefixes (Cao, Dong, Vemuri, Du: "Characterizing, Modeling, and
-//! Benchmarking RocksDB Key-Value Workloads at Facebook", FAST 2020).
+//! Ranks are drawn by Zipf's law over all keys; skew 0 is uniform. With a *locality* of L the key
+//! space is cut into neighbourhoods of L adjacent keys, and rank r goes to the (r mod L)-th key of
+//! the neighbourhood that is r / L-th in a random order. L = 1 is the scrambled Zipf distribution
+//! of YCSB: hot keys lie anywhere. A larger L keeps them together, as in production traces, where
+//! hotness follows key prefixes (Cao, Dong, Vemuri, Du: "Characterizing, Modeling, and Benchmarking
+//! RocksDB Key-Value Workloads at Facebook", FAST 2020).
 //!
-//! An absent key lies at a random place in the gap after the existing key of a rank drawn in the same way. So a key range
-//! is as hot for absent keys as for existing ones, while absent keys are hardly ever repeated: otherwise, whether a filter
-//! passes a single very hot absent key could decide a whole figure.
+//! An absent key lies at a random place in the gap after the existing key of a rank drawn in the
+//! same way. So a key range is as hot for absent keys as for existing ones, while absent keys are
+//! hardly ever repeated: otherwise, whether a filter passes a single very hot absent key could
+//! decide a whole figure.
 //!
-//! Invariants: [`draw`](Pattern::draw) is a function of the placement and of the generator's state alone; the map from ranks
-//! to keys is a bijection; every [`gap`](Pattern::gap) is below [`GAP_KEYS`], so its key does not exist.
+//! Invariants: [`draw`](Pattern::draw) is a function of the placement and of the generator's state
+//! alone; the map from ranks to keys is a bijection; every [`gap`](Pattern::gap) is below
+//! [`GAP_KEYS`], so its key does not exist.
 //!
-//! A pattern is immutable and may be used by any number of threads, each with its own generator. A draw costs tens of
-//! nanoseconds and no memory; it is part of the preparation of a chunk of operations, which is not timed.
+//! A pattern is immutable and may be used by any number of threads, each with its own generator. A
+//! draw costs tens of nanoseconds and no memory; it is part of the preparation of a chunk of
+//! operations, which is not timed.
 
 use crate::error::BenchError;
 use crate::keys::GAP_KEYS;
@@ -51,7 +56,8 @@ impl PatternSpec {
     }
 }
 
-/// A source of keys by their rank in key order, for sets whose keys are [ordered](crate::KeySet::is_ordered).
+/// A source of keys by their rank in key order, for sets whose keys are
+/// [ordered](crate::KeySet::is_ordered).
 #[derive(Clone, Debug)]
 pub struct Pattern {
     spec: PatternSpec,
@@ -62,8 +68,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Creates a pattern over `keys` keys; `placement` determines only the places of the neighbourhoods. Fails as
-    /// [`PatternSpec::check`] does.
+    /// Creates a pattern over `keys` keys; `placement` determines only the places of the
+    /// neighbourhoods. Fails as [`PatternSpec::check`] does.
     pub fn new(keys: u64, spec: PatternSpec, placement: u64) -> Result<Pattern, BenchError> {
         spec.check(keys)?;
         let neighbourhoods = keys / spec.locality;
@@ -92,7 +98,8 @@ impl Pattern {
         self.key_of(self.ranks.draw(random))
     }
 
-    /// Decides whether a get is for an absent key, and if so returns its place in the gap after the key drawn.
+    /// Decides whether a get is for an absent key, and if so returns its place in the gap after the
+    /// key drawn.
     #[inline]
     pub fn gap(&self, random: &mut Random) -> Option<u64> {
         random.chance(self.spec.absent_percent).then(|| random.below(GAP_KEYS))

@@ -6,7 +6,8 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const ODD_A: u64 = 0xBF58_476D_1CE4_E5B9;
 const ODD_B: u64 = 0x94D0_49BB_1331_11EB;
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection that leaves no visible structure.
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection that leaves no visible
+/// structure.
 #[inline]
 pub fn mix64(x: u64) -> u64 {
     let x = x.wrapping_add(GOLDEN);
@@ -27,7 +28,8 @@ impl Random {
         Random { state: mix64(seed) }
     }
 
-    /// Creates an independent generator for a part (a thread, a phase) of the work driven by `seed`.
+    /// Creates an independent generator for a part (a thread, a phase) of the work driven by
+    /// `seed`.
     pub fn part(seed: u64, part: u64) -> Self {
         Random::new(mix64(seed) ^ mix64(part.wrapping_mul(ODD_B)))
     }
@@ -63,7 +65,8 @@ impl Random {
         self.below(len as u64) as usize
     }
 
-    /// Returns a normally distributed number with mean 0 and standard deviation 1 (Box and Muller). Takes two draws.
+    /// Returns a normally distributed number with mean 0 and standard deviation 1 (Box and Muller).
+    /// Takes two draws.
     pub fn gauss(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
@@ -82,8 +85,8 @@ impl Random {
     }
 }
 
-/// A seeded bijection on `0..2^bits`: rounds of "xor a key, fold the upper half onto the lower, multiply by an
-/// odd number", each of which is invertible.
+/// A seeded bijection on `0..2^bits`: rounds of "xor a key, fold the upper half onto the lower,
+/// multiply by an odd number", each of which is invertible.
 #[derive(Clone, Debug)]
 pub struct Bijection {
     mask: u64,
@@ -138,7 +141,8 @@ impl Bijection {
     }
 }
 
-/// Returns the inverse of an odd number modulo 2^64, by Newton's iteration: every step doubles the correct bits.
+/// Returns the inverse of an odd number modulo 2^64, by Newton's iteration: every step doubles the
+/// correct bits.
 fn inverse_of_odd(a: u64) -> u64 {
     let mut x = a;
     for _ in 0..6 {
@@ -147,8 +151,8 @@ fn inverse_of_odd(a: u64) -> u64 {
     x
 }
 
-/// A seeded permutation of `0..len`, in constant space: a bijection on the next power of two, walked until it
-/// lands inside (fewer than two steps on average).
+/// A seeded permutation of `0..len`, in constant space: a bijection on the next power of two,
+/// walked until it lands inside (fewer than two steps on average).
 #[derive(Clone, Debug)]
 pub struct Permutation {
     len: u64,

@@ -29,7 +29,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table with these columns. A header may have several lines (a unit below a name, for example).
+    /// Creates a table with these columns. A header may have several lines (a unit below a name,
+    /// for example).
     pub fn new(columns: &[(&str, Align)]) -> Table {
         let lines = |header: &str| header.lines().map(str::to_owned).collect();
         let columns = columns.iter().map(|(header, align)| (lines(header), *align)).collect();

@@ -1,8 +1,9 @@
 //! Runs one workload against an open store of tamis or another engine, and times it.
 //!
-//! Each thread prepares a chunk of operations (keys, values, expected answers), untimed, then executes and
-//! checks it, timed as a whole by the wall clock. Individual operations are timed only at a sampling rate, so that
-//! reading the clock does not distort the total. Threads share only the database.
+//! Each thread prepares a chunk of operations (keys, values, expected answers), untimed, then
+//! executes and checks it, timed as a whole by the wall clock. Individual operations are timed only
+//! at a sampling rate, so that reading the clock does not distort the total. Threads share only the
+//! database.
 
 mod chunk;
 mod execute;
@@ -32,14 +33,15 @@ pub struct RunSpec<'a> {
     pub value_bytes: ValueSizes,
     /// The number of concurrent threads, at least 1.
     pub threads: usize,
-    /// Operations over all threads. A fill ignores it and puts every key of `fill` once; `multi-get` rounds it up to
-    /// whole batches per thread.
+    /// Operations over all threads. A fill ignores it and puts every key of `fill` once;
+    /// `multi-get` rounds it up to whole batches per thread.
     pub ops: u64,
     /// The seed of every random choice.
     pub seed: u64,
     /// The keys in the database when the run begins.
     pub fill: Fill,
-    /// The distribution of accessed keys, in place of the workload's: see [`Pattern`]. `None` for the workload's.
+    /// The distribution of accessed keys, in place of the workload's: see [`Pattern`]. `None` for
+    /// the workload's.
     pub pattern: Option<&'a Pattern>,
     /// Notified of every finished chunk.
     pub progress: &'a dyn Progress,
@@ -71,7 +73,8 @@ impl Fill {
         self.order.as_ref().map_or(place, |order| order.at(place))
     }
 
-    /// Returns the number of a loaded key: `i`, or the nearest before it (wrapping to the last key).
+    /// Returns the number of a loaded key: `i`, or the nearest before it (wrapping to the last
+    /// key).
     #[inline]
     pub fn present(&self, i: u64, keys: u64) -> u64 {
         let mut i = i;
@@ -82,7 +85,8 @@ impl Fill {
         i
     }
 
-    /// Returns how many of `ops` operations of a workload insert a key; these are the next keys in fill order.
+    /// Returns how many of `ops` operations of a workload insert a key; these are the next keys in
+    /// fill order.
     pub fn inserts(workload: Workload, ops: u64) -> u64 {
         if workload.inserts() { ops / INSERT_EVERY } else { 0 }
     }
@@ -99,7 +103,8 @@ pub struct Timing {
     pub busy_ns: u64,
     /// Operations per second, summed over threads.
     pub ops_per_second: f64,
-    /// Nanoseconds from the start of the first thread to the end of the last, including the generation of keys and values.
+    /// Nanoseconds from the start of the first thread to the end of the last, including the
+    /// generation of keys and values.
     pub wall_ns: u64,
     /// Durations of sampled operations; for `multi-get` a batch's duration divided by its keys.
     pub latency: Histogram,
@@ -112,8 +117,9 @@ impl Timing {
     }
 }
 
-/// Runs the workload. Every answer is checked; the first wrong one, or the first error, ends the run. Workloads that depend
-/// on the key order, `fill-seq` and `mixgraph`, sort the keys first, untimed, and take 8 bytes per key meanwhile.
+/// Runs the workload. Every answer is checked; the first wrong one, or the first error, ends the
+/// run. Workloads that depend on the key order, `fill-seq` and `mixgraph`, sort the keys first,
+/// untimed, and take 8 bytes per key meanwhile.
 pub fn run<S: Store>(store: &S, spec: &RunSpec<'_>) -> Result<Timing, BenchError> {
     if !spec.workload.is_run() {
         return Err(BenchError::Request(format!("{} is not a run of operations", spec.workload)));
@@ -196,7 +202,8 @@ mod tests {
     use crate::progress::NoProgress;
     use crate::value;
 
-    /// Inserts of several threads must leave no gap: the next run and its checks assume that the filled part is complete.
+    /// Inserts of several threads must leave no gap: the next run and its checks assume that the
+    /// filled part is complete.
     #[test]
     fn inserts_are_the_next_keys_in_fill_order() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! The key set that ships with the repository: 171,075 places from the GeoNames gazetteer (CC BY 4.0,
-//! geonames.org). `data/README.md` of the repository describes its source, format and preparation.
+//! The key set that ships with the repository: 171,075 places from the GeoNames gazetteer (CC BY
+//! 4.0, geonames.org). `data/README.md` of the repository describes its source, format and
+//! preparation.
 
 use std::io::Read;
 

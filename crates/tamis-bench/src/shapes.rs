@@ -1,8 +1,9 @@
 //! Compares shapes of the tree under the same load and reads.
 //!
-//! Every shape gets its own database. Each is filled with all keys in random order and then receives as many overwrites,
-//! so that merges have something to drop; load time counts until compaction is idle. Then the reads visit all databases
-//! in turn, so that a slow minute of the machine affects all of them, and each figure is the median of the rounds.
+//! Every shape gets its own database. Each is filled with all keys in random order and then
+//! receives as many overwrites, so that merges have something to drop; load time counts until
+//! compaction is idle. Then the reads visit all databases in turn, so that a slow minute of the
+//! machine affects all of them, and each figure is the median of the rounds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -34,7 +35,8 @@ pub struct ShapeChoice {
 }
 
 impl ShapeChoice {
-    /// Returns all combinations that the engine accepts. A policy without a size ratio (`fifo`) is included once.
+    /// Returns all combinations that the engine accepts. A policy without a size ratio (`fifo`) is
+    /// included once.
     pub fn grid(
         compactions: &[CompactionChoice],
         merges: &[MergeGranularity],
@@ -116,7 +118,8 @@ struct Loaded<'a> {
     reads: [Vec<Measurement>; READS.len()],
 }
 
-/// Loads and reads under every shape of `grid`; `base` has the other settings, with `base.repeats` rounds.
+/// Loads and reads under every shape of `grid`; `base` has the other settings, with `base.repeats`
+/// rounds.
 pub fn compare(
     base: &BenchConfig,
     grid: &[ShapeChoice],

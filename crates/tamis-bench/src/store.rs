@@ -17,8 +17,8 @@ pub trait Store: Sync {
     fn session(&self) -> Result<Self::Session<'_>, BenchError>;
 }
 
-/// The operations of one thread. Answers are passed to a closure and are valid only there, so that an engine that lends
-/// bytes need not copy them.
+/// The operations of one thread. Answers are passed to a closure and are valid only there, so that
+/// an engine that lends bytes need not copy them.
 pub trait Session {
     /// Puts a value under a key, as durably as the store is configured.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), BenchError>;
@@ -26,16 +26,16 @@ pub trait Session {
     /// Gets a key's value.
     fn get<R>(&mut self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, BenchError>;
 
-    /// Gets the values of several keys, by the engine's own call for that if it has one. `look` is called with the index
-    /// of each key, once and in order, and its value, until it breaks.
+    /// Gets the values of several keys, by the engine's own call for that if it has one. `look` is
+    /// called with the index of each key, once and in order, and its value, until it breaks.
     fn multi_get(
         &mut self,
         keys: &[&[u8]],
         look: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
     ) -> Result<(), BenchError>;
 
-    /// Scans keys with a new iterator from `low` (included) to `high` (included, if given) in ascending order, until
-    /// `look` breaks.
+    /// Scans keys with a new iterator from `low` (included) to `high` (included, if given) in
+    /// ascending order, until `look` breaks.
     fn scan(
         &mut self,
         low: &[u8],
@@ -43,7 +43,8 @@ pub trait Session {
         look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError>;
 
-    /// Scans keys with a new iterator from `high` (included) in descending order, until `look` breaks.
+    /// Scans keys with a new iterator from `high` (included) in descending order, until `look`
+    /// breaks.
     fn scan_back(
         &mut self,
         high: &[u8],

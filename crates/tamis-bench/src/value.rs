@@ -1,7 +1,8 @@
 //! Values that can be checked without being stored: each is a function of its key and a version.
 //!
-//! A value of at least 12 bytes starts with its version (4 bytes, little-endian); the rest is a pseudo-random
-//! stream of key and version. A shorter value is the stream of the key alone. Values do not compress.
+//! A value of at least 12 bytes starts with its version (4 bytes, little-endian); the rest is a
+//! pseudo-random stream of key and version. A shorter value is the stream of the key alone. Values
+//! do not compress.
 
 mod sizes;
 
@@ -47,8 +48,8 @@ fn versioned(tag: u64, version: u32) -> u64 {
     mix64(tag ^ (u64::from(version) << 17))
 }
 
-/// Reports whether `value` has the right length and starts like some version of this key's value. Costs one or two
-/// multiplications and touches the value's first bytes only.
+/// Reports whether `value` has the right length and starts like some version of this key's value.
+/// Costs one or two multiplications and touches the value's first bytes only.
 #[inline]
 pub fn check(tag: u64, len: usize, value: &[u8]) -> bool {
     if value.len() != len {
@@ -60,8 +61,8 @@ pub fn check(tag: u64, len: usize, value: &[u8]) -> bool {
     body[..take] == expected[..take]
 }
 
-/// Reads a byte of every 64, and the last one: whoever lends a value instead of copying it must have brought all of it to the processor by
-/// the time that a reader has it.
+/// Reads a byte of every 64, and the last one: whoever lends a value instead of copying it must
+/// have brought all of it to the processor by the time that a reader has it.
 #[inline]
 pub fn touch(value: &[u8]) {
     let last = value.last().copied().unwrap_or_default();

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use crate::mixgraph;
 
-/// A named mix of operations. Names are those of `tamis bench --workload`; their meaning never changes.
+/// A named mix of operations. Names are those of `tamis bench --workload`; their meaning never
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Workload {
     /// Puts every key once, in random order.
@@ -60,9 +61,11 @@ pub enum Workload {
     YcsbF,
     /// 90 % gets of existing keys, 10 % overwrites.
     ReadMostly,
-    /// 83 % gets, 14 % overwrites and 3 % scans of keys in ranges of different hotness: see [`mixgraph`].
+    /// 83 % gets, 14 % overwrites and 3 % scans of keys in ranges of different hotness: see
+    /// [`mixgraph`].
     Mixgraph,
-    /// One full compaction of several overlapping runs, in a database of its own: see [`compact`](crate::compact).
+    /// One full compaction of several overlapping runs, in a database of its own: see
+    /// [`compact`](crate::compact).
     Compact,
 }
 
@@ -78,7 +81,8 @@ pub const INSERT_EVERY: u64 = 20;
 /// The most entries that a scan of `YcsbE` reads.
 pub const LONGEST_SCAN: usize = 100;
 
-/// The exponent of [`Workload::GetZipf`] and the others that are Zipf-distributed, unless a pattern has another.
+/// The exponent of [`Workload::GetZipf`] and the others that are Zipf-distributed, unless a pattern
+/// has another.
 pub const ZIPF_EXPONENT: f64 = 0.99;
 
 impl Workload {
@@ -153,7 +157,8 @@ impl Workload {
         matches!(self, Workload::FillRandom | Workload::FillSeq)
     }
 
-    /// Reports whether it is a run of operations on the benchmark's database. `compact` has a database of its own.
+    /// Reports whether it is a run of operations on the benchmark's database. `compact` has a
+    /// database of its own.
     pub fn is_run(self) -> bool {
         self != Workload::Compact
     }

@@ -1,5 +1,6 @@
-//! Zipf-distributed ranks by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate
-//! variates from monotone discrete distributions", 1996): constant time and space for any number of ranks.
+//! Zipf-distributed ranks by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to
+//! generate variates from monotone discrete distributions", 1996): constant time and space for any
+//! number of ranks.
 
 use crate::random::Random;
 
@@ -67,7 +68,8 @@ pub enum Ranks {
 }
 
 impl Ranks {
-    /// Creates a distribution over `n` ranks (not 0) with this exponent; 0 is uniform. It must not be negative.
+    /// Creates a distribution over `n` ranks (not 0) with this exponent; 0 is uniform. It must not
+    /// be negative.
     pub fn new(n: u64, exponent: f64) -> Self {
         if exponent == 0.0 { Ranks::Uniform(n) } else { Ranks::Zipf(Zipf::new(n, exponent)) }
     }

@@ -120,8 +120,9 @@ fn flowing(text: &str) -> String {
     out
 }
 
-/// Returns the options that the database in `dir` was last opened with (the defaults for a new one). Operators that its program
-/// supplies are unknown here: such keyspaces can be read and copied.
+/// Returns the options that the database in `dir` was last opened with (the defaults for a new
+/// one). Operators that its program supplies are unknown here: such keyspaces can be read and
+/// copied.
 pub(crate) fn stored_options(dir: &Path) -> Result<Options, Failure> {
     refuse_file(dir)?;
     let mut options = Options::stored_in(dir)?.unwrap_or_default();
@@ -171,7 +172,8 @@ pub(crate) struct DbArgs {
     pub(crate) options: OptionArgs,
 }
 
-/// The keyspace of a command that reads or writes one. Options named `keyspace.…` are those of this keyspace.
+/// The keyspace of a command that reads or writes one. Options named `keyspace.…` are those of this
+/// keyspace.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct KeyspaceArgs {
     /// The keyspace; `tamis keyspaces` lists and creates them
@@ -188,7 +190,8 @@ impl DbArgs {
         DbArgs { db: self.db.clone(), options: filter.among(&self.options) }
     }
 
-    /// Returns the options that the database was last opened with (the defaults for a new one), with those given applied.
+    /// Returns the options that the database was last opened with (the defaults for a new one),
+    /// with those given applied.
     fn to_options(&self) -> Result<Options, Failure> {
         self.to_options_with(None)
     }
@@ -253,7 +256,8 @@ impl KeyspaceArgs {
         self.with_options(&args.open_existing()?, &own)
     }
 
-    /// Opens a keyspace for writing. Creates the database if there is none, which has the default keyspace only.
+    /// Opens a keyspace for writing. Creates the database if there is none, which has the default
+    /// keyspace only.
     pub(crate) fn open_or_create(&self, args: &DbArgs) -> Result<Keyspace, Failure> {
         match self.keyspace == DEFAULT {
             true => self.with_options(&args.open_or_create()?, &[]),
@@ -270,7 +274,8 @@ impl KeyspaceArgs {
         Ok(keyspace)
     }
 
-    /// Separates the options of a keyspace other than the default one, whose options are among those of the database.
+    /// Separates the options of a keyspace other than the default one, whose options are among
+    /// those of the database.
     fn split(&self, args: &DbArgs) -> (DbArgs, Vec<(String, String)>) {
         match self.keyspace == DEFAULT {
             true => (args.clone(), Vec::new()),

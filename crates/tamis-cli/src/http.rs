@@ -333,7 +333,8 @@ mod tests {
         answer
     }
 
-    /// Over a socket: requests that never end or are too large, and connections that are closed at once, leave the others served.
+    /// Over a socket: requests that never end or are too large, and connections that are closed at
+    /// once, leave the others served.
     #[test]
     fn hostile_connections_are_refused_and_others_served() {
         let address = served(|_| Answer::text(200, "fine\n"));

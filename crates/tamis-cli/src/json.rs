@@ -240,7 +240,8 @@ pub(crate) fn elastic(stats: &ElasticStats) -> Value {
     value
 }
 
-/// Returns a segment of a table with an elastic filter; its keys are hexadecimal if requested or not UTF-8.
+/// Returns a segment of a table with an elastic filter; its keys are hexadecimal if requested or
+/// not UTF-8.
 pub(crate) fn segment(stats: &SegmentStats, as_hex: bool) -> Value {
     let mut value = fields!(
         stats, keyspace, level, run, table, segment, keys, unit_bytes, enabled, units, hotness, asked,

@@ -1,11 +1,14 @@
-//! The `tamis` program ([`program`]), and the code that it shares with the laboratory's programs (`lab/`): printing ([`output`]),
-//! progress reports ([`progress`]), exit codes ([`failure`], [`end`]), common arguments ([`values`]), the benchmark ([`mod@bench`]).
+//! The `tamis` program ([`program`]), and the code that it shares with the laboratory's programs
+//! (`lab/`): printing ([`output`]), progress reports ([`progress`]), exit codes ([`failure`],
+//! [`end`]), common arguments ([`values`]), the benchmark ([`mod@bench`]).
 //!
-//! Each subcommand is a file of `commands/`: its arguments and one `run`. Without a subcommand the program runs the main job: it
-//! loads the sample, reads it back and shows what the reads cost. Subcommands print only through [`output::Out`] and fail with a
-//! [`failure::Failure`], which determines the exit code.
+//! Each subcommand is a file of `commands/`: its arguments and one `run`. Without a subcommand the
+//! program runs the main job: it loads the sample, reads it back and shows what the reads cost.
+//! Subcommands print only through [`output::Out`] and fail with a [`failure::Failure`], which
+//! determines the exit code.
 
-/// Builds a struct of the engine's statistics, which are `#[non_exhaustive]`, for a test: as a literal, with `..base`.
+/// Builds a struct of the engine's statistics, which are `#[non_exhaustive]`, for a test: as a
+/// literal, with `..base`.
 #[cfg(test)]
 macro_rules! filled {
     ($type:path { $($field:ident $(: $value:expr)?,)+ ..$base:expr $(,)? }) => {{
@@ -124,7 +127,8 @@ fn set_filter(options: &mut tamis::Options, filter: &str) -> Result<(), tamis::O
     options.set("keyspace.filter", filter)
 }
 
-/// Ends a program: writes buffered output and reports a failure on standard error, prefixed with the program's name.
+/// Ends a program: writes buffered output and reports a failure on standard error, prefixed with
+/// the program's name.
 pub fn end(program: &str, mut out: Out, result: Result<Outcome, Failure>) -> ExitCode {
     let result = result.and_then(|outcome| {
         out.flush()?;
@@ -135,8 +139,8 @@ pub fn end(program: &str, mut out: Out, result: Result<Outcome, Failure>) -> Exi
         // The reader of the output has had enough: not a failure.
         Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Earlier output goes before the failure's message. There is nowhere left to report a failure of these
-            // two writes.
+            // Earlier output goes before the failure's message. There is nowhere left to report a
+            // failure of these two writes.
             let _ = out.flush();
             note(&format!("{program}: {failure}"));
             failure.exit_code()

@@ -1,5 +1,5 @@
-//! The output of the program. A reader that closes the pipe (`tamis scan … | head`) ends the program silently, so
-//! no write may panic; hence there is no `println!` anywhere.
+//! The output of the program. A reader that closes the pipe (`tamis scan … | head`) ends the
+//! program silently, so no write may panic; hence there is no `println!` anywhere.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 

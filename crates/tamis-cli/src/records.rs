@@ -1,5 +1,5 @@
-//! Records of a text file: lines, tab-separated or comma-separated fields. A bad record is an individual error and does
-//! not end the file.
+//! Records of a text file: lines, tab-separated or comma-separated fields. A bad record is an
+//! individual error and does not end the file.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
@@ -149,9 +149,10 @@ impl<R: Read> Iterator for Records<R> {
     }
 }
 
-/// The input of the CSV reader, with details that the CSV reader does not report: it accepts the end of the input as the end
-/// of any field, and text after a closing quote as part of the field (so that a quote that is not closed swallows everything up to
-/// the next one), and does not count the second byte of CR LF as part of the preceding record.
+/// The input of the CSV reader, with details that the CSV reader does not report: it accepts the
+/// end of the input as the end of any field, and text after a closing quote as part of the field
+/// (so that a quote that is not closed swallows everything up to the next one), and does not count
+/// the second byte of CR LF as part of the preceding record.
 pub(crate) struct Followed<R> {
     input: R,
     at: Field,
@@ -159,8 +160,8 @@ pub(crate) struct Followed<R> {
     line: u64,
     /// The line in which the last quoted field begins.
     opened: u64,
-    /// Positions of text that follows a closing quote, each with the line in which the quoted field begins. The reader is
-    /// behind: they belong to records that it has not returned yet.
+    /// Positions of text that follows a closing quote, each with the line in which the quoted field
+    /// begins. The reader is behind: they belong to records that it has not returned yet.
     flaws: VecDeque<(u64, u64)>,
     ended: bool,
     /// The bytes read last, and their position.
@@ -195,7 +196,8 @@ impl<R: BufRead> Followed<R> {
         }
     }
 
-    /// Forgets the flaws before position `end`; returns the line in which the first field with one begins.
+    /// Forgets the flaws before position `end`; returns the line in which the first field with one
+    /// begins.
     fn flaw_before(&mut self, end: u64) -> Option<u64> {
         let count = self.flaws.iter().take_while(|(at, _)| *at < end).count();
         self.flaws.drain(..count).next().map(|(_, opened)| opened)
@@ -206,7 +208,8 @@ impl<R: BufRead> Followed<R> {
         self.ended && self.at == Field::Quoted
     }
 
-    /// Reports whether position `at`, within or right after the bytes read last, is between CR and LF.
+    /// Reports whether position `at`, within or right after the bytes read last, is between CR and
+    /// LF.
     fn is_within_line_end(&mut self, at: u64) -> bool {
         let Some(at) = at.checked_sub(self.last_at + 1).and_then(|at| usize::try_from(at).ok()) else {
             return false;
@@ -258,12 +261,13 @@ impl<R: Read> Read for Followed<R> {
     }
 }
 
-/// Returns the input, decompressed if it is gzip (recognized by its first bytes). `name` is the file's name, if it has one.
+/// Returns the input, decompressed if it is gzip (recognized by its first bytes). `name` is the
+/// file's name, if it has one.
 ///
 /// # Errors
 ///
-/// The input cannot be read, is named `.gz` but is not gzip, or is compressed in a way that is not known here: its bytes would
-/// pass for lines.
+/// The input cannot be read, is named `.gz` but is not gzip, or is compressed in a way that is not
+/// known here: its bytes would pass for lines.
 pub(crate) fn unpacked<'a, R: Read + 'a>(
     mut input: R,
     name: Option<&str>,
@@ -291,10 +295,12 @@ pub(crate) fn unpacked<'a, R: Read + 'a>(
 
 const MARK_BYTES: u64 = 6;
 
-/// The beginning of every gzip file: two bytes of its own, and the only compression method there is.
+/// The beginning of every gzip file: two bytes of its own, and the only compression method there
+/// is.
 const GZIP_MARK: [u8; 3] = [0x1F, 0x8B, 8];
 
-/// The beginnings of other compressed files, which no text has, and the programs that decompress them.
+/// The beginnings of other compressed files, which no text has, and the programs that decompress
+/// them.
 const OTHER_MARKS: [(&[u8], &str); 3] =
     [(&[0x28, 0xB5, 0x2F, 0xFD], "zstd"), (&[0xFD, b'7', b'z', b'X', b'Z', 0], "xz"), (b"BZh91A", "bzip2")];
 

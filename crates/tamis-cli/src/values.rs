@@ -53,8 +53,9 @@ impl OptionArgs {
 /// The filter of a database that a command may create.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FilterArgs {
-    /// The filter of a new keyspace, or of an existing one's new tables, as `-o keyspace.filter=NAMES`: blocked-bloom, ribbon,
-    /// elastic, grf, auto, … (`tamis options filter` describes all); one for all levels or one per level, separated by commas
+    /// The filter of a new keyspace, or of an existing one's new tables, as `-o
+    /// keyspace.filter=NAMES`: blocked-bloom, ribbon, elastic, grf, auto, … (`tamis options filter`
+    /// describes all); one for all levels or one per level, separated by commas
     #[arg(long, value_name = "NAMES", add = ArgValueCompleter::new(complete::filters))]
     pub filter: Option<String>,
 }

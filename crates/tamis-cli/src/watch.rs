@@ -1,4 +1,5 @@
-//! The metrics of a database as another process sees them: those that its writer publishes, or those of a follower.
+//! The metrics of a database as another process sees them: those that its writer publishes, or
+//! those of a follower.
 
 mod samples;
 
@@ -34,7 +35,8 @@ impl WatchArgs {
 pub(crate) enum Origin {
     /// The writer has published them so many seconds ago, and does every so often.
     Published { age: f64, interval: f64 },
-    /// The database is followed: there are the tree and its sizes, and nothing of what the writer does.
+    /// The database is followed: there are the tree and its sizes, and nothing of what the writer
+    /// does.
     ReadOnly,
     /// This process is the writer.
     Own,
@@ -114,8 +116,9 @@ fn named(text: String, name: &str) -> String {
     text.replace(&theirs, &format!("{LABEL}{ours}\""))
 }
 
-/// Leaves out what a process counts itself, of which a follower knows nothing: a scraper would take its zeros for a new beginning, and
-/// the counters that a writer publishes later for what has happened since.
+/// Leaves out what a process counts itself, of which a follower knows nothing: a scraper would take
+/// its zeros for a new beginning, and the counters that a writer publishes later for what has
+/// happened since.
 fn gauges(text: &str) -> String {
     let mut kept = String::new();
     let (mut help, mut is_kept) = ("", false);
@@ -139,7 +142,8 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// Returns the origin of a published text, unless it is older than a writer that lives would let it become.
+/// Returns the origin of a published text, unless it is older than a writer that lives would let it
+/// become.
 fn published(text: &str, now: f64) -> Option<Origin> {
     let samples = Samples::parse(text);
     let interval = samples.get("tamis_publish_interval_seconds", &[]).filter(|interval| *interval > 0.0)?;

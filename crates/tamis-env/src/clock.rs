@@ -1,7 +1,7 @@
 //! The engine's clock: whole seconds since 1970, behind a trait so that tests can set it.
 //!
-//! Time decides when entries expire and which window a table belongs to. It never decides which version is newer;
-//! sequence numbers do. A clock that goes back only makes data expire later.
+//! Time decides when entries expire and which window a table belongs to. It never decides which
+//! version is newer; sequence numbers do. A clock that goes back only makes data expire later.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,9 @@
 //! Large memory that goes back to the system as soon as it is dropped.
 //!
-//! An allocator may keep what was freed, and glibc's keeps the more the larger the blocks are that a program frees: each mapped block
-//! that is freed raises the size from which it maps, and with that the memory that each of its arenas keeps at its end. A job of some
-//! megabytes per table on several threads thus leaves tens of megabytes behind. What is here comes from an anonymous
+//! An allocator may keep what was freed, and glibc's keeps the more the larger the blocks are that
+//! a program frees: each mapped block that is freed raises the size from which it maps, and with
+//! that the memory that each of its arenas keeps at its end. A job of some megabytes per table on
+//! several threads thus leaves tens of megabytes behind. What is here comes from an anonymous
 //! mapping if it is large, and leaves the allocator as it is, which belongs to the program.
 //!
 //! # Threads
@@ -17,14 +18,15 @@ use std::slice;
 
 use memmap2::{MmapMut, MmapRaw};
 
-/// From this size on memory is mapped, as an allocator would by itself: below it a mapping costs more than it returns.
+/// From this size on memory is mapped, as an allocator would by itself: below it a mapping costs
+/// more than it returns.
 const MAPPED_BYTES: usize = 128 << 10;
 
 /// Memory begins on a cache line.
 const ALIGN: usize = 64;
 
-/// A slice of fixed length that begins as zeros, on a cache line. Mapped if it is large; its pages then take memory as they are
-/// first touched.
+/// A slice of fixed length that begins as zeros, on a cache line. Mapped if it is large; its pages
+/// then take memory as they are first touched.
 pub struct PageBox<T> {
     start: NonNull<T>,
     len: usize,
@@ -45,8 +47,8 @@ unsafe impl<T: Send> Send for PageBox<T> {}
 unsafe impl<T: Sync> Sync for PageBox<T> {}
 
 impl<T> PageBox<T> {
-    /// Creates a slice of `len` elements, whose bytes are all zero. Aborts the process when the system is out of memory, as an
-    /// allocation does.
+    /// Creates a slice of `len` elements, whose bytes are all zero. Aborts the process when the
+    /// system is out of memory, as an allocation does.
     ///
     /// # Panics
     /// If the slice does not fit the address space.
@@ -88,7 +90,8 @@ impl<T> Deref for PageBox<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the memory holds `len` valid elements, by the contract of `zeroed`, and lives as long as `self`.
+        // SAFETY: the memory holds `len` valid elements, by the contract of `zeroed`, and lives as
+        // long as `self`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -143,7 +146,8 @@ impl<T: Copy> PageVec<T> {
         self.memory.len
     }
 
-    /// Makes room for `more` elements, and for as many again as there are, so that many small growths stay cheap.
+    /// Makes room for `more` elements, and for as many again as there are, so that many small
+    /// growths stay cheap.
     #[inline]
     pub fn reserve(&mut self, more: usize) {
         if self.memory.len - self.len < more {
@@ -173,7 +177,8 @@ impl<T: Copy> PageVec<T> {
     #[inline]
     pub fn extend_from_slice(&mut self, values: &[T]) {
         self.reserve(values.len());
-        // SAFETY: there is room for the elements, and memory that `self` alone refers to overlaps no other slice.
+        // SAFETY: there is room for the elements, and memory that `self` alone refers to overlaps
+        // no other slice.
         unsafe {
             let to = self.memory.start.add(self.len).cast::<T>();
             to.copy_from_nonoverlapping(NonNull::from(values).cast(), values.len());

@@ -1,4 +1,5 @@
-//! Batches of reads on a failing file system. An integration test, because the test kit uses this crate's public API.
+//! Batches of reads on a failing file system. An integration test, because the test kit uses this
+//! crate's public API.
 
 #![cfg(unix)]
 

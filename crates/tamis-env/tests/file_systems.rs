@@ -36,7 +36,8 @@ fn in_memory(fs: impl FileSystem + 'static, maps: bool) -> Place {
     Place { fs: Arc::new(fs), root, maps, _dir: None }
 }
 
-/// A directory next to the test executable, which is on a real device: the temporary directory is often in memory.
+/// A directory next to the test executable, which is on a real device: the temporary directory is
+/// often in memory.
 fn device_dir() -> tempfile::TempDir {
     let executable = std::env::current_exe().unwrap();
     tempfile::tempdir_in(executable.parent().unwrap()).unwrap_or_else(|_| tempfile::tempdir().unwrap())
@@ -354,7 +355,8 @@ proptest! {
     }
 }
 
-/// Every operation on a path in a held directory is one in that directory, whatever its name is by now; all other paths are looked up.
+/// Every operation on a path in a held directory is one in that directory, whatever its name is by
+/// now; all other paths are looked up.
 #[cfg(unix)]
 #[test]
 fn a_held_directory_is_the_same_under_another_name() {

@@ -1,4 +1,5 @@
-//! Tests tamis on real failing file systems. `README.md` describes each suite, its requirements and its duration.
+//! Tests tamis on real failing file systems. `README.md` describes each suite, its requirements and
+//! its duration.
 
 mod inject;
 mod machine;
@@ -18,7 +19,8 @@ use clap::Parser as _;
 use report::Report;
 use suites::{Amount, Bench, Suite};
 
-/// Power cuts, errors of system calls, full file systems, limits and kills, each judged by an oracle.
+/// Power cuts, errors of system calls, full file systems, limits and kills, each judged by an
+/// oracle.
 #[derive(Debug, clap::Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Args {
@@ -46,8 +48,8 @@ enum Hidden {
     },
 }
 
-/// Space needed for working in memory: images are sparse, but a suite may fill one, and sessions are stored there as
-/// well.
+/// Space needed for working in memory: images are sparse, but a suite may fill one, and sessions
+/// are stored there as well.
 const MEMORY_BYTES: u64 = 2 << 30;
 
 fn main() -> ExitCode {

@@ -21,8 +21,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Returns the common part of failures with the same cause: the text without numbers and without details after a
-    /// colon.
+    /// Returns the common part of failures with the same cause: the text without numbers and
+    /// without details after a colon.
     fn kind(&self) -> String {
         let words = self.what.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
         let words: Vec<&str> = words.take(18).collect();
@@ -58,10 +58,12 @@ extern "C" fn stop(_: libc::c_int) {
     STOPPED.store(true, SeqCst);
 }
 
-/// Makes an interrupt end the suites at their next step, so that mounts and loop devices are released.
+/// Makes an interrupt end the suites at their next step, so that mounts and loop devices are
+/// released.
 pub(crate) fn stop_on_interrupt() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler stores to an atomic, which is async-signal-safe; nothing else handles these signals here.
+        // SAFETY: the handler stores to an atomic, which is async-signal-safe; nothing else handles
+        // these signals here.
         unsafe { libc::signal(signal, stop as extern "C" fn(libc::c_int) as libc::sighandler_t) };
     }
 }

@@ -1,4 +1,5 @@
-//! Rotating options: over time every filter with every policy, and other options that affect which calls are made.
+//! Rotating options: over time every filter with every policy, and other options that affect which
+//! calls are made.
 
 use tamis::options::{CompactionChoice, FilterAllocation, FilterChoice, MergeGranularity, ReadMode};
 use tamis::{Durability, KeyspaceOptions, Options};

@@ -1,5 +1,6 @@
-//! The messages of a worker to its parent: lines on standard output, one system call each, so that a line arrives whole
-//! as soon as its content is true. A last line without a line end was cut by a kill.
+//! The messages of a worker to its parent: lines on standard output, one system call each, so that
+//! a line arrives whole as soon as its content is true. A last line without a line end was cut by a
+//! kill.
 
 use std::io::Write as _;
 
@@ -142,7 +143,8 @@ pub(crate) fn tell(message: &Message) {
     say(&format!("{message}\n"));
 }
 
-/// Writes a line, which is with the kernel when this returns: standard output is flushed at each end of a line.
+/// Writes a line, which is with the kernel when this returns: standard output is flushed at each
+/// end of a line.
 fn say(text: &str) {
     let mut output = std::io::stdout().lock();
     if output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_err() {

@@ -1,10 +1,10 @@
-//! The primitives of the engine's binary records: fixed little-endian numbers, LEB128 varints and length-prefixed
-//! bytes. Reading is bounds-checked: hostile bytes give `None`.
+//! The primitives of the engine's binary records: fixed little-endian numbers, LEB128 varints and
+//! length-prefixed bytes. Reading is bounds-checked: hostile bytes give `None`.
 
 use tamis_env::memory::PageVec;
 
-/// Reads primitives from the front of a slice. Every method returns `None` when the bytes run out or do not form a
-/// value, and then consumes an unspecified amount.
+/// Reads primitives from the front of a slice. Every method returns `None` when the bytes run out
+/// or do not form a value, and then consumes an unspecified amount.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],

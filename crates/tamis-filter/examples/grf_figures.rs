@@ -1,5 +1,6 @@
-//! Prints the costs of a partition of a global filter: rate, code bits, ns per probe and per inserted key. Run with
-//! `cargo run --release -p tamis-filter --example grf_figures`; takes a few seconds.
+//! Prints the costs of a partition of a global filter: rate, code bits, ns per probe and per
+//! inserted key. Run with `cargo run --release -p tamis-filter --example grf_figures`; takes a few
+//! seconds.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -49,7 +50,8 @@ fn figures(name: &str, map: MapChoice, key: impl Fn(u64, u64) -> u64) {
     let build = start.elapsed().as_nanos() as f64 / KEYS as f64;
     let absent: Vec<([u8; 8], Digest)> =
         (0..PROBES as u64).map(|i| key(i, 7).to_be_bytes()).map(|key| (key, Digest::of(&key))).collect();
-    // A tree of shape 999: nine runs of a hundred flushes, nine of ten, nine of one. 9 % of the keys are in them.
+    // A tree of shape 999: nine runs of a hundred flushes, nine of ten, nine of one. 9 % of the
+    // keys are in them.
     let runs = [100, 10, 1].into_iter().flat_map(|size| std::iter::repeat_n(size, 9));
     let (mut grown, mut tables, mut next) = (partition.clone(), vec![last], BASE);
     for flushes in runs {
@@ -78,7 +80,8 @@ fn figures(name: &str, map: MapChoice, key: impl Fn(u64, u64) -> u64) {
             partition.largest_block(),
         );
     }
-    // Rounds are shorter than a time slice, so that on a busy machine most of them are not interrupted.
+    // Rounds are shorter than a time slice, so that on a busy machine most of them are not
+    // interrupted.
     let mut rounds = absent.chunks(ROUND).cycle();
     let probe = median(64, ROUND, || {
         let (mut hits, keys) = (0u64, rounds.next().unwrap_or_default());
@@ -174,7 +177,8 @@ fn piled(bits_per_key: f64, map: MapChoice, runs: u64) {
     report("all merged", &merged);
 }
 
-/// A dense cluster between two old keys: flushes of a thousand keys, and a build anew whenever the partition is crowded.
+/// A dense cluster between two old keys: flushes of a thousand keys, and a build anew whenever the
+/// partition is crowded.
 fn shifted(map: MapChoice) {
     let spec = PartitionSpec { bits_per_key: 10.0, map, mix: QueryMix::default() };
     let cluster = |i: u64| (1 << 49) + 12_345 + (random(i, 6) >> 32);
@@ -217,7 +221,8 @@ fn main() {
             }
         }
     }
-    // The bits of a layout of one cache line per bucket, which docs/decisions.md compares with this one.
+    // The bits of a layout of one cache line per bucket, which docs/decisions.md compares with this
+    // one.
     piled(13.1, MapChoice::Digest, 19);
     println!("{KEYS} keys, 10 bits per key, T = 10; absent keys\n");
     let uniform = |i: u64, salt: u64| random(i, salt) >> 14;

@@ -1,9 +1,11 @@
-//! Prints how well the maps of a partition of a global filter tell absent keys and empty ranges from keys: for each key set, the
-//! share of held-out keys that match, the share of empty ranges that do, bits per key, and ns per built key and per probe. Run with
-//! `cargo run --release -p tamis-filter --example grf_maps -- [cities.tsv] [paths.txt] …`.
+//! Prints how well the maps of a partition of a global filter tell absent keys and empty ranges
+//! from keys: for each key set, the share of held-out keys that match, the share of empty ranges
+//! that do, bits per key, and ns per built key and per probe. Run with `cargo run --release -p
+//! tamis-filter --example grf_maps -- [cities.tsv] [paths.txt] …`.
 //!
-//! A file that ends in `.tsv` is the sample of places (`crates/tamis-bench/data/geonames-cities.tsv.gz`, unpacked): it gives the
-//! cells of the places and their names. The lines of any other file are keys. The other sets are synthetic.
+//! A file that ends in `.tsv` is the sample of places
+//! (`crates/tamis-bench/data/geonames-cities.tsv.gz`, unpacked): it gives the cells of the places
+//! and their names. The lines of any other file are keys. The other sets are synthetic.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -99,8 +101,9 @@ fn sets() -> Vec<Set> {
     all
 }
 
-/// Empty ranges that begin with a held-out key, narrow and wide: of 64 numbers and half-way to the next key; of all keys that begin
-/// with the held-out one, and with as much of it as no key begins with.
+/// Empty ranges that begin with a held-out key, narrow and wide: of 64 numbers and half-way to the
+/// next key; of all keys that begin with the held-out one, and with as much of it as no key begins
+/// with.
 fn ranges(numbers: bool, key: &Key, before: &Key, next: &Key) -> [Option<(Key, Key)>; 2] {
     if numbers {
         let number = |key: &Key| u64::from_be_bytes(key[..].try_into().expect("eight bytes"));

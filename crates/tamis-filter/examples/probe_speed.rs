@@ -1,6 +1,7 @@
-//! Prints nanoseconds per probe of blocked filters that fit the cache and of filters that do not, one probe at a time
-//! and in batches. Run with `cargo run --release -p tamis-filter --example probe_speed`; the argument `hot` skips the
-//! large ones, which take 4 GB and half a minute to build.
+//! Prints nanoseconds per probe of blocked filters that fit the cache and of filters that do not,
+//! one probe at a time and in batches. Run with `cargo run --release -p tamis-filter --example
+//! probe_speed`; the argument `hot` skips the large ones, which take 4 GB and half a minute to
+//! build.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -37,7 +38,8 @@ fn time(what: &str, probes: u64, mut run: impl FnMut() -> u64) {
 fn over_runs(name: &str, filters: &[BlockedBloom]) {
     let chosen: Vec<u32> = (0..filters.len() as u32).collect();
     let gets = PROBES / RUNS;
-    // Each get depends on the previous answer, like the gets of one reader; otherwise the processor overlaps gets.
+    // Each get depends on the previous answer, like the gets of one reader; otherwise the processor
+    // overlaps gets.
     time(&format!("{name}: 18 filters, one after the other"), gets * RUNS, || {
         (0..gets).fold(0, |last: u64, i| {
             let d = stranger(i ^ (last & 1) << 40);

@@ -1,11 +1,12 @@
-//! Prints figures of the filters that name current runs: memory, rates, and the cost of a probe and of a change.
+//! Prints figures of the filters that name current runs: memory, rates, and the cost of a probe and
+//! of a change.
 //!
 //! ```sh
 //! cargo run --release -p tamis-filter --example run_index_figures [keys]
 //! ```
-//! The keys are random integers, spread over the runs of a full tree of three levels (size ratio 10, one run in the
-//! last). A change is a merge of the ten runs of level 0 into one of level 1. Times are the minimum of five rounds,
-//! in nanoseconds.
+//! The keys are random integers, spread over the runs of a full tree of three levels (size ratio
+//! 10, one run in the last). A change is a merge of the ten runs of level 0 into one of level 1.
+//! Times are the minimum of five rounds, in nanoseconds.
 
 #![allow(clippy::print_stdout)]
 
@@ -26,7 +27,8 @@ fn batch(mut keys: Vec<u64>) -> Batch {
     batch
 }
 
-/// Returns the minimum time of five rounds per item, for `count` items, and the result of the last round.
+/// Returns the minimum time of five rounds per item, for `count` items, and the result of the last
+/// round.
 fn least<R>(count: usize, mut round: impl FnMut() -> R) -> (f64, R) {
     let mut times = Vec::new();
     let mut last = None;

@@ -8,7 +8,8 @@ pub(crate) const fn mask(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
-/// Returns the `width` bits (at most 64) that start at bit `at` of `words`; bits beyond the end are zero.
+/// Returns the `width` bits (at most 64) that start at bit `at` of `words`; bits beyond the end are
+/// zero.
 #[inline(always)]
 pub(crate) fn read<W: Words>(words: &W, at: u64, width: u32) -> u64 {
     let (word, shift) = ((at / 64) as usize, (at % 64) as u32);
@@ -37,7 +38,8 @@ pub(crate) fn write(words: &mut [u64], at: u64, width: u32, value: u64) {
     }
 }
 
-/// Appends fields one after the other, a word at a time: equivalent to repeated [`write`], in a third of the time.
+/// Appends fields one after the other, a word at a time: equivalent to repeated [`write`], in a
+/// third of the time.
 pub(crate) struct Appender<'w> {
     words: &'w mut [u64],
     /// The word being filled.
@@ -47,7 +49,8 @@ pub(crate) struct Appender<'w> {
 }
 
 impl<'w> Appender<'w> {
-    /// Starts at bit `at` of `words`; the bits from there to the end of the appended fields must be zero.
+    /// Starts at bit `at` of `words`; the bits from there to the end of the appended fields must be
+    /// zero.
     #[inline]
     pub(crate) fn new(words: &'w mut [u64], at: u64) -> Self {
         let place = (at / 64) as usize;
@@ -95,15 +98,16 @@ pub(crate) const fn words_for(bits: u64) -> u64 {
     bits.div_ceil(64)
 }
 
-/// Returns the position of the one with `rank` ones below it in `word`; 64 if there are too few. About 4 ns, without
-/// data-dependent branches.
+/// Returns the position of the one with `rank` ones below it in `word`; 64 if there are too few.
+/// About 4 ns, without data-dependent branches.
 #[inline]
 pub(crate) fn select_in_word(word: u64, rank: u32) -> u32 {
     if rank >= word.count_ones() {
         return 64;
     }
-    // Count the ones up to and including each byte, then find the first byte where the count exceeds the rank by
-    // comparing all eight at once (S. Vigna, "Broadword implementation of rank/select queries", WEA 2008).
+    // Count the ones up to and including each byte, then find the first byte where the count
+    // exceeds the rank by comparing all eight at once (S. Vigna, "Broadword implementation of
+    // rank/select queries", WEA 2008).
     const L8: u64 = 0x0101_0101_0101_0101;
     const H8: u64 = 0x8080_8080_8080_8080;
     let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);

@@ -1,14 +1,18 @@
-//! The standard Bloom filter, with the three ways of deriving *k* indices that the hash-sharing paper compares.
+//! The standard Bloom filter, with the three ways of deriving *k* indices that the hash-sharing
+//! paper compares.
 //!
-//! A key sets *k* bits anywhere in the filter. [`BloomScheme::Rotation`] and [`BloomScheme::DoubleHashing`] derive
-//! all of them from one digest; [`BloomScheme::Independent`] spends *k* hashes per key and is the baseline.
+//! A key sets *k* bits anywhere in the filter. [`BloomScheme::Rotation`] and
+//! [`BloomScheme::DoubleHashing`] derive all of them from one digest; [`BloomScheme::Independent`]
+//! spends *k* hashes per key and is the baseline.
 //!
 //! # Invariants
-//! * The payload is a whole number (at least 1) of 64-bit words; bit `i` is bit `i % 64` of word `i / 64`.
-//! * Index `i` of a key is `(h + i*delta)` reduced to the number of bits by a widening multiplication, so the *top*
-//!   bits decide; `h` is the remixed digest. Its rotation by half a word is what the paper calls bit rotation: the
-//!   paper's formula shifts left 17 and right 15, which on 64 bits overlaps instead of rotating, so a true rotation
-//!   is used here. Half a word, so that the top bits of `delta` are those bits of `h` that fast reduction ignores.
+//! * The payload is a whole number (at least 1) of 64-bit words; bit `i` is bit `i % 64` of word `i
+//!   / 64`.
+//! * Index `i` of a key is `(h + i*delta)` reduced to the number of bits by a widening
+//!   multiplication, so the *top* bits decide; `h` is the remixed digest. Its rotation by half a
+//!   word is what the paper calls bit rotation: the paper's formula shifts left 17 and right 15,
+//!   which on 64 bits overlaps instead of rotating, so a true rotation is used here. Half a word,
+//!   so that the top bits of `delta` are those bits of `h` that fast reduction ignores.
 //! * No false negatives: building and probing go through the same iteration.
 //!
 //! # Threads
@@ -33,12 +37,12 @@ pub enum BloomScheme {
     Independent = 3,
 }
 
-/// Salt difference between the two hashes of double hashing: any constant that callers do not use as a difference
-/// between their own salts.
+/// Salt difference between the two hashes of double hashing: any constant that callers do not use
+/// as a difference between their own salts.
 pub(crate) const SECOND_HASH: u64 = 0xa93f_99f2_e8a4_987f;
 
-/// The digests of one key under seeds `0..k`, for [`BloomScheme::Independent`] only: a separate type, so that it
-/// cannot be mistaken for the shared digest.
+/// The digests of one key under seeds `0..k`, for [`BloomScheme::Independent`] only: a separate
+/// type, so that it cannot be mistaken for the shared digest.
 #[derive(Clone, Copy, Debug)]
 pub struct IndependentDigests {
     digests: [Digest; theory::MAX_PROBES as usize],
@@ -97,7 +101,8 @@ impl BloomShape {
         if self.keys == 0 { 0.0 } else { theory::bloom_rate(self.bits_per_key(), u32::from(self.probes)) }
     }
 
-    /// First hash and step of a one-digest scheme. The step is odd: a zero step would make the filter probe one bit.
+    /// First hash and step of a one-digest scheme. The step is odd: a zero step would make the
+    /// filter probe one bit.
     #[inline]
     fn start_and_step(&self, digest: Digest) -> (u64, u64) {
         let h = digest.mix(self.spread);
@@ -110,8 +115,9 @@ impl BloomShape {
 
     /// Returns whether all bits of a one-digest key are set; `word(i)` reads word `i < words`.
     ///
-    /// Four bits are tested together before the first branch. Whether a single bit is set for an absent key is a coin
-    /// toss that no processor predicts; whether all four are is predictable. Their cache misses overlap, too.
+    /// Four bits are tested together before the first branch. Whether a single bit is set for an
+    /// absent key is a coin toss that no processor predicts; whether all four are is predictable.
+    /// Their cache misses overlap, too.
     #[inline]
     fn contains(&self, digest: Digest, word: impl Fn(usize) -> u64) -> bool {
         if self.scheme == BloomScheme::Independent {
@@ -157,8 +163,8 @@ impl BloomShape {
     }
 }
 
-/// Returns the units of `unit_bits` bits (words or lines, at least 1) that `keys` keys need, after rejecting invalid
-/// sizes.
+/// Returns the units of `unit_bits` bits (words or lines, at least 1) that `keys` keys need, after
+/// rejecting invalid sizes.
 pub(crate) fn units_for(keys: u64, bits_per_key: f64, unit_bits: f64) -> Result<u64, FilterError> {
     if !(bits_per_key > 0.0 && bits_per_key <= 64.0) {
         return Err(FilterError::BitsPerKey(bits_per_key));
@@ -170,8 +176,8 @@ pub(crate) fn units_for(keys: u64, bits_per_key: f64, unit_bits: f64) -> Result<
     Ok((units as u64).max(1))
 }
 
-/// Maximum number of words or lines in a filter. A line is chosen by the top bits of a hash and the bits in it by the low 32, so
-/// beyond 2^32 lines the two would no longer be independent.
+/// Maximum number of words or lines in a filter. A line is chosen by the top bits of a hash and the
+/// bits in it by the low 32, so beyond 2^32 lines the two would no longer be independent.
 pub(crate) const MAX_UNITS: u64 = 1 << 32;
 
 /// Maps a hash uniformly to `0..n` by its top bits.
@@ -193,12 +199,13 @@ pub struct Bloom {
 }
 
 impl Bloom {
-    /// Builds a filter of `digests.len()` keys with `round(bits_per_key * ln 2)` probes per key. O(keys * probes)
-    /// random writes.
+    /// Builds a filter of `digests.len()` keys with `round(bits_per_key * ln 2)` probes per key.
+    /// O(keys * probes) random writes.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for invalid sizes;
-    /// [`FilterError::WrongScheme`] for [`BloomScheme::Independent`], which needs [`Bloom::build_independent`].
+    /// [`FilterError::WrongScheme`] for [`BloomScheme::Independent`], which needs
+    /// [`Bloom::build_independent`].
     pub fn build(
         digests: &[Digest],
         bits_per_key: f64,
@@ -221,8 +228,8 @@ impl Bloom {
         })
     }
 
-    /// Builds a filter of [`BloomScheme::Independent`] from the digests of each key, of which there must be at least
-    /// [`theory::optimal_probes`]`(bits_per_key)` per key.
+    /// Builds a filter of [`BloomScheme::Independent`] from the digests of each key, of which there
+    /// must be at least [`theory::optimal_probes`]`(bits_per_key)` per key.
     ///
     /// # Errors
     /// Same as [`Bloom::build`], and [`FilterError::TooFewDigests`].
@@ -266,8 +273,9 @@ impl Bloom {
         &self.words
     }
 
-    /// Returns whether the run may hold the key. Up to `probes` cache misses, in groups of four that overlap. A
-    /// filter of scheme [`BloomScheme::Independent`] cannot answer from one digest and returns `true`.
+    /// Returns whether the run may hold the key. Up to `probes` cache misses, in groups of four
+    /// that overlap. A filter of scheme [`BloomScheme::Independent`] cannot answer from one digest
+    /// and returns `true`.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         self.shape.contains(digest, |i| self.words[i])
@@ -306,9 +314,10 @@ impl Bloom {
         self.shape.bits_per_key()
     }
 
-    /// Returns the theoretical false-positive rate; 0 for no keys. It assumes independent probes in a large filter:
-    /// with a few hundred keys or fewer, absent keys more often share start and step with a key. At 16 bits per key
-    /// the rate is 1.2 times as high for 200 keys and three times as high for 20.
+    /// Returns the theoretical false-positive rate; 0 for no keys. It assumes independent probes in
+    /// a large filter: with a few hundred keys or fewer, absent keys more often share start and
+    /// step with a key. At 16 bits per key the rate is 1.2 times as high for 200 keys and three
+    /// times as high for 20.
     pub fn expected_rate(&self) -> f64 {
         self.shape.expected_rate()
     }

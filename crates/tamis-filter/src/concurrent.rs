@@ -1,19 +1,22 @@
 //! A blocked Bloom filter that accepts insertions while being probed, for a memtable.
 //!
 //! # Memory ordering
-//! Every access is `Relaxed`, and that is enough. Bits are only ever set, so each word only grows, and no word's
-//! value is used to find or interpret other memory. A reader owes the answer `true` only for insertions it is ordered
-//! after, and the caller establishes that order: the writer inserts into the filter, then publishes (releases) the
-//! sequence number of the write; a reader loads (acquires) a sequence number and may see only writes up to it. The
-//! insertion then *happens before* the probe, and coherence of each single word makes the probe read that insertion's
-//! value or a later, larger one. The same holds when an insertion finds its bit already set and writes nothing:
-//! having *read* the bit, it is ordered after the write that set it, and a later read of that word cannot go back
-//! before it (read-read coherence). A reader not ordered after the insertion may see some of its bits; it may then
-//! get `false`, which is right for a key it must not see.
+//! Every access is `Relaxed`, and that is enough. Bits are only ever set, so each word only grows,
+//! and no word's value is used to find or interpret other memory. A reader owes the answer `true`
+//! only for insertions it is ordered after, and the caller establishes that order: the writer
+//! inserts into the filter, then publishes (releases) the sequence number of the write; a reader
+//! loads (acquires) a sequence number and may see only writes up to it. The insertion then *happens
+//! before* the probe, and coherence of each single word makes the probe read that insertion's value
+//! or a later, larger one. The same holds when an insertion finds its bit already set and writes
+//! nothing: having *read* the bit, it is ordered after the write that set it, and a later read of
+//! that word cannot go back before it (read-read coherence). A reader not ordered after the
+//! insertion may see some of its bits; it may then get `false`, which is right for a key it must
+//! not see.
 //!
 //! # Invariants
-//! There is at least one line; the number of lines never changes; no bit is ever cleared. The line and positions of a digest
-//! are those of [`crate::BlockedBloom`] with the same salt and number of lines.
+//! There is at least one line; the number of lines never changes; no bit is ever cleared. The line
+//! and positions of a digest are those of [`crate::BlockedBloom`] with the same salt and number of
+//! lines.
 
 use std::fmt;
 use std::ops::Deref;
@@ -26,13 +29,14 @@ use crate::error::FilterError;
 use crate::theory;
 use crate::words::prefetch;
 
-/// One line of an [`AtomicBlockedBloom`], empty by default: 64 zero bytes, or those of such a filter.
+/// One line of an [`AtomicBlockedBloom`], empty by default: 64 zero bytes, or those of such a
+/// filter.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct AtomicLine([AtomicU64; 8]);
 
-/// A blocked Bloom filter of fixed size for any number of concurrent writers and readers, in a box unless the program has other
-/// memory for its lines.
+/// A blocked Bloom filter of fixed size for any number of concurrent writers and readers, in a box
+/// unless the program has other memory for its lines.
 pub struct AtomicBlockedBloom<L = Box<[AtomicLine]>> {
     lines: L,
     salt: u64,
@@ -43,17 +47,19 @@ impl AtomicBlockedBloom {
     /// Creates a filter of `lines` 64-byte lines with `probes` bits per key.
     ///
     /// # Errors
-    /// [`FilterError::Probes`] unless `1 <= probes <= 16`; [`FilterError::TooLarge`] beyond 2^32 lines. Zero `lines`
-    /// means one.
+    /// [`FilterError::Probes`] unless `1 <= probes <= 16`; [`FilterError::TooLarge`] beyond 2^32
+    /// lines. Zero `lines` means one.
     pub fn new(lines: usize, probes: u8, salt: u64) -> Result<Self, FilterError> {
         check(lines, probes)?;
         AtomicBlockedBloom::over((0..lines.max(1)).map(|_| AtomicLine::default()).collect(), probes, salt)
     }
 
-    /// Creates a filter with room for `keys` keys at `bits_per_key`. More keys may be inserted; the rate then rises.
+    /// Creates a filter with room for `keys` keys at `bits_per_key`. More keys may be inserted; the
+    /// rate then rises.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] unless `0 < bits_per_key <= 64`; [`FilterError::TooLarge`] beyond 2^32 lines.
+    /// [`FilterError::BitsPerKey`] unless `0 < bits_per_key <= 64`; [`FilterError::TooLarge`]
+    /// beyond 2^32 lines.
     pub fn for_keys(keys: u64, bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         let lines = units_for(keys, bits_per_key, f64::from(theory::LINE_BITS))?;
         Self::new(lines as usize, theory::optimal_blocked_probes(bits_per_key) as u8, salt)
@@ -102,7 +108,8 @@ impl<L: Deref<Target = [AtomicLine]>> AtomicBlockedBloom<L> {
         }
     }
 
-    /// Returns whether an insertion that this call is ordered after may have added the key. Any thread; wait-free.
+    /// Returns whether an insertion that this call is ordered after may have added the key. Any
+    /// thread; wait-free.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let (line, low) = self.line_of(digest);

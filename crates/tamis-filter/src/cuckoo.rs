@@ -1,22 +1,22 @@
-//! The cuckoo filter: B. Fan, D. G. Andersen, M. Kaminsky, M. D. Mitzenmacher, "Cuckoo Filter: Practically Better Than
-//! Bloom" (CoNEXT 2014), with buckets of four.
+//! The cuckoo filter: B. Fan, D. G. Andersen, M. Kaminsky, M. D. Mitzenmacher, "Cuckoo Filter:
+//! Practically Better Than Bloom" (CoNEXT 2014), with buckets of four.
 //!
-//! A key is a fingerprint that lies in one of two buckets, and the second bucket follows from the first and the
-//! fingerprint alone, so that fingerprints can move while the filter is built. A probe reads two places where
-//! [`BinaryFuse`](crate::BinaryFuse) reads three, but it compares against eight fingerprints, which therefore have to
-//! be three bits wider for the same rate.
+//! A key is a fingerprint that lies in one of two buckets, and the second bucket follows from the
+//! first and the fingerprint alone, so that fingerprints can move while the filter is built. A
+//! probe reads two places where [`BinaryFuse`](crate::BinaryFuse) reads three, but it compares
+//! against eight fingerprints, which therefore have to be three bits wider for the same rate.
 //!
 //! # Invariants
 //! * Fingerprints have 2 to 32 bits and are not zero: zero is a free slot.
-//! * The table has as many buckets as fit into the payload, not only a power of two as in the paper: the other bucket
-//!   of `i` is `c - i` modulo the number of buckets, `c` being a hash of the fingerprint. This mapping is its own
-//!   inverse.
-//! * Fingerprints are the widest that leave an expected load of at most 0.95; the number of buckets is then the
-//!   largest that fits.
+//! * The table has as many buckets as fit into the payload, not only a power of two as in the
+//!   paper: the other bucket of `i` is `c - i` modulo the number of buckets, `c` being a hash of
+//!   the fingerprint. This mapping is its own inverse.
+//! * Fingerprints are the widest that leave an expected load of at most 0.95; the number of buckets
+//!   is then the largest that fits.
 //! * Every key has been placed. There is no stash, and no "full" state that accepts everything.
-//! * A fingerprint is stored once per pair of buckets: nothing is ever deleted from the filter, so a second key with
-//!   the same fingerprint and pair is already covered. (The paper stores it again, which makes narrow fingerprints
-//!   overflow.)
+//! * A fingerprint is stored once per pair of buckets: nothing is ever deleted from the filter, so
+//!   a second key with the same fingerprint and pair is already covered. (The paper stores it
+//!   again, which makes narrow fingerprints overflow.)
 //!
 //! # Threads
 //! Immutable after building. Cloning shares the words.
@@ -89,8 +89,8 @@ impl Shape {
         bits::words_for(self.buckets * u64::from(BUCKET * self.width))
     }
 
-    /// Returns the odds that two hashes share their fingerprint and their pair of buckets: there are `buckets / 2` pairs for
-    /// each fingerprint, and one pair if there is one bucket.
+    /// Returns the odds that two hashes share their fingerprint and their pair of buckets: there
+    /// are `buckets / 2` pairs for each fingerprint, and one pair if there is one bucket.
     fn collision(&self) -> f64 {
         (2.0 / self.buckets as f64).min(1.0) / self.values as f64
     }
@@ -100,8 +100,8 @@ impl Shape {
         -(keys as f64 * (-self.collision()).ln_1p()).exp_m1()
     }
 
-    /// Returns the share of the slots that `keys` keys will take. Colliding keys share a slot, which matters for
-    /// narrow fingerprints; infinite without slots.
+    /// Returns the share of the slots that `keys` keys will take. Colliding keys share a slot,
+    /// which matters for narrow fingerprints; infinite without slots.
     fn load(&self, keys: u64) -> f64 {
         if self.buckets == 0 {
             return f64::INFINITY;
@@ -137,9 +137,10 @@ impl Shape {
         first | self.any_equal(field(&word, at + u64::from(bits), bits), fingerprint)
     }
 
-    /// Returns whether one of the lowest [`Shape::lanes`] fields equals `fingerprint`, whatever is above them: after
-    /// an exclusive or, whether one is zero. Subtracting one from every field borrows from the top bit of a zero
-    /// field; a field above it may then wrongly look like zero, too, but the answer is already right.
+    /// Returns whether one of the lowest [`Shape::lanes`] fields equals `fingerprint`, whatever is
+    /// above them: after an exclusive or, whether one is zero. Subtracting one from every field
+    /// borrows from the top bit of a zero field; a field above it may then wrongly look like zero,
+    /// too, but the answer is already right.
     #[inline(always)]
     fn any_equal(&self, fields: u64, fingerprint: u64) -> bool {
         let diff = fields ^ (fingerprint * self.ones);
@@ -148,12 +149,14 @@ impl Shape {
 }
 
 impl Cuckoo {
-    /// Builds a filter of all digests, in any order; duplicates count once. Sorts the digests unless they are already
-    /// in ascending order, then takes expected linear time and 16 bytes of temporary memory per bucket.
+    /// Builds a filter of all digests, in any order; duplicates count once. Sorts the digests
+    /// unless they are already in ascending order, then takes expected linear time and 16 bytes of
+    /// temporary memory per bucket.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 keys,
-    /// [`FilterError::Construction`] if no salt and no width lets every key be placed, which has not been observed.
+    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond
+    /// 2^31 keys, [`FilterError::Construction`] if no salt and no width lets every key be placed,
+    /// which has not been observed.
     pub fn build(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         let digests = distinct(digests);
         let keys = digests.len() as u64;
@@ -292,9 +295,10 @@ impl<W: Words> Cuckoo<W> {
 
     /// Returns the theoretical false-positive rate; 0 for no keys.
     ///
-    /// An absent key is a false positive exactly if some key has its fingerprint and its pair of buckets. There are
-    /// `m/2` pairs of `m` buckets for each of `2^f - 1` fingerprints, hence `1 - (1 - 2/(m (2^f - 1)))^keys`. In a
-    /// lightly loaded table with many fingerprint values that is the paper's `8 * load / 2^f`.
+    /// An absent key is a false positive exactly if some key has its fingerprint and its pair of
+    /// buckets. There are `m/2` pairs of `m` buckets for each of `2^f - 1` fingerprints, hence `1 -
+    /// (1 - 2/(m (2^f - 1)))^keys`. In a lightly loaded table with many fingerprint values that is
+    /// the paper's `8 * load / 2^f`.
     pub fn expected_rate(&self) -> f64 {
         self.shape.any_collision(self.head.keys)
     }

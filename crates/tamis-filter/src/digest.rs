@@ -1,16 +1,18 @@
-//! The digest of a key: computed once per operation, shared by everything that would otherwise hash again.
+//! The digest of a key: computed once per operation, shared by everything that would otherwise hash
+//! again.
 //!
-//! Hashing is linear in the key's length while a probe is not, and a lookup probes one filter per run: hashing once
-//! per filter dominates a lookup's CPU time on fast devices (hash sharing, Zhu et al., DaMoN 2021). So the hash is a
-//! value with its own type, and code that needs another hash *of the same key* remixes it.
+//! Hashing is linear in the key's length while a probe is not, and a lookup probes one filter per
+//! run: hashing once per filter dominates a lookup's CPU time on fast devices (hash sharing, Zhu et
+//! al., DaMoN 2021). So the hash is a value with its own type, and code that needs another hash *of
+//! the same key* remixes it.
 //!
 //! # Invariants
-//! `Digest::of` is XXH3-64 with seed 0 and [`Digest::remix`] is the function below, on every platform, forever:
-//! filters on disk depend on them.
+//! `Digest::of` is XXH3-64 with seed 0 and [`Digest::remix`] is the function below, on every
+//! platform, forever: filters on disk depend on them.
 //!
 //! # Threads
-//! Plain values. In debug builds a thread-local counter counts the digests computed, so that an engine test can
-//! assert "one hash per get".
+//! Plain values. In debug builds a thread-local counter counts the digests computed, so that an
+//! engine test can assert "one hash per get".
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -25,20 +27,23 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Digest(u64);
 
-// Odd, with about half of the bits set; the multipliers are those of the "variant 13" 64-bit finaliser (Stafford).
+// Odd, with about half of the bits set; the multipliers are those of the "variant 13" 64-bit
+// finaliser (Stafford).
 const SALT_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIX_A: u64 = 0xbf58_476d_1ce4_e5b9;
 const MIX_B: u64 = 0x94d0_49bb_1331_11eb;
 
 impl Digest {
-    /// Returns the digest of `key`: XXH3-64 with seed 0. Part of the file format. Linear in the key's length.
+    /// Returns the digest of `key`: XXH3-64 with seed 0. Part of the file format. Linear in the
+    /// key's length.
     #[inline]
     pub fn of(key: &[u8]) -> Self {
         count();
         Self(xxh3_64(key))
     }
 
-    /// Returns XXH3-64 of `key` under `seed`, for the scheme that really hashes *k* times. `seeded(key, 0) == of(key)`.
+    /// Returns XXH3-64 of `key` under `seed`, for the scheme that really hashes *k* times.
+    /// `seeded(key, 0) == of(key)`.
     #[inline]
     pub fn seeded(key: &[u8], seed: u64) -> Self {
         count();
@@ -57,12 +62,13 @@ impl Digest {
         self.0
     }
 
-    /// Returns another hash of the same key, chosen by `salt`: about ten cycles, whatever the key's length.
+    /// Returns another hash of the same key, chosen by `salt`: about ten cycles, whatever the key's
+    /// length.
     ///
-    /// For a fixed salt this is a bijection, so it loses nothing of the digest. Results under different salts behave
-    /// as if independent: the salt is spread over all bits first (neighbouring salts, including 0, then differ in
-    /// about half of them) and enters *before* the multiplications, so no fixed relation between the results
-    /// survives.
+    /// For a fixed salt this is a bijection, so it loses nothing of the digest. Results under
+    /// different salts behave as if independent: the salt is spread over all bits first
+    /// (neighbouring salts, including 0, then differ in about half of them) and enters *before* the
+    /// multiplications, so no fixed relation between the results survives.
     #[inline]
     pub const fn remix(self, salt: u64) -> u64 {
         self.mix(SpreadSalt::new(salt))
@@ -72,14 +78,16 @@ impl Digest {
     #[inline]
     pub(crate) const fn mix(self, salt: SpreadSalt) -> u64 {
         let mut x = (self.0 ^ salt.0).wrapping_mul(MIX_A);
-        // Without this shift the low bits would never see the high ones. The last product needs no further shift,
-        // because callers use the top bits of the result and its low 32, and both now depend on the whole input.
+        // Without this shift the low bits would never see the high ones. The last product needs no
+        // further shift, because callers use the top bits of the result and its low 32, and both
+        // now depend on the whole input.
         x ^= x >> 32;
         x.wrapping_mul(MIX_B)
     }
 }
 
-/// A salt with its bits spread, as [`Digest::remix`] uses it: the part of a remix that is the same for all digests.
+/// A salt with its bits spread, as [`Digest::remix`] uses it: the part of a remix that is the same
+/// for all digests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SpreadSalt(u64);
 
@@ -102,8 +110,8 @@ fn count() {
     COMPUTED.with(|n| n.set(n.get().wrapping_add(1)));
 }
 
-/// Returns the number of digests computed from keys on this thread since it started (remixing does not count). Debug
-/// builds only: a test takes the difference across the operation under test.
+/// Returns the number of digests computed from keys on this thread since it started (remixing does
+/// not count). Debug builds only: a test takes the difference across the operation under test.
 #[cfg(debug_assertions)]
 pub fn computed_on_this_thread() -> u64 {
     COMPUTED.with(std::cell::Cell::get)
@@ -152,7 +160,8 @@ mod tests {
                         *n += (diff >> out & 1) as u32;
                     }
                 }
-                // The bits used for line choice (top 32) and bit choice (low 32, its top bits after a product).
+                // The bits used for line choice (top 32) and bit choice (low 32, its top bits after
+                // a product).
                 let top: u32 = flips[40..].iter().sum();
                 let mean = f64::from(top) / f64::from(ROUNDS * 24);
                 assert!((0.4..0.6).contains(&mean), "salt {from_salt} bit {bit}: {mean}");

@@ -1,7 +1,7 @@
 //! Why a filter could not be built or opened.
 //!
-//! A caller that gets any of the opening errors may go on without the filter: a missing filter costs reads, never
-//! correctness.
+//! A caller that gets any of the opening errors may go on without the filter: a missing filter
+//! costs reads, never correctness.
 
 use thiserror::Error;
 
@@ -15,7 +15,8 @@ pub enum FilterError {
     /// The requested size is not a number in `(0, 64]` bits per key.
     #[error("{0} bits per key is not in (0, 64]")]
     BitsPerKey(f64),
-    /// The filter would be larger than the format allows (2^32 cache lines or as many bytes in a standard filter).
+    /// The filter would be larger than the format allows (2^32 cache lines or as many bytes in a
+    /// standard filter).
     #[error("a filter over {keys} keys would exceed the format's limit")]
     TooLarge {
         /// Keys the filter was to hold, or lines when it was sized in lines.
@@ -24,7 +25,8 @@ pub enum FilterError {
     /// The number of probes is not one this kind of filter can use.
     #[error("{0} probes per key are not possible in this filter")]
     Probes(u8),
-    /// The operation does not fit the scheme: one digest for independent hashing, or several for a one-digest scheme.
+    /// The operation does not fit the scheme: one digest for independent hashing, or several for a
+    /// one-digest scheme.
     #[error("a filter of scheme {0:?} does not support this operation")]
     WrongScheme(BloomScheme),
     /// Fewer independent digests were given than the filter needs.
@@ -44,11 +46,12 @@ pub enum FilterError {
         /// Keys the filter was to hold.
         keys: u64,
     },
-    /// The filter rejected a key that it had just been built over: faulty memory, a faulty processor or a bug in this
-    /// crate.
+    /// The filter rejected a key that it had just been built over: faulty memory, a faulty
+    /// processor or a bug in this crate.
     #[error("the filter rejects one of its own keys")]
     SelfCheck,
-    /// The bytes hold a filter of a different family than requested: point, range, or unit of a group.
+    /// The bytes hold a filter of a different family than requested: point, range, or unit of a
+    /// group.
     #[error("the bytes hold a filter of kind {}", .0.name())]
     WrongKind(FilterKind),
     /// The bytes are shorter than the trailer, or than the trailer requires.

@@ -1,4 +1,5 @@
-//! The serialized form of filters: the payload, then a trailer of 40 bytes. All integers are little-endian.
+//! The serialized form of filters: the payload, then a trailer of 40 bytes. All integers are
+//! little-endian.
 //!
 //! | offset in trailer | bytes | field |
 //! | --- | --- | --- |
@@ -12,12 +13,13 @@
 //! | 28 | 4 | magic: `54 46 4c 31` ("TFL1") |
 //! | 32 | 8 | checksum: XXH3-64, seed 0, of every byte before it, payload included |
 //!
-//! The payload is `units` words or lines and nothing else, so it starts at offset 0 of the bytes (and is aligned if
-//! they are). `docs/filter-format.md` gives the kinds, the hash functions and the bit positions.
+//! The payload is `units` words or lines and nothing else, so it starts at offset 0 of the bytes
+//! (and is aligned if they are). `docs/filter-format.md` gives the kinds, the hash functions and
+//! the bit positions.
 //!
 //! # Invariants
-//! Bytes are hostile until proven otherwise: opening never panics, checks every length against the available bytes
-//! before it allocates, and allocates no more than the payload.
+//! Bytes are hostile until proven otherwise: opening never panics, checks every length against the
+//! available bytes before it allocates, and allocates no more than the payload.
 
 use std::sync::Arc;
 
@@ -105,7 +107,8 @@ impl FilterKind {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// Reports whether the filter preserves key order, so that it can bound the next key from below.
+    /// Reports whether the filter preserves key order, so that it can bound the next key from
+    /// below.
     pub fn is_ordered(self) -> bool {
         matches!(self, FilterKind::Surf | FilterKind::Snarf)
     }
@@ -156,9 +159,10 @@ impl Filter {
         }
     }
 
-    /// Like [`Filter::open`] for bytes that the filter shares with others, whose address and content do not change as long as it
-    /// lives. A [`BlockedBloom`](crate::BlockedBloom) that starts at a multiple of 64 stays where it is and keeps the bytes; all
-    /// other filters are copied.
+    /// Like [`Filter::open`] for bytes that the filter shares with others, whose address and
+    /// content do not change as long as it lives. A [`BlockedBloom`](crate::BlockedBloom) that
+    /// starts at a multiple of 64 stays where it is and keeps the bytes; all other filters are
+    /// copied.
     ///
     /// # Errors
     /// As [`Filter::open`].
@@ -202,7 +206,8 @@ impl Filter {
         }
     }
 
-    /// Returns the theoretical false-positive rate for absent keys; `None` where no formula gives it.
+    /// Returns the theoretical false-positive rate for absent keys; `None` where no formula gives
+    /// it.
     pub fn expected_rate(&self) -> Option<f64> {
         match self {
             Self::Point(filter) => Some(filter.expected_rate()),
@@ -242,8 +247,8 @@ impl From<RangeFilter> for Filter {
 /// Whether building a filter probes it for every key afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verify {
-    /// Probe: one more probe per key; a rejected key is [`FilterError::SelfCheck`]. Guards against faulty memory and
-    /// processors as much as against bugs.
+    /// Probe: one more probe per key; a rejected key is [`FilterError::SelfCheck`]. Guards against
+    /// faulty memory and processors as much as against bugs.
     #[default]
     Yes,
     /// Do not probe.
@@ -264,9 +269,9 @@ pub(crate) trait WordFilter<W: Words>: Sized {
     /// What it is.
     const KIND: FilterKind;
 
-    /// Returns the filter over `words`, after checking that the parameters are consistent with the number of words:
-    /// in O(1), or at least without reading most of the words. Whatever the words hold, probes must neither panic nor
-    /// loop forever.
+    /// Returns the filter over `words`, after checking that the parameters are consistent with the
+    /// number of words: in O(1), or at least without reading most of the words. Whatever the words
+    /// hold, probes must neither panic nor loop forever.
     fn from_parts(head: Head, words: W) -> Result<Self, FilterError>;
 
     /// What [`WordFilter::from_parts`] was given.

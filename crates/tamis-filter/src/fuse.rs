@@ -1,23 +1,24 @@
-//! The binary fuse filter: T. M. Graf, D. Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters" (ACM JEA
-//! 2022), the 3-wise one.
+//! The binary fuse filter: T. M. Graf, D. Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor
+//! Filters" (ACM JEA 2022), the 3-wise one.
 //!
-//! The slots form segments of equal length, a power of two. A key has one slot in each of three neighbouring
-//! segments, and its fingerprint is the exclusive or of the three. Because the keys are spread over windows, peeling
-//! starts at both ends and works inwards, and 1.13 slots per key suffice for large sets. Smaller and faster than a
-//! Bloom filter of the same rate, but it needs all keys at once: suited to long-lived runs.
+//! The slots form segments of equal length, a power of two. A key has one slot in each of three
+//! neighbouring segments, and its fingerprint is the exclusive or of the three. Because the keys
+//! are spread over windows, peeling starts at both ends and works inwards, and 1.13 slots per key
+//! suffice for large sets. Smaller and faster than a Bloom filter of the same rate, but it needs
+//! all keys at once: suited to long-lived runs.
 //!
 //! # Invariants
-//! * The rate is `2^-width`, whatever the keys; `width` is the widest that the bits per key pay for, at most 32 bits.
-//!   A width of 8, 16 or 32 is probed with three plain loads.
-//! * Slots per key follow the paper's formula (section 4), rounded up to segments: 1.92 for 100 keys, 1.41 for 1,000,
-//!   1.28 for 10,000, 1.19 for 100,000, 1.13 from a million on. So 8-bit fingerprints need 9.1 bits per key in a
-//!   large run and 11.3 in one of 1,000 keys.
-//! * The filter never takes more bits than requested, except to round up to whole words. If not even one-bit
-//!   fingerprints fit (four bits per key are always enough for them), the filter has none, takes one word and accepts
-//!   everything.
+//! * The rate is `2^-width`, whatever the keys; `width` is the widest that the bits per key pay
+//!   for, at most 32 bits. A width of 8, 16 or 32 is probed with three plain loads.
+//! * Slots per key follow the paper's formula (section 4), rounded up to segments: 1.92 for 100
+//!   keys, 1.41 for 1,000, 1.28 for 10,000, 1.19 for 100,000, 1.13 from a million on. So 8-bit
+//!   fingerprints need 9.1 bits per key in a large run and 11.3 in one of 1,000 keys.
+//! * The filter never takes more bits than requested, except to round up to whole words. If not
+//!   even one-bit fingerprints fit (four bits per key are always enough for them), the filter has
+//!   none, takes one word and accepts everything.
 //!
-//! Unlike in the paper's code, fingerprints may have any width, and are the top bits of a further product instead of
-//! the folded hash: the fold shares its low bits with two of the three slots.
+//! Unlike in the paper's code, fingerprints may have any width, and are the top bits of a further
+//! product instead of the folded hash: the fold shares its low bits with two of the three slots.
 //!
 //! # Threads
 //! Immutable after building. Cloning shares the words.
@@ -33,7 +34,8 @@ use crate::fingerprints::{Slots, XorTable, hash};
 use crate::format::{FilterKind, Head, WordFilter};
 use crate::words::{Owned, Words};
 
-/// Longest segments, as a power of two: the second and third slot each take that many bits of the hash.
+/// Longest segments, as a power of two: the second and third slot each take that many bits of the
+/// hash.
 const MAX_SEGMENT_BITS: u32 = 18;
 
 /// A binary fuse filter over a run's digests. Cloning shares the words.
@@ -47,12 +49,13 @@ pub struct BinaryFuse<W: Words = Owned> {
 }
 
 impl BinaryFuse {
-    /// Builds a filter of all digests, in any order; duplicates count once. Takes expected linear time and about 20
-    /// bytes of temporary memory per key.
+    /// Builds a filter of all digests, in any order; duplicates count once. Takes expected linear
+    /// time and about 20 bytes of temporary memory per key.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 keys,
-    /// [`FilterError::Construction`] if 64 salts fail, which no set of keys is known to make likely.
+    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond
+    /// 2^31 keys, [`FilterError::Construction`] if 64 salts fail, which no set of keys is known to
+    /// make likely.
     pub fn build(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         peel::build(digests, bits_per_key, salt)
     }

@@ -1,12 +1,14 @@
-//! Keys and key ranges as range filters take them, and the order-preserving map from byte strings to integers.
+//! Keys and key ranges as range filters take them, and the order-preserving map from byte strings
+//! to integers.
 //!
 //! # The map
-//! A filter over integers sees a key as eight bytes, big-endian: those that follow the prefix common to all keys of
-//! the run, padded with zeros. If even the longest key has fewer than eight, the filter sees only that many.
-//! Neighbouring keys thus have neighbouring numbers, whether they are 32-bit integers or dense 64-bit ones whose
-//! first bytes are all the same. The map is monotone but not one to one: keys that differ only after those bytes
-//! share a number, and so do a key and the same key followed by zero bytes. Bounds are therefore widened to whole
-//! numbers; an excluded bound is kept out only where the lengths of the run's keys prove that no other key shares its
+//! A filter over integers sees a key as eight bytes, big-endian: those that follow the prefix
+//! common to all keys of the run, padded with zeros. If even the longest key has fewer than eight,
+//! the filter sees only that many. Neighbouring keys thus have neighbouring numbers, whether they
+//! are 32-bit integers or dense 64-bit ones whose first bytes are all the same. The map is monotone
+//! but not one to one: keys that differ only after those bytes share a number, and so do a key and
+//! the same key followed by zero bytes. Bounds are therefore widened to whole numbers; an excluded
+//! bound is kept out only where the lengths of the run's keys prove that no other key shares its
 //! number.
 
 use std::borrow::Cow;
@@ -44,7 +46,8 @@ impl<'a> KeyRange<'a> {
         Self { start: Bound::Included(first), end: Bound::Unbounded }
     }
 
-    /// Returns whether no key can lie in the range: it is reversed, or its bounds exclude the only candidates.
+    /// Returns whether no key can lie in the range: it is reversed, or its bounds exclude the only
+    /// candidates.
     pub fn is_empty(&self) -> bool {
         match (self.start, self.end) {
             (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
@@ -72,8 +75,9 @@ impl<'a> KeyRange<'a> {
     }
 }
 
-/// Returns the smallest byte string above all that start with `prefix`: the excluded end of a prefix scan. `None` if
-/// there is none (the prefix is empty or all `ff`) and the scan is unbounded.
+/// Returns the smallest byte string above all that start with `prefix`: the excluded end of a
+/// prefix scan. `None` if there is none (the prefix is empty or all `ff`) and the scan is
+/// unbounded.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
     let mut end = prefix[..=last].to_vec();
@@ -81,7 +85,8 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// Keys collected for a range filter, back to back in one buffer. Any order is allowed; ascending is cheapest.
+/// Keys collected for a range filter, back to back in one buffer. Any order is allowed; ascending
+/// is cheapest.
 #[derive(Clone, Default)]
 pub struct KeyList {
     bytes: Vec<u8>,
@@ -141,7 +146,8 @@ impl KeyList {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// Returns the keys in strictly ascending order, without duplicates. Free if they were pushed in that order.
+    /// Returns the keys in strictly ascending order, without duplicates. Free if they were pushed
+    /// in that order.
     pub fn sorted(&self) -> Cow<'_, KeyList> {
         if !self.unsorted {
             return Cow::Borrowed(self);
@@ -169,7 +175,8 @@ impl std::fmt::Debug for KeyList {
 
 /// Lengths from this on are indistinguishable to the map: more than the eight bytes it sees.
 const LONG: usize = 9;
-/// A longer common prefix is truncated to this, so that it fits a reasonably sized byte string in every filter.
+/// A longer common prefix is truncated to this, so that it fits a reasonably sized byte string in
+/// every filter.
 const MAX_PREFIX: usize = 1024;
 
 /// The map from the byte strings of one run to integers. See the module documentation.
@@ -202,7 +209,8 @@ impl KeyMap {
     pub fn of(keys: &KeyList) -> Self {
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Self::integers() };
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        // A single key keeps its last eight bytes for the number, which would otherwise carry no information.
+        // A single key keeps its last eight bytes for the number, which would otherwise carry no
+        // information.
         let common = if keys.len() == 1 { common.saturating_sub(8) } else { common };
         let common = common.min(MAX_PREFIX);
         let lengths = keys.iter().map(|key| key.len().saturating_sub(common).min(LONG) as u8);
@@ -211,9 +219,9 @@ impl KeyMap {
         KeyMap { prefix: first[..common].into(), shortest, longest }
     }
 
-    /// Creates a map for `keys`, which must be in ascending order, and for later keys, which may be longer or
-    /// shorter. It strips no more of a common prefix than it must to see all bytes of these keys: the next keys of a
-    /// series may differ from them in the byte before.
+    /// Creates a map for `keys`, which must be in ascending order, and for later keys, which may be
+    /// longer or shorter. It strips no more of a common prefix than it must to see all bytes of
+    /// these keys: the next keys of a series may differ from them in the byte before.
     pub(crate) fn growing(keys: &KeyList) -> Self {
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
             // Nothing is known of later keys, not even their lengths.
@@ -229,7 +237,8 @@ impl KeyMap {
         }
     }
 
-    /// Returns the number of `key`. Keys before all that start with the prefix have number 0, those after them the largest.
+    /// Returns the number of `key`. Keys before all that start with the prefix have number 0, those
+    /// after them the largest.
     #[inline]
     pub(crate) fn clamped(&self, key: &[u8]) -> u64 {
         match self.place(key) {
@@ -244,7 +253,8 @@ impl KeyMap {
         (&self.prefix, self.shortest, self.longest)
     }
 
-    /// Returns whether different keys of the run can have the same number because they differ in bytes that the map does not see.
+    /// Returns whether different keys of the run can have the same number because they differ in
+    /// bytes that the map does not see.
     pub(crate) fn is_blind(&self) -> bool {
         usize::from(self.longest) >= LONG
     }
@@ -281,8 +291,9 @@ impl KeyMap {
     /// Returns where `key` lies.
     #[inline]
     pub fn place(&self, key: &[u8]) -> Place {
-        // An empty prefix is not compared: some processors take a hundred nanoseconds for a masked load of no bytes
-        // at an unmapped address, which a comparison with an empty box can turn into.
+        // An empty prefix is not compared: some processors take a hundred nanoseconds for a masked
+        // load of no bytes at an unmapped address, which a comparison with an empty box can turn
+        // into.
         let rest = if self.prefix.is_empty() { Some(key) } else { key.strip_prefix(&*self.prefix) };
         match rest {
             Some(rest) => Place::At(number(rest).checked_shr(self.shift()).unwrap_or(0)),
@@ -291,7 +302,8 @@ impl KeyMap {
         }
     }
 
-    /// Returns the numbers that a key in `range` can have, both ends included; `None` if no key of the run can lie in it.
+    /// Returns the numbers that a key in `range` can have, both ends included; `None` if no key of
+    /// the run can lie in it.
     #[inline]
     pub fn numbers(&self, range: KeyRange<'_>) -> Option<(u64, u64)> {
         if range.is_empty() {
@@ -302,7 +314,8 @@ impl KeyMap {
             Bound::Included(key) | Bound::Excluded(key) => match self.place(key) {
                 Place::Below => 0,
                 Place::Above => return None,
-                // Only the excluded key itself has its number: it is as long as every key of the run.
+                // Only the excluded key itself has its number: it is as long as every key of the
+                // run.
                 Place::At(at) if matches!(range.start, Bound::Excluded(_)) && self.owns(key) => {
                     at.checked_add(1)?
                 }
@@ -314,8 +327,9 @@ impl KeyMap {
             Bound::Included(key) | Bound::Excluded(key) => match self.place(key) {
                 Place::Below => return None,
                 Place::Above => self.max(),
-                // No key below the bound has its number: such a key would start with the bound's bytes, of which
-                // there are no more than each key has and no more than the number holds.
+                // No key below the bound has its number: such a key would start with the bound's
+                // bytes, of which there are no more than each key has and no more than the number
+                // holds.
                 Place::At(at)
                     if matches!(range.end, Bound::Excluded(_))
                         && usize::from(self.shortest) >= self.bytes()
@@ -329,13 +343,14 @@ impl KeyMap {
         (first <= last).then_some((first, last))
     }
 
-    /// Returns whether `key`, which has the prefix, is the only key with its number that the run may hold.
+    /// Returns whether `key`, which has the prefix, is the only key with its number that the run
+    /// may hold.
     fn owns(&self, key: &[u8]) -> bool {
         self.shortest == self.longest && self.longest <= 8 && key.len() == self.prefix.len() + self.bytes()
     }
 
-    /// Returns the smallest byte string whose number is `at` and that starts with the run's prefix: no key of the run with
-    /// this number or a higher one is below it.
+    /// Returns the smallest byte string whose number is `at` and that starts with the run's prefix:
+    /// no key of the run with this number or a higher one is below it.
     pub fn key_at(&self, at: u64) -> Vec<u8> {
         let mut key = Vec::new();
         self.write_key_at(at, &mut key);
@@ -348,7 +363,8 @@ impl KeyMap {
         key.extend_from_slice(&self.prefix);
         let at = at.checked_shl(self.shift()).unwrap_or(0);
         let bytes = at.to_be_bytes();
-        // Every key of the run has at least `shortest` bytes; zeros at the end of a number may be padding.
+        // Every key of the run has at least `shortest` bytes; zeros at the end of a number may be
+        // padding.
         let zeros = at.trailing_zeros() as usize / 8;
         key.extend_from_slice(&bytes[..(8 - zeros.min(8)).max(usize::from(self.shortest.min(8)))]);
     }
@@ -358,8 +374,9 @@ impl KeyMap {
         self.prefix.len().div_ceil(8) + 1
     }
 
-    /// Appends the prefix, padded with zeros, and one word: the prefix length, and in bytes 4 and 5 the shortest and
-    /// longest remaining length. Written at the end of the payload, so that the filter's own words start at 0.
+    /// Appends the prefix, padded with zeros, and one word: the prefix length, and in bytes 4 and 5
+    /// the shortest and longest remaining length. Written at the end of the payload, so that the
+    /// filter's own words start at 0.
     pub(crate) fn write_to(&self, words: &mut Vec<u64>) {
         for chunk in self.prefix.chunks(8) {
             let mut bytes = [0; 8];
@@ -534,8 +551,8 @@ mod tests {
         }
     }
 
-    /// The map of no keys used to take later keys for integers of eight bytes, so a walk concluded that key `a` could
-    /// not come before `a` with seven zeros.
+    /// The map of no keys used to take later keys for integers of eight bytes, so a walk concluded
+    /// that key `a` could not come before `a` with seven zeros.
     #[test]
     fn a_map_of_no_keys_assumes_no_lengths() {
         let (map, mut lowest) = (KeyMap::growing(&KeyList::new()), Vec::new());

@@ -1,7 +1,7 @@
 //! Filters for sorted runs, as plain data structures: build, probe, serialize.
 //!
-//! A filter answers "may this run hold this key, or a key in this range?" without reading the run. It may wrongly say
-//! yes (a false positive, at a rate set by its size) and never wrongly says no.
+//! A filter answers "may this run hold this key, or a key in this range?" without reading the run.
+//! It may wrongly say yes (a false positive, at a rate set by its size) and never wrongly says no.
 //!
 //! | kind | takes | description |
 //! | --- | --- | --- |
@@ -16,20 +16,25 @@
 //! | [`Rosetta`], [`REncoder`] | integers, short ranges | Bloom filters over prefixes |
 //! | [`Grafite`] | integers, ranges | a locality-preserving hash; the rate holds for every query |
 //!
-//! [`PointFilter`] and [`RangeFilter`] hold any of them, [`Filter`] holds either; `docs/filters.md` says which one to choose.
+//! [`PointFilter`] and [`RangeFilter`] hold any of them, [`Filter`] holds either; `docs/filters.md`
+//! says which one to choose.
 //!
 //! # Invariants
-//! * A point filter ([`PointProbe`]) never takes a key. It takes a [`Digest`], computed once per operation and passed
-//!   by value to every filter of every run. Each filter remixes the digest with its own salt, which costs a few
-//!   cycles, so a key that fools one run is no more likely to fool the next.
-//! * A range filter ([`RangeProbe`]) takes bounds. Integer filters see byte strings through a [`KeyMap`].
-//! * The digest function, the remix, and the bit positions derived from them are part of the file format
-//!   (`docs/filter-format.md`). Changing any of them needs a new format version.
-//! * Opening bytes never panics and never allocates more than the bytes' own length, whatever they contain.
+//! * A point filter ([`PointProbe`]) never takes a key. It takes a [`Digest`], computed once per
+//!   operation and passed by value to every filter of every run. Each filter remixes the digest
+//!   with its own salt, which costs a few cycles, so a key that fools one run is no more likely to
+//!   fool the next.
+//! * A range filter ([`RangeProbe`]) takes bounds. Integer filters see byte strings through a
+//!   [`KeyMap`].
+//! * The digest function, the remix, and the bit positions derived from them are part of the file
+//!   format (`docs/filter-format.md`). Changing any of them needs a new format version.
+//! * Opening bytes never panics and never allocates more than the bytes' own length, whatever they
+//!   contain.
 //!
 //! # Threads
-//! No I/O, no engine, no threads. Every filter is immutable once built, `Send + Sync` and (where it owns memory)
-//! cheap to clone; only [`AtomicBlockedBloom`] takes insertions while it is being probed.
+//! No I/O, no engine, no threads. Every filter is immutable once built, `Send + Sync` and (where it
+//! owns memory) cheap to clone; only [`AtomicBlockedBloom`] takes insertions while it is being
+//! probed.
 //!
 //! ```
 //! use tamis_filter::{BlockedBloomBuilder, Digest, PointFilter};

@@ -1,10 +1,11 @@
-//! The model of one segment: a line from its lower knot to its upper knot, in exact integer arithmetic.
+//! The model of one segment: a line from its lower knot to its upper knot, in exact integer
+//! arithmetic.
 
 /// Positions that a segment can have: products with a scale of 64 bits must fit 128.
 pub(crate) const MAX_POSITIONS: u64 = u32::MAX as u64;
 
-/// Maps offsets from a segment's lower knot, below `gap`, to positions below `positions`: monotonically, and
-/// identically on every machine.
+/// Maps offsets from a segment's lower knot, below `gap`, to positions below `positions`:
+/// monotonically, and identically on every machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     /// Positions per integer, times `2^shift`.
@@ -14,11 +15,13 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Returns the line for knots `gap` apart; `1 <= positions <= MAX_POSITIONS`. One division of 64 bits.
+    /// Returns the line for knots `gap` apart; `1 <= positions <= MAX_POSITIONS`. One division of
+    /// 64 bits.
     ///
-    /// The slope is `positions / gap`, rounded down, with `gap` cut to 32 bits and rounded up. So the last offset
-    /// stays below `positions`, and the line ends less than two positions (and a fraction of 2^-31) below its ideal
-    /// end. A gap with no more integers than positions gives each integer its own.
+    /// The slope is `positions / gap`, rounded down, with `gap` cut to 32 bits and rounded up. So
+    /// the last offset stays below `positions`, and the line ends less than two positions (and a
+    /// fraction of 2^-31) below its ideal end. A gap with no more integers than positions gives
+    /// each integer its own.
     #[inline(always)]
     pub(crate) fn new(gap: u64, positions: u64) -> Self {
         let last = positions - 1;
@@ -30,8 +33,9 @@ impl Line {
         Self { slope, shift: 32 + cut, last }
     }
 
-    /// Like [`Line::new`], but if there are fewer integers than positions they are spread over all positions: they
-    /// then differ in the high bits of their positions, as far as there are high bits to differ in.
+    /// Like [`Line::new`], but if there are fewer integers than positions they are spread over all
+    /// positions: they then differ in the high bits of their positions, as far as there are high
+    /// bits to differ in.
     #[inline(always)]
     pub(crate) fn spread(gap: u64, positions: u64) -> Self {
         let cut = 32u32.saturating_sub(gap.leading_zeros());
@@ -43,7 +47,8 @@ impl Line {
     /// Returns the position of the integer at `offset`.
     #[inline(always)]
     pub(crate) fn position(&self, offset: u64) -> u64 {
-        // Below `positions` for every offset below the gap; the minimum guards against invalid knots.
+        // Below `positions` for every offset below the gap; the minimum guards against invalid
+        // knots.
         let position = (u128::from(offset) * u128::from(self.slope)) >> self.shift;
         (position as u64).min(self.last)
     }

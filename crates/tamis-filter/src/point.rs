@@ -114,15 +114,15 @@ macro_rules! from_kinds {
 from_kinds!(Bloom, BlockedBloom, Ribbon, BinaryFuse, Xor, Cuckoo);
 
 impl PointFilter {
-    /// Builds a filter over `digests`, in any order; duplicates are allowed. `bits_per_key` is the requested size;
-    /// [`PointFilter::bits_per_key`] returns the actual one, which exceeds it only where small filters are rounded
-    /// up.
+    /// Builds a filter over `digests`, in any order; duplicates are allowed. `bits_per_key` is the
+    /// requested size; [`PointFilter::bits_per_key`] returns the actual one, which exceeds it only
+    /// where small filters are rounded up.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for invalid sizes,
-    /// [`FilterError::Construction`] when no arrangement was found, [`FilterError::SelfCheck`], and
-    /// [`FilterError::WrongScheme`] for [`BloomScheme::Independent`], which needs other digests
-    /// ([`Bloom::build_independent`]).
+    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for
+    /// invalid sizes, [`FilterError::Construction`] when no arrangement was found,
+    /// [`FilterError::SelfCheck`], and [`FilterError::WrongScheme`] for
+    /// [`BloomScheme::Independent`], which needs other digests ([`Bloom::build_independent`]).
     pub fn build(
         spec: PointSpec,
         digests: &[Digest],
@@ -173,7 +173,8 @@ impl PointFilter {
             }
     }
 
-    /// Appends the filter's bytes to `out`. To probe it in place later, start it at a multiple of 64.
+    /// Appends the filter's bytes to `out`. To probe it in place later, start it at a multiple of
+    /// 64.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.encoded_len());
         match self {
@@ -197,10 +198,12 @@ impl PointFilter {
         }
     }
 
-    /// Opens bytes written by [`PointFilter::write_to`], copying the payload into aligned memory. Linear.
+    /// Opens bytes written by [`PointFilter::write_to`], copying the payload into aligned memory.
+    /// Linear.
     ///
     /// # Errors
-    /// Any opening error of [`FilterError`], if the bytes are not exactly one undamaged point filter.
+    /// Any opening error of [`FilterError`], if the bytes are not exactly one undamaged point
+    /// filter.
     pub fn open(bytes: &[u8]) -> Result<Self, FilterError> {
         Ok(PointFilterRef::open(bytes)?.to_owned())
     }
@@ -218,7 +221,8 @@ impl PointFilter {
         })
     }
 
-    /// Returns a view of bytes written by [`PointFilter::write_to`], without copying. See [`PointFilterRef::open`].
+    /// Returns a view of bytes written by [`PointFilter::write_to`], without copying. See
+    /// [`PointFilterRef::open`].
     ///
     /// # Errors
     /// As [`PointFilter::open`].
@@ -232,7 +236,8 @@ impl PointFilter {
         each!(self, filter => filter.contains(digest))
     }
 
-    /// Prefetches what [`PointFilter::contains`] will read first, where that is known without reading.
+    /// Prefetches what [`PointFilter::contains`] will read first, where that is known without
+    /// reading.
     #[inline]
     pub fn prefetch(&self, digest: Digest) {
         match self {
@@ -270,7 +275,8 @@ impl PointFilter {
         each!(self, filter => filter.memory_bytes())
     }
 
-    /// Returns how many of them lie in bytes that were [opened in place](PointFilter::open_in_place).
+    /// Returns how many of them lie in bytes that were [opened in
+    /// place](PointFilter::open_in_place).
     pub fn in_place_bytes(&self) -> usize {
         match self {
             Self::BlockedBloom(filter) => filter.in_place_bytes(),
@@ -309,7 +315,8 @@ impl PointProbe for PointFilter {
 }
 
 impl<'a> PointFilterRef<'a> {
-    /// Returns a view of `bytes`, which must be exactly one filter. Linear, because the checksum is verified.
+    /// Returns a view of `bytes`, which must be exactly one filter. Linear, because the checksum is
+    /// verified.
     ///
     /// # Errors
     /// As [`PointFilter::open`].
@@ -319,8 +326,9 @@ impl<'a> PointFilterRef<'a> {
         Ok(filter)
     }
 
-    /// Like [`PointFilterRef::open`] without verifying the checksum: O(1), for bytes that were verified before, such
-    /// as those of a cached block. On damaged bytes a probe may answer wrongly; neither this nor a probe panics.
+    /// Like [`PointFilterRef::open`] without verifying the checksum: O(1), for bytes that were
+    /// verified before, such as those of a cached block. On damaged bytes a probe may answer
+    /// wrongly; neither this nor a probe panics.
     ///
     /// # Errors
     /// As [`PointFilter::open`], except [`FilterError::Checksum`].
@@ -394,7 +402,8 @@ fn check_probes(probes: u8, most: u32) -> Result<(), FilterError> {
     if (1..=most).contains(&u32::from(probes)) { Ok(()) } else { Err(FilterError::Probes(probes)) }
 }
 
-/// Returns the digests in ascending order without duplicates, for the kinds that cannot hold one twice.
+/// Returns the digests in ascending order without duplicates, for the kinds that cannot hold one
+/// twice.
 pub(crate) fn distinct(digests: &[Digest]) -> Cow<'_, [Digest]> {
     if digests.is_sorted_by(|a, b| a.get() < b.get()) {
         return Cow::Borrowed(digests);

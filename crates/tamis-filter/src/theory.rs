@@ -1,9 +1,10 @@
 //! Expected false-positive rates: the basis for sizing the filters and for their tests.
 //!
-//! Pure arithmetic on `f64`; no allocation. Sources: B. Bloom, "Space/time trade-offs in hash coding with allowable
-//! errors" (CACM 1970) for the standard filter; F. Putze, P. Sanders, J. Singler, "Cache-, Hash- and Space-Efficient
-//! Bloom Filters" (WEA 2007), section 3, for the blocked one as a Poisson mixture of small standard filters. Here the
-//! small filters get a second-order term, since at 512 bits the spread of the number of set bits is worth about 1 %.
+//! Pure arithmetic on `f64`; no allocation. Sources: B. Bloom, "Space/time trade-offs in hash
+//! coding with allowable errors" (CACM 1970) for the standard filter; F. Putze, P. Sanders, J.
+//! Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (WEA 2007), section 3, for the
+//! blocked one as a Poisson mixture of small standard filters. Here the small filters get a
+//! second-order term, since at 512 bits the spread of the number of set bits is worth about 1 %.
 
 /// Bits per one cache line of a blocked filter.
 pub const LINE_BITS: u32 = 512;
@@ -24,7 +25,8 @@ const BLOCKED_STEPS: [f64; 15] = [
     31.129, 35.313,
 ];
 
-/// Returns the rate of a standard filter of `bits_per_key` with `k` probes: `(1 - e^(-k/b))^k`. 1 for a filter without bits.
+/// Returns the rate of a standard filter of `bits_per_key` with `k` probes: `(1 - e^(-k/b))^k`. 1
+/// for a filter without bits.
 pub fn bloom_rate(bits_per_key: f64, k: u32) -> f64 {
     if bits_per_key.is_nan() || bits_per_key <= 0.0 {
         return 1.0;
@@ -32,21 +34,23 @@ pub fn bloom_rate(bits_per_key: f64, k: u32) -> f64 {
     (-(-f64::from(k) / bits_per_key).exp_m1()).powi(k as i32)
 }
 
-/// Returns the number of probes that minimises [`bloom_rate`]: `b ln 2` rounded, within `1..=`[`MAX_PROBES`].
+/// Returns the number of probes that minimises [`bloom_rate`]: `b ln 2` rounded, within
+/// `1..=`[`MAX_PROBES`].
 pub fn optimal_probes(bits_per_key: f64) -> u32 {
     // A float-to-integer cast saturates and maps NaN to 0, so the clamp sees every input.
     ((bits_per_key * std::f64::consts::LN_2).round() as u32).clamp(1, MAX_PROBES)
 }
 
-/// Returns the number of probes that minimises [`blocked_bloom_rate`], within `1..=`[`MAX_BLOCKED_PROBES`]; 6 at 10
-/// bits per key. Fewer than in a standard filter, because crowded lines, which cause most of the false positives,
-/// favour fewer.
+/// Returns the number of probes that minimises [`blocked_bloom_rate`], within
+/// `1..=`[`MAX_BLOCKED_PROBES`]; 6 at 10 bits per key. Fewer than in a standard filter, because
+/// crowded lines, which cause most of the false positives, favour fewer.
 pub fn optimal_blocked_probes(bits_per_key: f64) -> u32 {
     1 + BLOCKED_STEPS.iter().filter(|step| bits_per_key >= **step).count() as u32
 }
 
-/// Returns the rate of a blocked filter of `bits_per_key` with `k` probes and many lines: the rate of one line,
-/// averaged over the Poisson-distributed number of keys in it. Costs about `512/b` steps.
+/// Returns the rate of a blocked filter of `bits_per_key` with `k` probes and many lines: the rate
+/// of one line, averaged over the Poisson-distributed number of keys in it. Costs about `512/b`
+/// steps.
 pub fn blocked_bloom_rate(bits_per_key: f64, k: u32) -> f64 {
     if bits_per_key.is_nan() || bits_per_key <= 0.0 {
         return 1.0;
@@ -55,8 +59,8 @@ pub fn blocked_bloom_rate(bits_per_key: f64, k: u32) -> f64 {
     mixture(load, k, |j| load / j)
 }
 
-/// Like [`blocked_bloom_rate`] for exactly `keys` keys over `lines` lines: the load of a line is binomial, which
-/// matters when there are few lines.
+/// Like [`blocked_bloom_rate`] for exactly `keys` keys over `lines` lines: the load of a line is
+/// binomial, which matters when there are few lines.
 pub fn blocked_bloom_rate_of(keys: u64, lines: u64, k: u32) -> f64 {
     match (keys, lines) {
         (0, _) => 0.0,
@@ -71,10 +75,11 @@ pub fn blocked_bloom_rate_of(keys: u64, lines: u64, k: u32) -> f64 {
     }
 }
 
-/// Returns the rates of 0, 1, … `units` units of `bits_per_key` with `k` probes each whose bits for one key lie side by side in
-/// one block of [`INTERLEAVED_BITS`] of each unit: as the units share the load of a block, a crowded one is crowded in all of
-/// them, and the joint rate is the mean of a power, not the power of the mean (5 % more bits at six units of three). Costs
-/// about `256/b` steps.
+/// Returns the rates of 0, 1, … `units` units of `bits_per_key` with `k` probes each whose bits for
+/// one key lie side by side in one block of [`INTERLEAVED_BITS`] of each unit: as the units share
+/// the load of a block, a crowded one is crowded in all of them, and the joint rate is the mean of
+/// a power, not the power of the mean (5 % more bits at six units of three). Costs about `256/b`
+/// steps.
 pub fn interleaved_rates(bits_per_key: f64, k: u32, units: u32) -> Vec<f64> {
     let mut rates = vec![0.0; units as usize + 1];
     if bits_per_key.is_nan() || bits_per_key <= 0.0 {
@@ -104,7 +109,8 @@ fn mixture(load: f64, k: u32, ratio: impl Fn(f64) -> f64) -> f64 {
     mixture_from(-load, load, k, ratio)
 }
 
-/// Sum over loads `j` of `P(j) * line_rate(j)`, where `ln P(0) = ln_p` and `P(j) / P(j-1) = ratio(j)`.
+/// Sum over loads `j` of `P(j) * line_rate(j)`, where `ln P(0) = ln_p` and `P(j) / P(j-1) =
+/// ratio(j)`.
 fn mixture_from(ln_p: f64, load: f64, k: u32, ratio: impl Fn(f64) -> f64) -> f64 {
     let mut sum = 0.0;
     each_load(LINE_BITS, ln_p, load, k, ratio, |chance, rate| sum += chance * rate);
@@ -120,7 +126,8 @@ fn each_load(
     ratio: impl Fn(f64) -> f64,
     mut add: impl FnMut(f64, f64),
 ) {
-    // Beyond 16 keys per bit every line is full to within 1e-6; the bound also keeps hostile trailers cheap.
+    // Beyond 16 keys per bit every line is full to within 1e-6; the bound also keeps hostile
+    // trailers cheap.
     if load > 16.0 * f64::from(bits) {
         return add(1.0, 1.0);
     }
@@ -144,8 +151,8 @@ fn line_rate(keys: f64, k: u32) -> f64 {
     block_rate(LINE_BITS, keys, k)
 }
 
-/// Rate of one block of `bits` holding `keys` keys: `E[(X/m)^k]` for the number `X` of set bits after `k * keys` throws, to
-/// second order around the mean.
+/// Rate of one block of `bits` holding `keys` keys: `E[(X/m)^k]` for the number `X` of set bits
+/// after `k * keys` throws, to second order around the mean.
 fn block_rate(bits: u32, keys: f64, k: u32) -> f64 {
     if keys <= 0.0 {
         return 0.0;
@@ -193,13 +200,15 @@ pub fn mnemosyne(keys: &[u64], misses: &[f64], bits_per_key: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the false positives that remain if each of several segments with `keys` keys, asked for absent keys `misses`
-/// times, may have any real number of bits per key, `bits_per_key` on average: the sum of `misses * min(1, s * keys / misses)`
-/// for the `s` that uses up the bits. In the unit of `misses`: of lookups per get it makes wasted reads per get.
+/// Returns the false positives that remain if each of several segments with `keys` keys, asked for
+/// absent keys `misses` times, may have any real number of bits per key, `bits_per_key` on average:
+/// the sum of `misses * min(1, s * keys / misses)` for the `s` that uses up the bits. In the unit
+/// of `misses`: of lookups per get it makes wasted reads per get.
 ///
-/// It is a lower bound for every placement of standard filters over these segments, of whole units (ElasticBF) or of any
-/// other granularity: the rate is convex in the bits, so this division, which follows from one Lagrange multiplier, is the
-/// best (the same problem as in [`mnemosyne`], without its cap of 64 bits). O(n log n).
+/// It is a lower bound for every placement of standard filters over these segments, of whole units
+/// (ElasticBF) or of any other granularity: the rate is convex in the bits, so this division, which
+/// follows from one Lagrange multiplier, is the best (the same problem as in [`mnemosyne`], without
+/// its cap of 64 bits). O(n log n).
 ///
 /// # Panics
 ///
@@ -210,16 +219,16 @@ pub fn continuous(keys: &[u64], misses: &[f64], bits_per_key: f64) -> f64 {
     wasted.map(|(&keys, &misses)| misses * division.rate(keys as f64, misses)).sum()
 }
 
-/// The best division of filter memory between tables: the common factor `s` of their rates, `s * keys / misses`. It also
-/// tells the bits of tables that were not among those it was computed from.
+/// The best division of filter memory between tables: the common factor `s` of their rates, `s *
+/// keys / misses`. It also tells the bits of tables that were not among those it was computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Division {
     ln_s: f64,
 }
 
 impl Division {
-    /// Divides `bits_per_key` per key between tables of `keys` keys that are asked for absent keys `misses` times. See
-    /// [`mnemosyne`].
+    /// Divides `bits_per_key` per key between tables of `keys` keys that are asked for absent keys
+    /// `misses` times. See [`mnemosyne`].
     ///
     /// # Panics
     ///
@@ -403,7 +412,8 @@ mod tests {
 
     #[test]
     fn mnemosyne_of_equal_accesses_is_monkey() {
-        // Three runs of which each get asks one table: the tables of a run share its gets by their keys.
+        // Three runs of which each get asks one table: the tables of a run share its gets by their
+        // keys.
         let runs = [1_000u64, 12_000, 300_000];
         let tables = [1u64, 4, 30];
         let per_run = monkey(&runs, 5.0);

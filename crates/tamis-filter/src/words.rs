@@ -1,8 +1,9 @@
 //! The payload of a filter as 64-bit words, owned or borrowed; one probe routine serves both.
 //!
 //! # Invariants
-//! A word beyond the end reads as 0. Filters whose contents decide where to look next (a trie, a coded sequence) thus
-//! stay within bounds even for hostile bytes, at the price of a comparison that a checked index costs, too.
+//! A word beyond the end reads as 0. Filters whose contents decide where to look next (a trie, a
+//! coded sequence) thus stay within bounds even for hostile bytes, at the price of a comparison
+//! that a checked index costs, too.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub trait Words: sealed::Sealed + Clone + Debug + Send + Sync {
     /// If `at` is not below [`Words::count`].
     fn word_within(&self, at: usize) -> u64;
 
-    /// All words as little-endian bytes, for loads of other widths; `None` where memory holds them otherwise.
+    /// All words as little-endian bytes, for loads of other widths; `None` where memory holds them
+    /// otherwise.
     fn bytes(&self) -> Option<&[u8]>;
 
     /// The four words from `at` on; zeros unless all four exist. One bounds check for the four.
@@ -76,8 +78,8 @@ impl Words for Owned {
         if cfg!(target_endian = "big") {
             return None;
         }
-        // SAFETY: the words are initialised memory of that many bytes, borrowed as long as `self` is, and bytes may
-        // have any value and any address.
+        // SAFETY: the words are initialised memory of that many bytes, borrowed as long as `self`
+        // is, and bytes may have any value and any address.
         Some(unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), size_of_val(&**self)) })
     }
 

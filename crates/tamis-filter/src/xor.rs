@@ -1,20 +1,20 @@
-//! The XOR filter: T. M. Graf, D. Lemire, "Xor Filters: Faster and Smaller Than Bloom and Cuckoo Filters" (ACM JEA
-//! 2020).
+//! The XOR filter: T. M. Graf, D. Lemire, "Xor Filters: Faster and Smaller Than Bloom and Cuckoo
+//! Filters" (ACM JEA 2020).
 //!
-//! The slots form three blocks of equal length. A key has one slot in each, and its fingerprint is the exclusive or
-//! of the three. This is the ancestor of [`BinaryFuse`](crate::BinaryFuse), which is smaller from about 20,000 keys
-//! on and faster to build; it serves as the baseline.
+//! The slots form three blocks of equal length. A key has one slot in each, and its fingerprint is
+//! the exclusive or of the three. This is the ancestor of [`BinaryFuse`](crate::BinaryFuse), which
+//! is smaller from about 20,000 keys on and faster to build; it serves as the baseline.
 //!
 //! # Invariants
-//! * The rate is `2^-width`, whatever the keys; `width` is the widest that the bits per key pay for, at most 32 bits.
-//!   A width of 8, 16 or 32 is probed with three plain loads.
+//! * The rate is `2^-width`, whatever the keys; `width` is the widest that the bits per key pay
+//!   for, at most 32 bits. A width of 8, 16 or 32 is probed with three plain loads.
 //! * `1.23 * keys + 32` slots (the paper's), with which most salts succeed.
-//! * The filter never takes more bits than requested, except to round up to whole words. If not even one-bit
-//!   fingerprints fit (four bits per key are always enough for them), the filter has none, takes one word and accepts
-//!   everything.
+//! * The filter never takes more bits than requested, except to round up to whole words. If not
+//!   even one-bit fingerprints fit (four bits per key are always enough for them), the filter has
+//!   none, takes one word and accepts everything.
 //!
-//! The three slots come from one hash, rotated by a third of a word each, as in the paper; unlike in the paper, all
-//! 64 bits take part in the reduction. Fingerprints may have any width.
+//! The three slots come from one hash, rotated by a third of a word each, as in the paper; unlike
+//! in the paper, all 64 bits take part in the reduction. Fingerprints may have any width.
 //!
 //! # Threads
 //! Immutable after building. Cloning shares the words.
@@ -41,12 +41,13 @@ pub struct Xor<W: Words = Owned> {
 }
 
 impl Xor {
-    /// Builds a filter of all digests, in any order; duplicates count once. Takes expected linear time and about 20
-    /// bytes of temporary memory per key.
+    /// Builds a filter of all digests, in any order; duplicates count once. Takes expected linear
+    /// time and about 20 bytes of temporary memory per key.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 keys,
-    /// [`FilterError::Construction`] if 64 salts fail, which no set of keys is known to make likely.
+    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond
+    /// 2^31 keys, [`FilterError::Construction`] if 64 salts fail, which no set of keys is known to
+    /// make likely.
     pub fn build(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         peel::build(digests, bits_per_key, salt)
     }

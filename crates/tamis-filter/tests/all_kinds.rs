@@ -1,5 +1,5 @@
-//! What every filter guarantees, whatever its kind: no false negatives, one serialized form that opens forever, no
-//! panic on hostile bytes, and about the theoretical rate.
+//! What every filter guarantees, whatever its kind: no false negatives, one serialized form that
+//! opens forever, no panic on hostile bytes, and about the theoretical rate.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -87,7 +87,8 @@ fn ends_around(keys: &[Vec<u8>], other: &[Vec<u8>]) -> Vec<Vec<u8>> {
     ends
 }
 
-/// Checks everything that a filter over `keys` must not reject, and what it must know of empty ranges.
+/// Checks everything that a filter over `keys` must not reject, and what it must know of empty
+/// ranges.
 fn check_range_filter(
     filter: &dyn RangeProbe,
     keys: &BTreeSet<Vec<u8>>,
@@ -385,8 +386,8 @@ fn kinds_are_not_mixed_up() {
     }
 }
 
-/// Measured rates of point filters over many keys, against their own theory. The tolerance is four standard errors of
-/// the measurement plus ten percent.
+/// Measured rates of point filters over many keys, against their own theory. The tolerance is four
+/// standard errors of the measurement plus ten percent.
 #[test]
 fn point_rates_match_theory() {
     let digests: Vec<Digest> = (0..60_000u64).map(|i| Digest::of(&i.to_le_bytes())).collect();

@@ -143,7 +143,8 @@ fn unknown_versions_and_kinds_are_named() {
     assert_eq!(with(32, bytes[trailer + 32] ^ 1), FilterError::Checksum);
 }
 
-/// Opens without the checksum, which would hide most of the parser from random bytes, and probes everything.
+/// Opens without the checksum, which would hide most of the parser from random bytes, and probes
+/// everything.
 fn exercise(bytes: &[u8]) {
     let Ok(view) = PointFilterRef::open_unverified(bytes) else { return };
     for i in 0..8u64 {

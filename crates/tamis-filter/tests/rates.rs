@@ -1,6 +1,7 @@
-//! Measured false-positive rates against theory. Everything is seeded by counters, so a run repeats exactly. Hundreds
-//! of rates are compared, among which deviations of three standard deviations do occur: the numbers of queries put
-//! the tolerance at four, except for the few rates so low that this would take most of the time.
+//! Measured false-positive rates against theory. Everything is seeded by counters, so a run repeats
+//! exactly. Hundreds of rates are compared, among which deviations of three standard deviations do
+//! occur: the numbers of queries put the tolerance at four, except for the few rates so low that
+//! this would take most of the time.
 
 use tamis_filter::{BlockedBloom, Bloom, BloomScheme, Digest, IndependentDigests, theory};
 
@@ -8,7 +9,8 @@ fn member(i: u64) -> Digest {
     Digest::of(&i.to_le_bytes())
 }
 
-/// Returns digests of absent keys: uniform, from their own mixer, because hashing would dominate the tests' time.
+/// Returns digests of absent keys: uniform, from their own mixer, because hashing would dominate
+/// the tests' time.
 fn stranger(i: u64) -> Digest {
     let x = (i + 1).wrapping_mul(0x6eed_0e9d_a4d9_4a4f);
     let x = (x ^ (x >> 32)).wrapping_mul(0x6eed_0e9d_a4d9_4a4f);
@@ -19,8 +21,8 @@ fn members(n: u64) -> Vec<Digest> {
     (0..n).map(member).collect()
 }
 
-/// Returns the number of queries after which a rate of `p` is known within `tolerance` at four standard deviations (three
-/// for the lowest).
+/// Returns the number of queries after which a rate of `p` is known within `tolerance` at four
+/// standard deviations (three for the lowest).
 fn queries(p: f64, tolerance: f64) -> u64 {
     let deviations: f64 = if p < 4e-4 { 3.0 } else { 4.0 };
     ((deviations / tolerance).powi(2) / p).ceil() as u64
@@ -30,12 +32,14 @@ fn measure(n: u64, contains: impl Fn(Digest) -> bool) -> f64 {
     (0..n).filter(|&i| contains(stranger(i))).count() as f64 / n as f64
 }
 
-/// Returns the number of filters (salts) to average over: one filter of few keys is itself a random draw, off by a few percent.
+/// Returns the number of filters (salts) to average over: one filter of few keys is itself a random
+/// draw, off by a few percent.
 fn draws(keys: u64) -> u64 {
     (200_000 / keys).max(1)
 }
 
-/// Returns the rate over all draws of a filter, with as many queries as its `theory` needs for `tolerance`.
+/// Returns the rate over all draws of a filter, with as many queries as its `theory` needs for
+/// `tolerance`.
 fn averaged(draws: u64, theory: f64, tolerance: f64, rate: impl Fn(u64, u64) -> f64) -> f64 {
     let each = queries(theory, tolerance).div_ceil(draws);
     (0..draws).map(|salt| rate(salt, each)).sum::<f64>() / draws as f64
@@ -109,8 +113,8 @@ fn blocked_at_ten_bits_stays_below_one_percent() {
     assert!(measure(400_000, |d| filter.contains(d)) < 0.0101);
 }
 
-/// Runs share one digest per key. With neighbouring salts, whether sizes are equal or not, a key that fools one must
-/// be no likelier to fool the other.
+/// Runs share one digest per key. With neighbouring salts, whether sizes are equal or not, a key
+/// that fools one must be no likelier to fool the other.
 #[test]
 fn false_positives_of_runs_that_share_a_digest_are_independent() {
     let digests = members(60_000);

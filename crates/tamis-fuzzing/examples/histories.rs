@@ -1,8 +1,10 @@
-//! Random histories of seeds, compared with a model: `cargo run --release -p tamis-fuzzing --example histories -- --seeds 0..100000`.
+//! Random histories of seeds, compared with a model: `cargo run --release -p tamis-fuzzing
+//! --example histories -- --seeds 0..100000`.
 //!
-//! `--threads N` runs so many at a time (2), `--patience S` waits so many seconds for one before it counts as hung (60). A
-//! history that differs, panics or hangs is printed with its seed, and the exit code is 1. After a difference the others go on; a hung
-//! thread cannot be stopped, so a hang ends the program.
+//! `--threads N` runs so many at a time (2), `--patience S` waits so many seconds for one before it
+//! counts as hung (60). A history that differs, panics or hangs is printed with its seed, and the
+//! exit code is 1. After a difference the others go on; a hung thread cannot be stopped, so a hang
+//! ends the program.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 

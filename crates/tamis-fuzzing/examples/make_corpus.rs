@@ -1,7 +1,8 @@
 //! Writes the seeds of the fuzzing corpus, `fuzz/corpus/<target>/<name>`, through the public API.
 //!
-//! Run `cargo run -p tamis-fuzzing --example make_corpus` after a change of a format. The names of the seeds describe
-//! their contents. Seeds from findings (`finding-…`) are not made here and are left alone.
+//! Run `cargo run -p tamis-fuzzing --example make_corpus` after a change of a format. The names of
+//! the seeds describe their contents. Seeds from findings (`finding-…`) are not made here and are
+//! left alone.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -311,7 +312,8 @@ fn options() -> Done {
     seed("options", "refused", refused.as_bytes())
 }
 
-/// Writes choices for the targets that generate their own input: damage to a database, and histories of operations.
+/// Writes choices for the targets that generate their own input: damage to a database, and
+/// histories of operations.
 fn histories() -> Done {
     seed("database", "no-damage", &[0])?;
     // Each edit: file, action, place (two bytes), byte.

@@ -14,8 +14,8 @@ use tamis::fuzzing::reseal;
 use tamis::inspect::dump_blobs;
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
 
-/// Checks a blob file and a reference to it, as they are and with their checksums corrected. The first byte is the length of the
-/// reference, which follows; the rest is the file.
+/// Checks a blob file and a reference to it, as they are and with their checksums corrected. The
+/// first byte is the length of the reference, which follows; the rest is the file.
 pub fn blobs(bytes: &[u8]) {
     let Some((&len, rest)) = bytes.split_first() else { return };
     let Some((reference, file)) = rest.split_at_checked(len.into()) else { return };
@@ -78,7 +78,8 @@ fn write_again(value: &[u8]) {
     }
 }
 
-/// Returns an input for [`blobs`]: a file of a few values and a reference to number `which` of them.
+/// Returns an input for [`blobs`]: a file of a few values and a reference to number `which` of
+/// them.
 pub fn blob_file(which: usize, compressed: bool) -> Vec<u8> {
     let (fs, path) = (MemFs::new(), Path::new("000007.blb"));
     let file = fs.create(path, Usage::Table).expect("a file in memory");

@@ -173,16 +173,18 @@ impl Damage {
     fn shown(self, base: &Base) -> Option<Vec<&State>> {
         match self {
             Damage { resealed: true, .. } | Damage { salvaged: true, .. } => None,
-            // Logs and manifests may end earlier than they did, which loses writes, but only the last ones.
+            // Logs and manifests may end earlier than they did, which loses writes, but only the
+            // last ones.
             Damage { beyond_tables: true, .. } => Some(base.states.iter().collect()),
             _ => Some(base.states.last().into_iter().collect()),
         }
     }
 }
 
-/// Damages the files of a small database by a list of edits, each of a file's number, an action, a place and a byte.
-/// The first byte decides whether checksums are corrected afterwards. Bytes are changed; files are cut, exchanged,
-/// copied, renumbered, removed, and replaced by earlier contents.
+/// Damages the files of a small database by a list of edits, each of a file's number, an action, a
+/// place and a byte. The first byte decides whether checksums are corrected afterwards. Bytes are
+/// changed; files are cut, exchanged, copied, renumbered, removed, and replaced by earlier
+/// contents.
 pub fn database(bytes: &[u8]) {
     let base = Base::get();
     let mut input = Input::new(bytes);

@@ -18,10 +18,11 @@ pub(super) type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 const SECOND: &str = "second";
 const MOST_SNAPSHOTS: usize = 4;
 
-/// Applies a history of operations to an in-memory database and to two maps, which must agree at every step.
+/// Applies a history of operations to an in-memory database and to two maps, which must agree at
+/// every step.
 ///
-/// The first bytes choose the options. Each further byte chooses an operation, which takes its arguments from the bytes
-/// behind it.
+/// The first bytes choose the options. Each further byte chooses an operation, which takes its
+/// arguments from the bytes behind it.
 pub fn differential(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut world = World::new(&mut input);
@@ -116,10 +117,11 @@ fn any_options(input: &mut Input<'_>) -> KeyspaceOptions {
 /// The kind of keys.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
-    /// Short strings over few letters, so that operations often hit the same key; includes the empty string and strings
-    /// of 0xFF.
+    /// Short strings over few letters, so that operations often hit the same key; includes the
+    /// empty string and strings of 0xFF.
     Strings,
-    /// Integers of eight bytes, half of them close together and half in groups far apart: range filters treat them as numbers.
+    /// Integers of eight bytes, half of them close together and half in groups far apart: range
+    /// filters treat them as numbers.
     Numbers,
 }
 

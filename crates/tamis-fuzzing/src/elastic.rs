@@ -10,8 +10,8 @@ use tamis::fuzzing::reseal;
 /// Units of more segments are not opened.
 const MOST_SEGMENTS: usize = 64;
 
-/// Checks the filter part of a table with an elastic filter, as it is and with its checksums corrected, and an elastic
-/// filter built from keys encoded in the bytes.
+/// Checks the filter part of a table with an elastic filter, as it is and with its checksums
+/// corrected, and an elastic filter built from keys encoded in the bytes.
 pub fn elastic(bytes: &[u8]) {
     let sound = check(bytes);
     let sealed = reseal::elastic(bytes);

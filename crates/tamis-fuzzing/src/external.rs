@@ -33,8 +33,8 @@ pub fn external(bytes: &[u8]) {
     }
 }
 
-/// A refused file changes nothing. An ingested file was checked: it can be read, and all its contents are present after
-/// reopening.
+/// A refused file changes nothing. An ingested file was checked: it can be read, and all its
+/// contents are present after reopening.
 fn check_external(bytes: &[u8]) {
     let fs = empty_fs();
     put(&fs, Path::new("a.tam"), bytes);

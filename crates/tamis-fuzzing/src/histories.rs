@@ -1,8 +1,10 @@
 //! Random histories of a database, compared with a model that keeps all versions.
 //!
-//! Beside [`differential`](super::differential), whose input is a fuzzer's bytes, with one snapshot more or less and two keyspaces: here a seed
-//! decides, and draws what bytes seldom come to: keys with many versions that snapshots keep, iterators that are held over writes, flushes
-//! and compactions and turn around, up to a hundred keyspaces, every read mode, tiny blocks, and other options at each opening.
+//! Beside [`differential`](super::differential), whose input is a fuzzer's bytes, with one snapshot
+//! more or less and two keyspaces: here a seed decides, and draws what bytes seldom come to: keys
+//! with many versions that snapshots keep, iterators that are held over writes, flushes and
+//! compactions and turn around, up to a hundred keyspaces, every read mode, tiny blocks, and other
+//! options at each opening.
 //!
 //! A seed fixes the operations, but not when background threads run between them.
 

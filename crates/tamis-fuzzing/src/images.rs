@@ -62,7 +62,8 @@ fn check(bytes: &[u8]) {
     );
 }
 
-/// Checks that the ranges of the newest images are in order and within their images', and that no image is missing at a border.
+/// Checks that the ranges of the newest images are in order and within their images', and that no
+/// image is missing at a border.
 fn check_newest(images: &[Image]) {
     for kind in ImageKind::ALL {
         let parts = newest(images, kind);

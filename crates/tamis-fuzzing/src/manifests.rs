@@ -13,10 +13,12 @@ use tamis_files::tree::state::ManifestState;
 
 use crate::{empty_fs, put};
 
-/// Keyspaces named by a hostile manifest may ask for larger memtables, which would be correct, but slow.
+/// Keyspaces named by a hostile manifest may ask for larger memtables, which would be correct, but
+/// slow.
 const MOST_MEMTABLE_BYTES: u64 = 1 << 20;
 
-/// Checks a manifest, read as opening a database and `tamis dump` read it, and the same bytes as a single edit.
+/// Checks a manifest, read as opening a database and `tamis dump` read it, and the same bytes as a
+/// single edit.
 pub fn manifest(bytes: &[u8]) {
     if let Ok(edit) = VersionEdit::decode(bytes) {
         check_edit(&edit);
@@ -70,11 +72,12 @@ fn check_state(state: &ManifestState) {
     assert_eq!(&loaded.state, state, "a rolled manifest has another state");
 }
 
-/// The largest counter checked. If a manifest's counters end just below the limit, its database opens only once, which
-/// cannot be told from a manifest to refuse.
+/// The largest counter checked. If a manifest's counters end just below the limit, its database
+/// opens only once, which cannot be told from a manifest to refuse.
 const MOST_NUMBER: u64 = 1 << 52;
 
-/// Checks that a database that could be opened can be opened again, with what was written in between.
+/// Checks that a database that could be opened can be opened again, with what was written in
+/// between.
 fn check_opening(fs: &MemFs, state: &ManifestState) {
     let small =
         |text: &str| KeyspaceOptions::from_text(text).is_ok_and(|o| o.memtable_bytes <= MOST_MEMTABLE_BYTES);
@@ -101,7 +104,8 @@ fn options(fs: &MemFs) -> Options {
     let mut options = Options { cache_bytes: 0, background_threads: 1, ..Options::default() };
     options.keyspace.memtable_bytes = 16 << 10;
     options.keyspace.auto_compaction = false;
-    // The maximum number of levels, so that hostile tables are looked for before a level is refused.
+    // The maximum number of levels, so that hostile tables are looked for before a level is
+    // refused.
     options.keyspace.levels = 16;
     options.file_system = Some(std::sync::Arc::new(fs.clone()));
     options

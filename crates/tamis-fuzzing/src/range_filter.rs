@@ -28,7 +28,8 @@ type Set = BTreeSet<Vec<u8>>;
 
 /// Compares a range filter with a set of its keys.
 ///
-/// The first bytes choose kind, size, salt and the common prefix of the keys; then come the keys, then bounds of ranges.
+/// The first bytes choose kind, size, salt and the common prefix of the keys; then come the keys,
+/// then bounds of ranges.
 pub fn range_filter(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let spec = SPECS[usize::from(input.byte()) % SPECS.len()];
@@ -72,7 +73,8 @@ pub fn range_filter(bytes: &[u8]) {
     }
 }
 
-/// Returns a key as one byte of `input` selects: a number of eight bytes, or up to eleven arbitrary bytes.
+/// Returns a key as one byte of `input` selects: a number of eight bytes, or up to eleven arbitrary
+/// bytes.
 fn key(input: &mut Input<'_>, prefix: &[u8], shape: u8) -> Vec<u8> {
     let how = input.byte();
     let mut key = prefix.to_vec();

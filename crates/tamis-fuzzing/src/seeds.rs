@@ -29,8 +29,8 @@ pub fn table_parts(file: &[u8]) -> TableParts {
     TableParts { blocks, filter: part(filter), tombstones: part(tombstones) }
 }
 
-/// Returns a filter file of `images` neighbouring key ranges, each with an image of its keys and, every other one, of their
-/// prefixes.
+/// Returns a filter file of `images` neighbouring key ranges, each with an image of its keys and,
+/// every other one, of their prefixes.
 pub fn filter_file(images: u8) -> Vec<u8> {
     let (fs, path) = (MemFs::new(), Path::new("000009.flt"));
     let mut writer = ImageWriter::create(&fs, path, 9, 0).expect("a file in memory");

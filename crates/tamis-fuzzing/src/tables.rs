@@ -34,7 +34,8 @@ pub fn table(bytes: &[u8]) {
     }
 }
 
-/// Returns the ways of reading: mapped or not, with or without a cache, index pinned or not, read ahead or not.
+/// Returns the ways of reading: mapped or not, with or without a cache, index pinned or not, read
+/// ahead or not.
 fn ways() -> [(ReaderConfig, CursorOptions); 4] {
     let plain = CursorOptions { fill_cache: true, read_ahead: 0 };
     let ahead = CursorOptions { fill_cache: false, read_ahead: 1 };

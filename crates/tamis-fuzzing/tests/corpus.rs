@@ -1,9 +1,10 @@
-//! The fuzzing corpus as an ordinary test: every input of every target, and thousands of deterministic mutations of
-//! each named one, go through the entry points that `fuzz/` uses. `fuzz/README.md` lists what they assert.
+//! The fuzzing corpus as an ordinary test: every input of every target, and thousands of
+//! deterministic mutations of each named one, go through the entry points that `fuzz/` uses.
+//! `fuzz/README.md` lists what they assert.
 //!
-//! `TAMIS_TEST_SCALE=10` makes ten times as many mutations. When an entry point panics, the seed, the number of the
-//! mutation and the bytes are printed. To keep a finding, put the bytes (minimized) into `fuzz/corpus/<target>/` under
-//! a name that starts with `finding-`.
+//! `TAMIS_TEST_SCALE=10` makes ten times as many mutations. When an entry point panics, the seed,
+//! the number of the mutation and the bytes are printed. To keep a finding, put the bytes
+//! (minimized) into `fuzz/corpus/<target>/` under a name that starts with `finding-`.
 
 #![allow(clippy::print_stderr)]
 
@@ -53,7 +54,8 @@ fn scale() -> u64 {
     std::env::var("TAMIS_TEST_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1)
 }
 
-/// Runs a target over its inputs, and over `mutations` mutations of each of its seeds, the inputs with names.
+/// Runs a target over its inputs, and over `mutations` mutations of each of its seeds, the inputs
+/// with names.
 fn run(target: &str, entry: fn(&[u8]), mutations: u64) {
     let inputs = inputs(target);
     for (name, input) in &inputs {

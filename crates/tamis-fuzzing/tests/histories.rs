@@ -1,4 +1,5 @@
-//! A few of the random histories that `examples/histories.rs` runs by the thousand. `TAMIS_TEST_SCALE=10` runs ten times as many.
+//! A few of the random histories that `examples/histories.rs` runs by the thousand.
+//! `TAMIS_TEST_SCALE=10` runs ten times as many.
 
 #![allow(clippy::print_stderr, reason = "the seed of a history that fails")]
 

@@ -1,11 +1,11 @@
 //! The standard Bloom filter: its false-positive rate, and the bits that rate costs.
 //!
-//! Z. Zhu et al., "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices" (DAMON 2021), section 2,
-//! Equation 1. Bits are bits per key, rates are fractions in `0..=1`.
+//! Z. Zhu et al., "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices"
+//! (DAMON 2021), section 2, Equation 1. Bits are bits per key, rates are fractions in `0..=1`.
 //!
-//! The brackets around the equation's k are read as *rounded to nearest*: section 4.1 gives 1 to 9 probes for 1 to 13
-//! bits, where `ceil` would give 10 and `floor` 0. The filters of this project (`tamis_filter::theory`) do the same;
-//! tests hold the two to the same numbers.
+//! The brackets around the equation's k are read as *rounded to nearest*: section 4.1 gives 1 to 9
+//! probes for 1 to 13 bits, where `ceil` would give 10 and `floor` 0. The filters of this project
+//! (`tamis_filter::theory`) do the same; tests hold the two to the same numbers.
 
 /// `(ln 2)^2`: the reduction of an ideal Bloom filter's rate per bit per key, in nats.
 pub const LN2_SQUARED: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
@@ -13,7 +13,8 @@ pub const LN2_SQUARED: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
 /// Largest k considered; the optimum for 43 bits. Beyond that a lookup costs more than it saves.
 pub const MAX_PROBES: u32 = 30;
 
-/// Returns the left side of Equation 1: the rate `(1 - e^(-k/b))^k` of a filter of `bits` per key with `k` probes.
+/// Returns the left side of Equation 1: the rate `(1 - e^(-k/b))^k` of a filter of `bits` per key
+/// with `k` probes.
 ///
 /// Returns 1 for a filter without bits (or of NaN bits) and for one without probes.
 pub fn rate(bits: f64, k: u32) -> f64 {
@@ -23,8 +24,8 @@ pub fn rate(bits: f64, k: u32) -> f64 {
     (-(-f64::from(k) / bits).exp_m1()).powi(k.min(i32::MAX as u32) as i32)
 }
 
-/// Returns the right side of Equation 1: the number of probes that minimises the rate, `b ln 2` to nearest, within
-/// `1..=`[`MAX_PROBES`].
+/// Returns the right side of Equation 1: the number of probes that minimises the rate, `b ln 2` to
+/// nearest, within `1..=`[`MAX_PROBES`].
 pub fn optimal_probes(bits: f64) -> u32 {
     // The cast saturates and maps NaN to 0.
     ((bits * std::f64::consts::LN_2).round() as u32).clamp(1, MAX_PROBES)
@@ -35,9 +36,9 @@ pub fn optimal_rate(bits: f64) -> f64 {
     rate(bits, optimal_probes(bits))
 }
 
-/// Returns the rate if k could be fractional: `e^(-b (ln 2)^2)`, about `0.6185^b`, as used by ElasticBF and Monkey.
-/// It is a lower bound for every k; with the best integer k the rate is at most 4 % higher from 1.5 bits on, 1.5 %
-/// from 5, and 0.8 % from 8.
+/// Returns the rate if k could be fractional: `e^(-b (ln 2)^2)`, about `0.6185^b`, as used by
+/// ElasticBF and Monkey. It is a lower bound for every k; with the best integer k the rate is at
+/// most 4 % higher from 1.5 bits on, 1.5 % from 5, and 0.8 % from 8.
 pub fn ideal_rate(bits: f64) -> f64 {
     if bits.is_nan() || bits <= 0.0 {
         return 1.0;
@@ -45,8 +46,9 @@ pub fn ideal_rate(bits: f64) -> f64 {
     (-bits * LN2_SQUARED).exp()
 }
 
-/// Returns the bits per key of an ideal filter of this rate: the inverse of [`ideal_rate`]. Rates below the smallest
-/// positive number are treated as that number (1475 bits), those above 1 and NaN as 1 (no bits).
+/// Returns the bits per key of an ideal filter of this rate: the inverse of [`ideal_rate`]. Rates
+/// below the smallest positive number are treated as that number (1475 bits), those above 1 and NaN
+/// as 1 (no bits).
 pub fn ideal_bits(rate: f64) -> f64 {
     if rate.is_nan() || rate >= 1.0 {
         return 0.0;
@@ -54,8 +56,8 @@ pub fn ideal_bits(rate: f64) -> f64 {
     -rate.max(f64::MIN_POSITIVE).ln() / LN2_SQUARED
 }
 
-/// Returns the bits per key from which a filter with `k` probes has at most this rate: Equation 1 solved for b. `k`
-/// below 1 is treated as 1; rates as in [`ideal_bits`].
+/// Returns the bits per key from which a filter with `k` probes has at most this rate: Equation 1
+/// solved for b. `k` below 1 is treated as 1; rates as in [`ideal_bits`].
 pub fn bits_with_probes(rate: f64, k: u32) -> f64 {
     if rate.is_nan() || rate >= 1.0 {
         return 0.0;
@@ -64,8 +66,8 @@ pub fn bits_with_probes(rate: f64, k: u32) -> f64 {
     -k / (-rate.max(f64::MIN_POSITIVE).powf(1.0 / k)).ln_1p()
 }
 
-/// Returns the minimum bits per key for this rate with any integer k up to [`MAX_PROBES`]. Rates as in
-/// [`ideal_bits`].
+/// Returns the minimum bits per key for this rate with any integer k up to [`MAX_PROBES`]. Rates as
+/// in [`ideal_bits`].
 pub fn bits_for_rate(rate: f64) -> f64 {
     (1..=MAX_PROBES).map(|k| bits_with_probes(rate, k)).fold(f64::INFINITY, f64::min)
 }
@@ -129,8 +131,8 @@ mod tests {
         assert!(ideal_bits(0.0).is_finite() && bits_for_rate(0.0).is_finite());
     }
 
-    /// A rate is the share of the k-subsets of draws that hit only set bits; here computed by enumerating all
-    /// fillings of a small filter.
+    /// A rate is the share of the k-subsets of draws that hit only set bits; here computed by
+    /// enumerating all fillings of a small filter.
     #[test]
     fn the_rate_is_close_to_that_of_all_fillings_of_a_small_filter() {
         // m bits, n keys with one probe each: all m^n fillings.

@@ -1,7 +1,8 @@
 //! Latencies on the machine of the hash-sharing paper (DAMON 2021, Table 1), in nanoseconds.
 //!
-//! The introduction has rounder numbers for the same machine (2 ms for a disk, 100 µs for an SSD); the table is the
-//! source of its figures, and of the values here. Section 1 calls both the 10 µs and the SPDK device "PCIe SSD".
+//! The introduction has rounder numbers for the same machine (2 ms for a disk, 100 µs for an SSD);
+//! the table is the source of its figures, and of the values here. Section 1 calls both the 10 µs
+//! and the SPDK device "PCIe SSD".
 
 /// A storage device, and the time to read 4 KiB from it.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,26 +1,29 @@
 //! ElasticBF: what filter units save, and which units to move.
 //!
-//! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large
-//! Key-Value Stores" (ATC 2019), section 3: Equations 1 to 3, the adjusting rule, expiry, inheritance. Section 4.2 of
-//! the hash-sharing paper adds that all units may share one digest, which changes no rate.
+//! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read
+//! Performance in Large Key-Value Stores" (ATC 2019), section 3: Equations 1 to 3, the adjusting
+//! rule, expiry, inheritance. Section 4.2 of the hash-sharing paper adds that all units may share
+//! one digest, which changes no rate.
 //!
-//! A *segment* (a table in Equations 1 and 2) has a group of units, each an independent Bloom filter of few bits over
-//! the same keys; the first `units` of them are in memory. Accesses are counts or frequencies in any one unit, rates
-//! fractions in `0..=1`, bits per key.
+//! A *segment* (a table in Equations 1 and 2) has a group of units, each an independent Bloom
+//! filter of few bits over the same keys; the first `units` of them are in memory. Accesses are
+//! counts or frequencies in any one unit, rates fractions in `0..=1`, bits per key.
 //!
 //! # What the equations leave open
-//! * They count all accesses. Where the key is present its block is read anyway and no filter helps, so for expected
-//!   *reads saved* pass the accesses to keys that the segment does not have. (The engine counts those.)
-//! * The budgets of Equation 2 count units, as if all tables had equally many keys. [`fits`] does the same;
-//!   [`fits_keys`] weights by keys.
-//! * A unit has an integer number of probes: at 4 bits, 3 probes give 0.1469, 2 (the prototype's choice) 0.1548, and
-//!   `0.6185^4` is 0.1463. The functions here take the unit's rate where that matters, and [`unit_rate`] is the
-//!   paper's.
+//! * They count all accesses. Where the key is present its block is read anyway and no filter
+//!   helps, so for expected *reads saved* pass the accesses to keys that the segment does not have.
+//!   (The engine counts those.)
+//! * The budgets of Equation 2 count units, as if all tables had equally many keys. [`fits`] does
+//!   the same; [`fits_keys`] weights by keys.
+//! * A unit has an integer number of probes: at 4 bits, 3 probes give 0.1469, 2 (the prototype's
+//!   choice) 0.1548, and `0.6185^4` is 0.1463. The functions here take the unit's rate where that
+//!   matters, and [`unit_rate`] is the paper's.
 //!
 //! # Results
-//! With Zipf accesses of exponent 0.99 to 1.2 over 1600 tables (100 GB of 64 MB) or 25,000 segments (of 4 MB), the
-//! best division of 4 bits per key saves 57 to 79 % and 68 to 89 % of Equation 1's reads: the range shown in Figure 6
-//! (55.9 to 89.7 %). With exponent 0.5 it saves 5 to 6 %, and without skew nothing.
+//! With Zipf accesses of exponent 0.99 to 1.2 over 1600 tables (100 GB of 64 MB) or 25,000 segments
+//! (of 4 MB), the best division of 4 bits per key saves 57 to 79 % and 68 to 89 % of Equation 1's
+//! reads: the range shown in Figure 6 (55.9 to 89.7 %). With exponent 0.5 it saves 5 to 6 %, and
+//! without skew nothing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,41 +47,42 @@ pub struct Segment {
     pub last_access: u64,
 }
 
-/// Returns the rate of one unit of `bits` per key, as in the paper: `0.6185^bits` ([`bloom::ideal_rate`]).
+/// Returns the rate of one unit of `bits` per key, as in the paper: `0.6185^bits`
+/// ([`bloom::ideal_rate`]).
 pub fn unit_rate(bits: f64) -> f64 {
     bloom::ideal_rate(bits)
 }
 
-/// Separability (section 3.2): the rate of `units` independent units of this rate each is the product, the same as
-/// for one filter of all their bits. 1 for no units.
+/// Separability (section 3.2): the rate of `units` independent units of this rate each is the
+/// product, the same as for one filter of all their bits. 1 for no units.
 pub fn group_rate(unit_rate: f64, units: u32) -> f64 {
     fraction(unit_rate).powi(units.min(i32::MAX as u32) as i32)
 }
 
-/// Returns the bytes of `units` units over `keys` keys, each unit rounded up: 192 KiB for the six of a 64 MiB table
-/// of 1 KiB entries, 2 KiB for one of a segment of 4 MiB. Saturates.
+/// Returns the bytes of `units` units over `keys` keys, each unit rounded up: 192 KiB for the six
+/// of a 64 MiB table of 1 KiB entries, 2 KiB for one of a segment of 4 MiB. Saturates.
 pub fn unit_bytes(keys: u64, unit_bits: f64, units: u32) -> u64 {
     let one = (keys as f64 * count(unit_bits) / 8.0).ceil();
     // The cast saturates.
     (one as u64).saturating_mul(units.into())
 }
 
-/// Equation 1: data reads caused by false positives if all tables have `bits` per key: the sum of `accesses` times
-/// `0.6185^bits`.
+/// Equation 1: data reads caused by false positives if all tables have `bits` per key: the sum of
+/// `accesses` times `0.6185^bits`.
 pub fn static_reads(accesses: &[f64], bits: f64) -> f64 {
     let rate = unit_rate(bits);
     accesses.iter().map(|&accesses| count(accesses) * rate).sum()
 }
 
-/// Equation 2: the same if each table, given as (accesses, units in memory), has that many units of `unit_bits` per
-/// key. [`fits`] checks whether they are within a budget.
+/// Equation 2: the same if each table, given as (accesses, units in memory), has that many units of
+/// `unit_bits` per key. [`fits`] checks whether they are within a budget.
 pub fn dynamic_reads(tables: &[(f64, u32)], unit_bits: f64) -> f64 {
     let rate = unit_rate(unit_bits);
     tables.iter().map(|&(accesses, units)| count(accesses) * group_rate(rate, units)).sum()
 }
 
-/// Equation 2's constraint: units in memory take no more than `bits` per key everywhere would, for equally sized
-/// tables.
+/// Equation 2's constraint: units in memory take no more than `bits` per key everywhere would, for
+/// equally sized tables.
 pub fn fits(units: &[u32], unit_bits: f64, bits: f64) -> bool {
     let sum: u64 = units.iter().map(|&units| u64::from(units)).sum();
     sum as f64 * count(unit_bits) <= units.len() as f64 * count(bits)
@@ -91,19 +95,21 @@ pub fn fits_keys(tables: &[(u64, u32)], unit_bits: f64, bits: f64) -> bool {
     taken * count(unit_bits) <= keys * count(bits)
 }
 
-/// Equation 3, `E[Extra_IO]`: the sum over segments of frequency times rate, with `unit_rate` per unit.
+/// Equation 3, `E[Extra_IO]`: the sum over segments of frequency times rate, with `unit_rate` per
+/// unit.
 pub fn extra_io(segments: &[Segment], unit_rate: f64) -> f64 {
     segments.iter().map(|s| count(s.frequency) * group_rate(unit_rate, s.units)).sum()
 }
 
-/// Returns the decrease of Equation 3 if a segment gets one more unit: `f·(r^u - r^(u+1))`. Never negative.
+/// Returns the decrease of Equation 3 if a segment gets one more unit: `f·(r^u - r^(u+1))`. Never
+/// negative.
 pub fn gained_by_loading(segment: &Segment, unit_rate: f64) -> f64 {
     let rate = fraction(unit_rate);
     count(segment.frequency) * group_rate(rate, segment.units) * (1.0 - rate)
 }
 
-/// Returns the increase of Equation 3 if a segment loses one unit: `f·(r^(u-1) - r^u)`. Infinite without units, as
-/// there is none to lose.
+/// Returns the increase of Equation 3 if a segment loses one unit: `f·(r^(u-1) - r^u)`. Infinite
+/// without units, as there is none to lose.
 pub fn lost_by_unloading(segment: &Segment, unit_rate: f64) -> f64 {
     match segment.units.checked_sub(1) {
         None => f64::INFINITY,
@@ -111,20 +117,22 @@ pub fn lost_by_unloading(segment: &Segment, unit_rate: f64) -> f64 {
     }
 }
 
-/// Expiry (section 3.3): no access within `life_time` gets. `expiredTime = last_access + life_time`, and a segment is
-/// expired once the time is beyond it. Section 3.4 recommends a lifetime of the order of the number of segments.
+/// Expiry (section 3.3): no access within `life_time` gets. `expiredTime = last_access +
+/// life_time`, and a segment is expired once the time is beyond it. Section 3.4 recommends a
+/// lifetime of the order of the number of segments.
 pub fn expired(segment: &Segment, now: u64, life_time: u64) -> bool {
     now > segment.last_access.saturating_add(life_time)
 }
 
-/// The adjusting rule (section 3.4), for a segment that was just accessed: returns the segment that should give up a
-/// unit for it, if any. Changes nothing; the caller moves the unit.
+/// The adjusting rule (section 3.4), for a segment that was just accessed: returns the segment that
+/// should give up a unit for it, if any. Changes nothing; the caller moves the unit.
 ///
-/// Expired segments are tried from the queue with the most units down, in each queue the least recently used first;
-/// the first that decreases Equation 3 is taken. "If there is no expired segment, we skip." (The paper does not say
-/// whether the search ends at the first expired segment that does not pay; here it continues.) Also returns `None` if
-/// `asked` has `most` units, is not a segment, or nothing pays. Ties in time go to the lower index. O(n log n); an
-/// engine keeps the queues instead.
+/// Expired segments are tried from the queue with the most units down, in each queue the least
+/// recently used first; the first that decreases Equation 3 is taken. "If there is no expired
+/// segment, we skip." (The paper does not say whether the search ends at the first expired segment
+/// that does not pay; here it continues.) Also returns `None` if `asked` has `most` units, is not a
+/// segment, or nothing pays. Ties in time go to the lower index. O(n log n); an engine keeps the
+/// queues instead.
 pub fn victim(
     segments: &[Segment],
     asked: usize,
@@ -142,14 +150,14 @@ pub fn victim(
     order.into_iter().find(|&at| lost_by_unloading(&segments[at], unit_rate) < gained)
 }
 
-/// Inheritance (section 3.3, Figure 8): the hotness of a new segment is the mean hotness of the old ones it derives
-/// from. 0 if there are none.
+/// Inheritance (section 3.3, Figure 8): the hotness of a new segment is the mean hotness of the old
+/// ones it derives from. 0 if there are none.
 pub fn inherited(old: &[f64]) -> f64 {
     inherited_by_keys(&old.iter().map(|&hotness| (hotness, 1)).collect::<Vec<_>>())
 }
 
-/// The same weighted by the number of keys from each, given as (hotness, keys): what the mean approximates if old
-/// segments overlap the new one unequally. 0 if there are no keys.
+/// The same weighted by the number of keys from each, given as (hotness, keys): what the mean
+/// approximates if old segments overlap the new one unequally. 0 if there are no keys.
 pub fn inherited_by_keys(old: &[(f64, u64)]) -> f64 {
     let all: f64 = old.iter().map(|&(_, keys)| keys as f64).sum();
     if all == 0.0 {
@@ -158,8 +166,8 @@ pub fn inherited_by_keys(old: &[(f64, u64)]) -> f64 {
     old.iter().map(|&(hotness, keys)| count(hotness) * (keys as f64 / all)).sum()
 }
 
-/// Returns the units, at most `most` each and `units` in total, that minimise Equation 2 (and 3): the "optimization
-/// problem" of section 3.4, for equally sized tables. O(n + units log n).
+/// Returns the units, at most `most` each and `units` in total, that minimise Equation 2 (and 3):
+/// the "optimization problem" of section 3.4, for equally sized tables. O(n + units log n).
 ///
 /// Each unit goes where it saves most. That is optimal, as each further unit of a table saves less.
 pub fn best_units(accesses: &[f64], unit_rate: f64, most: u32, units: u64) -> Vec<u32> {
@@ -212,7 +220,8 @@ mod tests {
 
     #[test]
     fn published_sizes() {
-        // Section 3.2: 192 KB, 0.3 % of a 64 MB table of 1 KB entries; 2 KB, 0.05 % of a segment of 4 MB.
+        // Section 3.2: 192 KB, 0.3 % of a 64 MB table of 1 KB entries; 2 KB, 0.05 % of a segment of
+        // 4 MB.
         assert_eq!(unit_bytes(64 << 10, PAPER_UNIT_BITS, PAPER_UNITS), 192 << 10);
         assert_eq!(unit_bytes(4 << 10, PAPER_UNIT_BITS, 1), 2 << 10);
         assert_eq!(unit_bytes(u64::MAX, f64::MAX, u32::MAX), u64::MAX);
@@ -306,8 +315,8 @@ mod tests {
     }
 
     proptest! {
-        /// An adjustment decreases Equation 3 by the predicted amount, keeps the memory, and is made if any is
-        /// possible.
+        /// An adjustment decreases Equation 3 by the predicted amount, keeps the memory, and is
+        /// made if any is possible.
         #[test]
         fn adjusting_saves_what_it_predicts(segments in segments(), now in 0u64..80, rate in 0.01..0.9f64) {
             let (life, most) = (20, 4);

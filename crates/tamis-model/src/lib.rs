@@ -1,4 +1,5 @@
-//! Costs of filters and lookups in an LSM-tree, as arithmetic: the models of the papers that this project follows.
+//! Costs of filters and lookups in an LSM-tree, as arithmetic: the models of the papers that this
+//! project follows.
 //!
 //! | module | source | content |
 //! | --- | --- | --- |
@@ -13,11 +14,13 @@
 //!
 //! # Invariants
 //! * Pure functions of numbers: no I/O, no clock, no engine, no dependencies.
-//! * Times are nanoseconds, rates and shares fractions in `0..=1`, filters sized in bits per key. Each item states its units.
-//! * Nothing panics, and NaN is never returned: arguments out of range are clamped to the nearest valid value, as
-//!   documented at each item.
-//! * Where a paper's formula is approximate or wrong, both the printed and the corrected form are here; the docs say
-//!   which is which and by how much they differ, and a test holds both to an exact enumeration of small cases.
+//! * Times are nanoseconds, rates and shares fractions in `0..=1`, filters sized in bits per key.
+//!   Each item states its units.
+//! * Nothing panics, and NaN is never returned: arguments out of range are clamped to the nearest
+//!   valid value, as documented at each item.
+//! * Where a paper's formula is approximate or wrong, both the printed and the corrected form are
+//!   here; the docs say which is which and by how much they differ, and a test holds both to an
+//!   exact enumeration of small cases.
 //!
 //! ```
 //! use tamis_model::{bloom, devices, lookup::*};

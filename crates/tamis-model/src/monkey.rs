@@ -6,15 +6,17 @@
 //! `tamis_filter::theory::monkey`; a test holds the two to the same numbers.
 //!
 //! # The solution
-//! With n_i keys and b_i bits per key, run i has the rate `r_i = e^(-b_i (ln 2)^2)`. Minimise `Σ w_i r_i` (w_i: how
-//! often a run is probed for a key it does not have; 1 each for absent keys) subject to `Σ n_i b_i = B`. By Lagrange
-//! `w_i r_i (ln 2)^2 = λ n_i`, so `r_i = s·n_i/w_i`; a run for which that is 1 or more gets no filter, and the others
-//! share its bits. [`allocate`] finds s exactly: the memory for a given s decreases with s.
+//! With n_i keys and b_i bits per key, run i has the rate `r_i = e^(-b_i (ln 2)^2)`. Minimise `Σ
+//! w_i r_i` (w_i: how often a run is probed for a key it does not have; 1 each for absent keys)
+//! subject to `Σ n_i b_i = B`. By Lagrange `w_i r_i (ln 2)^2 = λ n_i`, so `r_i = s·n_i/w_i`; a run
+//! for which that is 1 or more gets no filter, and the others share its bits. [`allocate`] finds s
+//! exactly: the memory for a given s decreases with s.
 //!
 //! # As an entropy
-//! If all runs have filters, `Σ r_i` is `e^(-b (ln 2)^2 + H ln 2)`, where H is the entropy in bits of the run of a
-//! random key: Monkey pays the same price as a *global* filter that stores a compressed run number with each key.
-//! That is what GRF's section 2.1 means by "fundamentally the same"; see [`sum_by_entropy`].
+//! If all runs have filters, `Σ r_i` is `e^(-b (ln 2)^2 + H ln 2)`, where H is the entropy in bits
+//! of the run of a random key: Monkey pays the same price as a *global* filter that stores a
+//! compressed run number with each key. That is what GRF's section 2.1 means by "fundamentally the
+//! same"; see [`sum_by_entropy`].
 
 use crate::bloom::{self, LN2_SQUARED};
 use crate::grf;
@@ -24,8 +26,8 @@ use crate::grf;
 pub struct Run {
     /// Number of keys.
     pub keys: u64,
-    /// How often it is probed for a key that it does not have, in any unit: only the ratios count. Negative, infinite
-    /// and NaN are treated as 0; such a run gets no filter.
+    /// How often it is probed for a key that it does not have, in any unit: only the ratios count.
+    /// Negative, infinite and NaN are treated as 0; such a run gets no filter.
     pub weight: f64,
 }
 
@@ -39,7 +41,8 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Returns the expected number of pages read by a lookup of an absent key: the sum of the rates.
+    /// Returns the expected number of pages read by a lookup of an absent key: the sum of the
+    /// rates.
     pub fn sum(&self) -> f64 {
         self.rates.iter().sum()
     }
@@ -50,15 +53,15 @@ pub fn uniform_sum(keys: &[u64], bits_per_key: f64) -> f64 {
     keys.iter().filter(|&&keys| keys > 0).map(|_| bloom::ideal_rate(bits_per_key)).sum()
 }
 
-/// Returns the best division of `bits_per_key` times the number of keys, if all runs are probed equally often. Runs
-/// without keys get nothing and have rate 0. A budget that is NaN or below 0 is treated as 0, above 4096 bits per key
-/// as 4096. O(n log n).
+/// Returns the best division of `bits_per_key` times the number of keys, if all runs are probed
+/// equally often. Runs without keys get nothing and have rate 0. A budget that is NaN or below 0 is
+/// treated as 0, above 4096 bits per key as 4096. O(n log n).
 pub fn allocate(keys: &[u64], bits_per_key: f64) -> Allocation {
     allocate_weighted(&keys.iter().map(|&keys| Run { keys, weight: 1.0 }).collect::<Vec<_>>(), bits_per_key)
 }
 
-/// The same if runs are probed unequally often: minimises `Σ w_i r_i`. With tables as runs, this is the bound that
-/// ElasticBF's units (its Equation 2) can approach.
+/// The same if runs are probed unequally often: minimises `Σ w_i r_i`. With tables as runs, this is
+/// the bound that ElasticBF's units (its Equation 2) can approach.
 pub fn allocate_weighted(runs: &[Run], bits_per_key: f64) -> Allocation {
     let budget = if bits_per_key > 0.0 { bits_per_key.min(4096.0) } else { 0.0 };
     let mut allocation = Allocation {
@@ -75,8 +78,9 @@ pub fn allocate_weighted(runs: &[Run], bits_per_key: f64) -> Allocation {
     if budget == 0.0 || order.is_empty() {
         return allocation;
     }
-    // With the first m runs filtered, ln s = -(B (ln 2)^2 + Σ n ln(n/w)) / Σ n. More runs join while their rate s·n/w
-    // would still be below 1; that raises no other rate, so the first that would not ends the loop.
+    // With the first m runs filtered, ln s = -(B (ln 2)^2 + Σ n ln(n/w)) / Σ n. More runs join
+    // while their rate s·n/w would still be below 1; that raises no other rate, so the first that
+    // would not ends the loop.
     let nats = budget * all * LN2_SQUARED;
     let (mut sum, mut weighted, mut ln_s, mut filtered) = (0.0, 0.0, 0.0, 0);
     for &(_, n, demand) in &order {
@@ -97,16 +101,16 @@ pub fn allocate_weighted(runs: &[Run], bits_per_key: f64) -> Allocation {
     allocation
 }
 
-/// Returns the sum of rates of the best division if all runs get filters, from the entropy of the runs' shares: see
-/// the module documentation. Otherwise a lower bound of [`Allocation::sum`].
+/// Returns the sum of rates of the best division if all runs get filters, from the entropy of the
+/// runs' shares: see the module documentation. Otherwise a lower bound of [`Allocation::sum`].
 pub fn sum_by_entropy(keys: &[u64], bits_per_key: f64) -> f64 {
     let shares: Vec<f64> = keys.iter().map(|&keys| keys as f64).collect();
     let bits = if bits_per_key > 0.0 { bits_per_key.min(4096.0) } else { 0.0 };
     (grf::entropy_bits(&shares) * std::f64::consts::LN_2 - bits * LN2_SQUARED).exp()
 }
 
-/// Returns Monkey's closed form (section 4.2 there), for a tree of many levels of ratio `size_ratio` and `runs` equal
-/// runs per level: the sum of rates at `bits_per_key`.
+/// Returns Monkey's closed form (section 4.2 there), for a tree of many levels of ratio
+/// `size_ratio` and `runs` equal runs per level: the sum of rates at `bits_per_key`.
 ///
 /// The rates fall by T from each level to the one above. With filters everywhere, the last level's rate is
 /// `T^(1/(T-1)) e^(-b (ln 2)^2)`, and the sum is `runs · T^(T/(T-1))/(T-1) · e^(-b (ln 2)^2)`. Where that rate would
@@ -239,7 +243,8 @@ mod tests {
             prop_assert!((spent - all).abs() <= 1e-9 * all);
             prop_assert!(allocation.rates.iter().all(|rate| (0.0..=1.0).contains(rate)));
             prop_assert!(allocation.sum() <= uniform_sum(&keys, bits) * (1.0 + 1e-9));
-            // Proportional where there are filters, and no larger run has one where a smaller has none.
+            // Proportional where there are filters, and no larger run has one where a smaller has
+            // none.
             for (i, &a) in keys.iter().enumerate() {
                 for (j, &b) in keys.iter().enumerate() {
                     let (p, q) = (allocation.rates[i], allocation.rates[j]);

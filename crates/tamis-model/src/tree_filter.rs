@@ -1,17 +1,20 @@
 //! A filter per table, or one for the whole tree: what reads cost under each, and which to use.
 //!
-//! This is the rule behind `filter = auto`, small enough to be asked at every change of a tree. [`engine`](crate::engine)
-//! predicts the same reads in more detail, for every filter, from costs measured on the machine; between these two it leaves
-//! the choice to this rule ([`between`](crate::engine::between)), so that advice and what `auto` does are the same.
+//! This is the rule behind `filter = auto`, small enough to be asked at every change of a tree.
+//! [`engine`](crate::engine) predicts the same reads in more detail, for every filter, from costs
+//! measured on the machine; between these two it leaves the choice to this rule
+//! ([`between`](crate::engine::between)), so that advice and what `auto` does are the same.
 //!
-//! * **A filter per table** is asked for every run that a read comes past, and the rates of the runs add up. It knows nothing of
-//!   ranges: an iterator opens every run.
-//! * **A global filter** is asked once. It pays with bits for the names of runs: about the entropy of the runs' shares, and
-//!   [`GLOBAL_OVERHEAD`] beyond the position. If its map keeps the keys' order, an iterator opens only runs that have keys ahead.
+//! * **A filter per table** is asked for every run that a read comes past, and the rates of the
+//!   runs add up. It knows nothing of ranges: an iterator opens every run.
+//! * **A global filter** is asked once. It pays with bits for the names of runs: about the entropy
+//!   of the runs' shares, and [`GLOBAL_OVERHEAD`] beyond the position. If its map keeps the keys'
+//!   order, an iterator opens only runs that have keys ahead.
 //!
-//! Times are nanoseconds of one thread, the part of a read that depends on the filter: the search that finds the key, and the first
-//! run that has keys of a range, cost the same under both. Writes are left out: a table filter and an entry of a global filter
-//! cost about as much to make. Memory is the same by definition, `bits_per_key`.
+//! Times are nanoseconds of one thread, the part of a read that depends on the filter: the search
+//! that finds the key, and the first run that has keys of a range, cost the same under both. Writes
+//! are left out: a table filter and an entry of a global filter cost about as much to make. Memory
+//! is the same by definition, `bits_per_key`.
 
 use crate::bloom;
 use crate::grf::entropy_bits;
@@ -23,7 +26,8 @@ pub const GLOBAL_OVERHEAD: f64 = 2.4;
 /// The part of a read's time that the other filter must save before it is preferred.
 pub const MARGIN: f64 = 0.2;
 
-/// Keys that an iteration reads, for the number of runs that it opens: few, as long scans cost the same under both.
+/// Keys that an iteration reads, for the number of runs that it opens: few, as long scans cost the
+/// same under both.
 const KEYS_OF_A_RANGE: i32 = 4;
 
 /// The two kinds of filters.
@@ -38,7 +42,8 @@ pub enum TreeFilter {
 /// A tree as its filters see it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Runs {
-    /// The entries of each run, newest first, in any unit. Negative, infinite and NaN entries are treated as 0.
+    /// The entries of each run, newest first, in any unit. Negative, infinite and NaN entries are
+    /// treated as 0.
     pub entries: Vec<f64>,
     /// Bits of filter per entry.
     pub bits_per_key: f64,
@@ -84,7 +89,8 @@ impl Costs {
         open_ns: 700.0,
     };
 
-    /// Tables on flash memory, read past the page cache: a tenth of a millisecond a block, less what the block cache saves.
+    /// Tables on flash memory, read past the page cache: a tenth of a millisecond a block, less
+    /// what the block cache saves.
     pub const DIRECT: Costs = Costs {
         vain_ns: Costs::MEMORY.vain_ns + 80_000.0,
         open_ns: Costs::MEMORY.open_ns + 80_000.0,
@@ -92,14 +98,16 @@ impl Costs {
     };
 }
 
-/// Returns the expected number of runs that a global filter names without reason: `2^-(b - 2.4 - H)`, with H the entropy of the
-/// runs' shares in bits. At most 1, as if the position had no bits left.
+/// Returns the expected number of runs that a global filter names without reason: `2^-(b - 2.4 -
+/// H)`, with H the entropy of the runs' shares in bits. At most 1, as if the position had no bits
+/// left.
 pub fn global_rate(bits_per_key: f64, entries: &[f64]) -> f64 {
     let position = bits(bits_per_key) - GLOBAL_OVERHEAD - entropy_bits(entries);
     fraction((-position.max(0.0)).exp2())
 }
 
-/// Returns the mean time that a read spends on filters and what they let through. 0 without reads or runs.
+/// Returns the mean time that a read spends on filters and what they let through. 0 without reads
+/// or runs.
 pub fn read_ns(filter: TreeFilter, runs: &Runs, reads: &Reads, costs: &Costs) -> f64 {
     let shares = normalized(runs.entries.iter().copied());
     let runs_count = shares.iter().filter(|share| **share > 0.0).count() as f64;
@@ -108,7 +116,8 @@ pub fn read_ns(filter: TreeFilter, runs: &Runs, reads: &Reads, costs: &Costs) ->
     if runs_count == 0.0 || sum <= 0.0 {
         return 0.0;
     }
-    // The runs that a get passes before it reaches the one that has its key, and the part of the entries in them.
+    // The runs that a get passes before it reaches the one that has its key, and the part of the
+    // entries in them.
     let (mut newer, mut passed, mut entries_passed) = (0.0, 0.0, 0.0);
     for (place, share) in shares.iter().filter(|share| **share > 0.0).enumerate() {
         passed += share * place as f64;
@@ -156,14 +165,15 @@ pub struct Comparison {
     pub global_ns: f64,
 }
 
-/// Prefers the other filter to the `current` one if it saves more than [`MARGIN`] of the time of reads; so two trees between which
-/// a program goes back and forth do not make it change every time. Without a current one, the quicker is preferred.
+/// Prefers the other filter to the `current` one if it saves more than [`MARGIN`] of the time of
+/// reads; so two trees between which a program goes back and forth do not make it change every
+/// time. Without a current one, the quicker is preferred.
 pub fn compare(current: Option<TreeFilter>, runs: &Runs, reads: &Reads, costs: &Costs) -> Comparison {
     compare_states(current, std::slice::from_ref(runs), reads, costs)
 }
 
-/// Like [`compare`], for a tree that is now in one of these states and now in another, each as often. Without states, nothing costs
-/// anything.
+/// Like [`compare`], for a tree that is now in one of these states and now in another, each as
+/// often. Without states, nothing costs anything.
 pub fn compare_states(
     current: Option<TreeFilter>,
     states: &[Runs],
@@ -224,7 +234,8 @@ mod tests {
             assert!((a[0] - b[0]).abs() < 1e-9 && (a[1] - b[1]).abs() < 1e-9, "{a:?} {b:?}");
         };
         near(only(|r| &mut r.absent_gets), [3.0 * (15.0 + 700.0 * local), 60.0 + 700.0 * global]);
-        // A key lies behind 0, 1 or 2 runs, which is 1.25 on average, and behind 0, 1/4 or 1/2 of the entries.
+        // A key lies behind 0, 1 or 2 runs, which is 1.25 on average, and behind 0, 1/4 or 1/2 of
+        // the entries.
         near(
             only(|r| &mut r.existing_gets),
             [2.25 * 15.0 + 1.25 * 700.0 * local, 60.0 + 0.3125 * 700.0 * global],
@@ -257,7 +268,8 @@ mod tests {
         assert_eq!(all, [[(8, 3), (6, 3), (7, 3)], [(3, 1), (3, 1), (3, 1)]]);
     }
 
-    /// A tree that is one run half of the time and forty the other half: what reads take altogether decides.
+    /// A tree that is one run half of the time and forty the other half: what reads take altogether
+    /// decides.
     #[test]
     fn the_states_of_a_tree_are_averaged() {
         let states = [equal(1, 10.0), equal(40, 10.0)];
@@ -269,7 +281,8 @@ mod tests {
         assert_eq!(compare_states(Some(Global), &[], &GETS, &Costs::MEMORY).filter, Global);
     }
 
-    /// Around the break-even point each keeps what it has: there is no number of runs at which the two change places.
+    /// Around the break-even point each keeps what it has: there is no number of runs at which the
+    /// two change places.
     #[test]
     fn no_tree_makes_both_filters_prefer_the_other() {
         let mut kept = 0;
@@ -286,7 +299,8 @@ mod tests {
         assert!(kept > 20, "hysteresis has an effect: {kept}");
     }
 
-    /// On a device only false positives count, and those depend on the bits: four names of runs cost two of them.
+    /// On a device only false positives count, and those depend on the bits: four names of runs
+    /// cost two of them.
     #[test]
     fn a_slow_device_weighs_false_positives() {
         let device = Costs::DIRECT;

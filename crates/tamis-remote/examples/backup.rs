@@ -1,7 +1,7 @@
 //! Backs a database up, loses it, and restores it.
 //!
-//! `cargo run -p tamis-remote --example backup` uses a temporary directory. With a size it measures:
-//! `cargo run --release -p tamis-remote --example backup -- 1000` (MB of data).
+//! `cargo run -p tamis-remote --example backup` uses a temporary directory. With a size it
+//! measures: `cargo run --release -p tamis-remote --example backup -- 1000` (MB of data).
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

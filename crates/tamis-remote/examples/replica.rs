@@ -1,7 +1,8 @@
 //! A writer that ships its states, and a replica that follows it from the store.
 //!
-//! `cargo run -p tamis-remote --example replica`: in memory and a temporary directory. With a number of seconds it measures how far a replica is
-//! behind, with a state shipped every second: `cargo run --release -p tamis-remote --example replica -- 20`
+//! `cargo run -p tamis-remote --example replica`: in memory and a temporary directory. With a
+//! number of seconds it measures how far a replica is behind, with a state shipped every second:
+//! `cargo run --release -p tamis-remote --example replica -- 20`
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

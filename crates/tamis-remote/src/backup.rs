@@ -9,17 +9,19 @@ use crate::repository::Repository;
 use crate::source::Source;
 use crate::upload::{BackupOptions, Uploader, Written, is_complete};
 
-/// How often a backup is begun anew because another process wrote a state of the same database meanwhile.
+/// How often a backup is begun anew because another process wrote a state of the same database
+/// meanwhile.
 const ROUNDS: usize = 5;
 
 impl Repository {
-    /// Writes a state of a database as it is now. Only what the newest state does not have is sent; what an interrupted backup has sent is
-    /// not sent again.
+    /// Writes a state of a database as it is now. Only what the newest state does not have is sent;
+    /// what an interrupted backup has sent is not sent again.
     ///
     /// # Errors
     ///
-    /// When the database cannot be read, a request fails for good, or the repository belongs to another copy of the database
-    /// ([`Error::AnotherWriter`]). The next backup continues where this one stopped.
+    /// When the database cannot be read, a request fails for good, or the repository belongs to
+    /// another copy of the database ([`Error::AnotherWriter`]). The next backup continues where
+    /// this one stopped.
     pub fn backup(&self, source: &dyn Source, options: BackupOptions) -> Result<Written, Error> {
         self.backup_with(source, options, Arc::new(DiskFs::default()))
     }
@@ -59,7 +61,8 @@ impl Repository {
                     round += 1;
                 }
                 Err(error) => {
-                    // What is known of the files is worth keeping; the first failure is the one to report.
+                    // What is known of the files is worth keeping; the first failure is the one to
+                    // report.
                     let _ = uploader.save();
                     return Err(error);
                 }

@@ -6,7 +6,8 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address of a repository is not understood, or needs a cargo feature that was not compiled.
+    /// The address of a repository is not understood, or needs a cargo feature that was not
+    /// compiled.
     #[error("{url}: {why}")]
     Url {
         /// The address.
@@ -59,7 +60,8 @@ pub enum Error {
         /// The number of the newer state.
         number: u64,
     },
-    /// The work stood still for so long that what was uploaded may have been pruned; the next attempt begins anew.
+    /// The work stood still for so long that what was uploaded may have been pruned; the next
+    /// attempt begins anew.
     #[error("the upload stood still for too long, so that a prune may have removed its objects; begin again")]
     Expired,
     /// A sequence number cannot be restored.

@@ -6,8 +6,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-/// XXH3-128 of some bytes. It tells bytes apart that differ by accident; it does not stop somebody who makes them collide on purpose,
-/// who would need write access to the database or the repository anyway.
+/// XXH3-128 of some bytes. It tells bytes apart that differ by accident; it does not stop somebody
+/// who makes them collide on purpose, who would need write access to the database or the repository
+/// anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ContentHash(u128);

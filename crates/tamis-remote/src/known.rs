@@ -1,18 +1,22 @@
 //! What is known about a database's files from earlier backups: a small file beside the database.
 //!
-//! It saves reading files that never change again, and it says which copy of the database this is: a repository belongs to one copy. It is
-//! a cache otherwise: without it, or when it cannot be read, files are read once more, and the copy counts as another one.
+//! It saves reading files that never change again, and it says which copy of the database this is:
+//! a repository belongs to one copy. It is a cache otherwise: without it, or when it cannot be
+//! read, files are read once more, and the copy counts as another one.
 //!
 //! # Copies of the file
 //!
-//! Who copies the directory copies its identity. So the file also names the latest *runs*: each is drawn, and in the file, before it writes a
-//! state, which names it. A state of this writer by a run that is not in the file was written beside a copy of the file, and the two
-//! databases may have parted: whoever writes first after the copying keeps the repository, and the other is refused.
+//! Who copies the directory copies its identity. So the file also names the latest *runs*: each is
+//! drawn, and in the file, before it writes a state, which names it. A state of this writer by a
+//! run that is not in the file was written beside a copy of the file, and the two databases may
+//! have parted: whoever writes first after the copying keeps the repository, and the other is
+//! refused.
 //!
 //! # Threads and processes
 //!
-//! Several processes of one database may use the file. It is changed under a lock that is held for as long as that takes, by reading it again
-//! and adding to its runs. Hashes and the session are those of the one process that holds the other lock, of which `upload.rs` takes care.
+//! Several processes of one database may use the file. It is changed under a lock that is held for
+//! as long as that takes, by reading it again and adding to its runs. Hashes and the session are
+//! those of the one process that holds the other lock, of which `upload.rs` takes care.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -28,14 +32,16 @@ use crate::source::PinnedFile;
 /// The version of the file; another is not read.
 const FORMAT: u32 = 1;
 
-/// How much of a file's end is compared with what is known: the footer of a table, with the checksums of its parts, and of other
-/// files, their last records.
+/// How much of a file's end is compared with what is known: the footer of a table, with the
+/// checksums of its parts, and of other files, their last records.
 const TAIL: u64 = 4096;
 
-/// So many runs are remembered. The run that wrote the newest state must be among them; those after it have written none.
+/// So many runs are remembered. The run that wrote the newest state must be among them; those after
+/// it have written none.
 const RUNS: usize = 256;
 
-/// How often, and after what pauses, the file's lock is tried: for ten seconds. It is held while a small file is read and written.
+/// How often, and after what pauses, the file's lock is tried: for ten seconds. It is held while a
+/// small file is read and written.
 const TRIES: (u32, Duration) = (1000, Duration::from_millis(10));
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,7 +72,8 @@ impl Known {
         Ok(Known { format: FORMAT, writer: drawn()?, session: None, runs: Vec::new(), files: HashMap::new() })
     }
 
-    /// Reads what is known, or draws who this copy is, and begins a run, which is returned; both are in the file then.
+    /// Reads what is known, or draws who this copy is, and begins a run, which is returned; both
+    /// are in the file then.
     pub(crate) fn enter(fs: &dyn FileSystem, path: Option<&Path>) -> Result<(Known, String), Error> {
         let _turn = path.map(|path| turn(fs, path)).transpose()?;
         let mut known = Known::load(fs, path)?;
@@ -154,7 +161,8 @@ impl Known {
         }
     }
 
-    /// Remembers hashes of files, and forgets files that are no more. Returns whether there were new ones.
+    /// Remembers hashes of files, and forgets files that are no more. Returns whether there were
+    /// new ones.
     pub(crate) fn learn<'f>(
         &mut self,
         hashes: impl Iterator<Item = (&'f PinnedFile, ContentHash)>,

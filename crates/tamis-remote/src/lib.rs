@@ -1,12 +1,15 @@
 //! Backups and read replicas of tamis databases on object storage.
 //!
-//! A [`Repository`] holds *states*: small documents, each of which names the objects that make up the database at one moment.
+//! A [`Repository`] holds *states*: small documents, each of which names the objects that make up
+//! the database at one moment.
 //!
-//! * [`Repository::backup`] writes a state of a [`Source`]: an open [`tamis::Db`], be it the writer's or a follower's in another process, or a
-//!   [`Directory`]. [`Repository::ship`] does so whenever the database has changed.
-//! * [`Repository::restore`], [`restore_to`](Repository::restore_to), [`verify`](Repository::verify) and [`prune`](Repository::prune) are what
-//!   operators need.
-//! * [`Repository::open_replica`] opens the newest state for reading, without copying its tables, and follows.
+//! * [`Repository::backup`] writes a state of a [`Source`]: an open [`tamis::Db`], be it the
+//!   writer's or a follower's in another process, or a [`Directory`]. [`Repository::ship`] does so
+//!   whenever the database has changed.
+//! * [`Repository::restore`], [`restore_to`](Repository::restore_to),
+//!   [`verify`](Repository::verify) and [`prune`](Repository::prune) are what operators need.
+//! * [`Repository::open_replica`] opens the newest state for reading, without copying its tables,
+//!   and follows.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -31,18 +34,22 @@
 //!
 //! # Choices
 //!
-//! * **Objects are named by session and hash**, not by hash alone. An object that is found by its hash may be removed by a prune before the state
-//!   that counts on it is written; one that only a living session uses, or that the newest state names, never is (`repository.rs`).
-//! * **Files that change are sent as pieces**, and pieces are joined as they become many (`upload.rs`). So a log is sent as it grows, in few
-//!   objects.
-//! * **A state's entries are in lists** that many states share (`state.rs`): shipping a large database every second sends what has changed of its
-//!   description, too.
-//! * **A replica asks for the next number** instead of listing (`replica/mod.rs`): the answer that there is none costs a twelfth.
-//! * **A replica is a file system** under an ordinary follower: filters, indexes, caches and iterators are those of the engine.
+//! * **Objects are named by session and hash**, not by hash alone. An object that is found by its
+//!   hash may be removed by a prune before the state that counts on it is written; one that only a
+//!   living session uses, or that the newest state names, never is (`repository.rs`).
+//! * **Files that change are sent as pieces**, and pieces are joined as they become many
+//!   (`upload.rs`). So a log is sent as it grows, in few objects.
+//! * **A state's entries are in lists** that many states share (`state.rs`): shipping a large
+//!   database every second sends what has changed of its description, too.
+//! * **A replica asks for the next number** instead of listing (`replica/mod.rs`): the answer that
+//!   there is none costs a twelfth.
+//! * **A replica is a file system** under an ordinary follower: filters, indexes, caches and
+//!   iterators are those of the engine.
 //!
 //! # Threads
 //!
-//! Handles may be shared and cloned. Calls block, also in asynchronous programs, where they belong on threads for blocking calls.
+//! Handles may be shared and cloned. Calls block, also in asynchronous programs, where they belong
+//! on threads for blocking calls.
 
 #![warn(missing_debug_implementations)]
 

@@ -14,9 +14,10 @@ use crate::error::Error;
 /// A store, and where the repository is in it.
 pub(crate) type Location = (Arc<dyn ObjectStore>, Path);
 
-/// Opens the store that a URL names: `file:///directory` (or a plain path), `memory:///`, `s3://bucket/prefix`, `gs://bucket/prefix`,
-/// `az://container/prefix`. Those of the clouds take keys, regions and endpoints from the environment, as `object_store` documents. `timeout`
-/// is how long a request may take.
+/// Opens the store that a URL names: `file:///directory` (or a plain path), `memory:///`,
+/// `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`. Those of the clouds take
+/// keys, regions and endpoints from the environment, as `object_store` documents. `timeout` is how
+/// long a request may take.
 pub(crate) fn open(url: &str, timeout: Duration) -> Result<Location, Error> {
     let bad = |why: String| Error::Url { url: url.to_owned(), why };
     // A plain path, as people type it; one letter before the colon is a drive.
@@ -61,9 +62,10 @@ fn directory(path: &std::path::Path, bad: &dyn Fn(String) -> Error) -> Result<Lo
     Ok((Arc::new(store), Path::default()))
 }
 
-/// Sets what all clouds have in common, and builds. Requests are retried by [`Store`](crate::store::Store), which also sees bodies that
-/// break off; the few retries here are for the single parts of a large upload, which can only be repeated at this level. The client's own
-/// timeout, 30 s by default, must not end requests before ours does.
+/// Sets what all clouds have in common, and builds. Requests are retried by
+/// [`Store`](crate::store::Store), which also sees bodies that break off; the few retries here are
+/// for the single parts of a large upload, which can only be repeated at this level. The client's
+/// own timeout, 30 s by default, must not end requests before ours does.
 #[cfg(feature = "https")]
 macro_rules! cloud {
     ($builder:expr, $client:path, $timeout:expr, $bad:expr) => {{
@@ -86,8 +88,9 @@ macro_rules! configured {
 #[cfg(feature = "https")]
 use {cloud, configured};
 
-/// Makes ring the process's implementation of TLS, unless the program has chosen one. [`Repository::open`](crate::Repository::open) does so by
-/// itself; a program that builds a cloud's store itself calls this first.
+/// Makes ring the process's implementation of TLS, unless the program has chosen one.
+/// [`Repository::open`](crate::Repository::open) does so by itself; a program that builds a cloud's
+/// store itself calls this first.
 #[cfg(feature = "https")]
 pub fn install_tls() {
     // The error is that there is one.

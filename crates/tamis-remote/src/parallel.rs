@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::error::Error;
 
-/// Does `work` on every item, `threads` at a time, and returns the results in the order of the items. After a failure no further item
-/// is begun, and the first failure is returned once the begun ones have ended.
+/// Does `work` on every item, `threads` at a time, and returns the results in the order of the
+/// items. After a failure no further item is begun, and the first failure is returned once the
+/// begun ones have ended.
 pub(crate) fn each<T: Sync, R: Send>(
     threads: usize,
     items: &[T],

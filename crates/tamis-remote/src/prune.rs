@@ -2,10 +2,12 @@
 //!
 //! # Order
 //!
-//! First the living sessions are listed, then the states, then the objects. An object that no listed state names is either of a listed
-//! session, and left alone; or of one that had ended before its listing, whose states are listed; or of one that began after it, whose
-//! objects are younger than the listing. So what is old, not named, and of no living session goes. States go before the objects that
-//! they name: an interruption leaves objects that the next prune removes, never a state without its objects.
+//! First the living sessions are listed, then the states, then the objects. An object that no
+//! listed state names is either of a listed session, and left alone; or of one that had ended
+//! before its listing, whose states are listed; or of one that began after it, whose objects are
+//! younger than the listing. So what is old, not named, and of no living session goes. States go
+//! before the objects that they name: an interruption leaves objects that the next prune removes,
+//! never a state without its objects.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -31,8 +33,8 @@ pub struct Retention {
     pub keep_within: Option<Duration>,
     /// Of those that are older, the last of each day (UTC) stays for this many days that have one.
     pub keep_daily: usize,
-    /// What is younger than this stays in any case: an hour. Less than five minutes is for repositories that nobody writes to or reads
-    /// from meanwhile.
+    /// What is younger than this stays in any case: an hour. Less than five minutes is for
+    /// repositories that nobody writes to or reads from meanwhile.
     pub grace: Duration,
     /// Only reports what would go.
     pub dry_run: bool,
@@ -68,16 +70,19 @@ pub struct Pruned {
     pub bytes_kept: u64,
     /// Removals that failed; the next prune tries again.
     pub failed: u64,
-    /// Damaged states, and what is wrong with each. They stay, count for no rule, and keep no object.
+    /// Damaged states, and what is wrong with each. They stay, count for no rule, and keep no
+    /// object.
     pub damaged: Vec<String>,
 }
 
 impl Repository {
-    /// Removes states that a rule does not keep, and what no state needs any more. May run beside backups and replicas.
+    /// Removes states that a rule does not keep, and what no state needs any more. May run beside
+    /// backups and replicas.
     ///
     /// # Errors
     ///
-    /// When the store cannot be listed, or a state that stays cannot be fetched: then no object is removed.
+    /// When the store cannot be listed, or a state that stays cannot be fetched: then no object is
+    /// removed.
     pub fn prune(&self, retention: &Retention) -> Result<Pruned, Error> {
         for _ in 0..ROUNDS {
             if let Some(pruned) = self.prune_once(retention)? {
@@ -87,8 +92,8 @@ impl Repository {
         Err(Error::NoState { what: "states that stay long enough to be read, as others prune it".into() })
     }
 
-    /// Returns `None` if a state that stays has gone meanwhile, by another prune: then there is a newer one, which may name the same
-    /// objects, and which was not listed.
+    /// Returns `None` if a state that stays has gone meanwhile, by another prune: then there is a
+    /// newer one, which may name the same objects, and which was not listed.
     fn prune_once(&self, retention: &Retention) -> Result<Option<Pruned>, Error> {
         let now = self.now(&drawn()?)?;
         let signs = self.store.list("sessions", None)?;
@@ -105,8 +110,9 @@ impl Repository {
         let named = Mutex::new(HashSet::new());
         let mut read = HashSet::new();
         let mut damaged = Vec::new();
-        // Those that stay are read before anything is removed. One that is damaged cannot be restored, so
-        // the rules are applied once more without it: it must not take the place of a sound one.
+        // Those that stay are read before anything is removed. One that is damaged cannot be
+        // restored, so the rules are applied once more without it: it must not take the place of a
+        // sound one.
         let (stay, go) = loop {
             let kept = kept(&states, retention, now);
             let (stay, go): (Vec<Listing>, Vec<Listing>) =

@@ -15,19 +15,23 @@
 //!
 //! # Invariants
 //!
-//! 1. A state is written after everything that it names. Its number is the one after the newest state's; a conditional put decides
-//!    between two who want the same number.
-//! 2. The newest state is never removed, nor anything that it names. So a new state may name what the newest names.
-//! 3. What else a new state names was sent by its own session, whose objects are not removed while the session lives: its object in
-//!    `sessions/` is younger than [`SESSION_LIFE`](crate::backup) by the store's clock.
-//! 4. Two sessions never use one name. So the removal of an object, however late it takes effect, can never hit what a later session has
-//!    sent. This is why names have the session beside the hash: with the hash alone, an object could be found there, counted on, and be
-//!    gone a moment later.
+//! 1. A state is written after everything that it names. Its number is the one after the newest
+//!    state's; a conditional put decides between two who want the same number.
+//! 2. The newest state is never removed, nor anything that it names. So a new state may name what
+//!    the newest names.
+//! 3. What else a new state names was sent by its own session, whose objects are not removed while
+//!    the session lives: its object in `sessions/` is younger than [`SESSION_LIFE`](crate::backup)
+//!    by the store's clock.
+//! 4. Two sessions never use one name. So the removal of an object, however late it takes effect,
+//!    can never hit what a later session has sent. This is why names have the session beside the
+//!    hash: with the hash alone, an object could be found there, counted on, and be gone a moment
+//!    later.
 //!
 //! # Threads
 //!
-//! Any number of processes may read. A repository belongs to one copy of a database; several processes may write states of that copy
-//! (they see each other by invariant 1), and prune at any time.
+//! Any number of processes may read. A repository belongs to one copy of a database; several
+//! processes may write states of that copy (they see each other by invariant 1), and prune at any
+//! time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -85,12 +89,13 @@ struct Latest {
 }
 
 impl Repository {
-    /// Opens a repository: a directory's path, `file://`, `memory://`, or, with cargo features, `s3://bucket/prefix`, `gs://bucket/prefix`,
-    /// `az://container/prefix`.
+    /// Opens a repository: a directory's path, `file://`, `memory://`, or, with cargo features,
+    /// `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`.
     ///
     /// # Errors
     ///
-    /// When the address is not understood, or the store's settings are not complete. Nothing is asked yet.
+    /// When the address is not understood, or the store's settings are not complete. Nothing is
+    /// asked yet.
     pub fn open(url: &str, transfer: Transfer) -> Result<Repository, Error> {
         let (store, prefix) = crate::location::open(url, transfer.timeout)?;
         Ok(Repository::with_prefix(store, prefix, transfer))
@@ -140,7 +145,8 @@ impl Repository {
         self.state_if_there(number)?.ok_or_else(|| Error::NoState { what: format!("state {number}") })
     }
 
-    /// Reads a state if there is one of this number: one request, and one for each list that was not read before.
+    /// Reads a state if there is one of this number: one request, and one for each list that was
+    /// not read before.
     pub(crate) fn state_if_there(&self, number: u64) -> Result<Option<State>, Error> {
         let Some(bytes) = self.store.get_if_there(&object_name(number), state::LONGEST_DOCUMENT)? else {
             return Ok(None);
@@ -148,7 +154,8 @@ impl Repository {
         state::from_bytes(number, &bytes, |piece| self.list(piece)).map(Some)
     }
 
-    /// Finds a state. Damaged ones are passed over, with a warning in the log, unless one is asked for by its number.
+    /// Finds a state. Damaged ones are passed over, with a warning in the log, unless one is asked
+    /// for by its number.
     ///
     /// # Errors
     ///
@@ -159,7 +166,8 @@ impl Repository {
         Ok(state)
     }
 
-    /// Finds a state as [`find`](Self::find) does, and returns what is wrong with each newer one that was passed over.
+    /// Finds a state as [`find`](Self::find) does, and returns what is wrong with each newer one
+    /// that was passed over.
     ///
     /// # Errors
     ///
@@ -223,7 +231,8 @@ impl Repository {
         Ok(self.states()?.last().map(|state| state.number))
     }
 
-    /// Says where the newest state is to be looked for. Only a hint: one that is older, or wrong, costs requests.
+    /// Says where the newest state is to be looked for. Only a hint: one that is older, or wrong,
+    /// costs requests.
     pub(crate) fn hint(&self, number: u64) -> Result<(), Error> {
         let bytes =
             serde_json::to_vec(&Latest { number }).map_err(|error| Error::damaged("latest", error))?;

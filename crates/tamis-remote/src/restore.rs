@@ -2,14 +2,16 @@
 //!
 //! # Order
 //!
-//! A marker file first; then every file under a temporary name, checked, synced, renamed; `CURRENT` last, after a sync of the directory; then,
-//! if logs are to be cut, the engine opens the database and closes it; then the marker goes. So a directory with the marker is not a database
-//! yet, and a restore that was interrupted at any point continues: what the engine has changed by then does not have its hash any more.
+//! A marker file first; then every file under a temporary name, checked, synced, renamed; `CURRENT`
+//! last, after a sync of the directory; then, if logs are to be cut, the engine opens the database
+//! and closes it; then the marker goes. So a directory with the marker is not a database yet, and a
+//! restore that was interrupted at any point continues: what the engine has changed by then does
+//! not have its hash any more.
 //!
 //! # Processes
 //!
-//! A restore holds the lock that a database in the directory has, so that there is one at a time, and nobody opens what is not whole. Only
-//! the engine that cuts the logs takes it in between.
+//! A restore holds the lock that a database in the directory has, so that there is one at a time,
+//! and nobody opens what is not whole. Only the engine that cuts the logs takes it in between.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -78,8 +80,8 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// When the directory holds something else, an object is missing or damaged, or a request or the file system fails. The next attempt
-    /// continues.
+    /// When the directory holds something else, an object is missing or damaged, or a request or
+    /// the file system fails. The next attempt continues.
     pub fn restore(&self, state: &State, target: &Path, options: &RestoreOptions) -> Result<Restored, Error> {
         let target = Target::begin(target, options, state, &state.files)?;
         let restored = self.restore_files(state, &state.files, &target, options)?;
@@ -87,15 +89,18 @@ impl Repository {
         Ok(restored)
     }
 
-    /// Restores a database as it was at a sequence number: the newest state that ends at or before it, and logs of later states. For any
-    /// number to be within reach, states must have been shipped by a consumer that keeps logs until then (see [`crate::Shipper`]).
+    /// Restores a database as it was at a sequence number: the newest state that ends at or before
+    /// it, and logs of later states. For any number to be within reach, states must have been
+    /// shipped by a consumer that keeps logs until then (see [`crate::Shipper`]).
     ///
-    /// The database is opened once, to cut its logs there. `operators` are those that its keyspaces need, if any.
+    /// The database is opened once, to cut its logs there. `operators` are those that its keyspaces
+    /// need, if any.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`] if no state ends before the number, or logs in between are not in the repository: then the directory stays
-    /// marked as one that is being restored. Otherwise as [`restore`](Self::restore).
+    /// [`Error::Unreachable`] if no state ends before the number, or logs in between are not in the
+    /// repository: then the directory stays marked as one that is being restored. Otherwise as
+    /// [`restore`](Self::restore).
     pub fn restore_to(
         &self,
         seq: u64,
@@ -112,7 +117,8 @@ impl Repository {
             Options { operators: operators.with_unknown(), create_if_missing: false, ..Options::default() };
         open.recover_to = Some(seq);
         open.file_system = options.file_system.clone();
-        // Every file has the bytes that were written. So what is wrong with a log is that it does not continue what is there.
+        // Every file has the bytes that were written. So what is wrong with a log is that it does
+        // not continue what is there.
         let db = Db::open(target, open).map_err(|error| match error {
             OpenError::Storage(StorageError::Corrupt(what)) => Error::Unreachable {
                 seq,
@@ -139,10 +145,12 @@ impl Repository {
         Ok(restored)
     }
 
-    /// Finds the state from which a sequence number is reached, and its files with the logs of later states.
+    /// Finds the state from which a sequence number is reached, and its files with the logs of
+    /// later states.
     fn reach(&self, seq: u64, passed_over: &mut Vec<String>) -> Result<(State, Vec<FileEntry>), Error> {
         let unreachable = |why: String| Err(Error::Unreachable { seq, why });
-        // The first state that ends after the number, and where the one after it stands. States are large: no more of them is kept.
+        // The first state that ends after the number, and where the one after it stands. States are
+        // large: no more of them is kept.
         let mut next: Option<State> = None;
         let mut second = None;
         let mut base = None;
@@ -327,8 +335,9 @@ impl<'p> Target<'p> {
         Ok(target)
     }
 
-    /// Whether the directory was being restored. Fails if it was not, and is not empty; and if it holds anything that no restore
-    /// makes, whatever else says that it was: a file of somebody's may be called like the marker.
+    /// Whether the directory was being restored. Fails if it was not, and is not empty; and if it
+    /// holds anything that no restore makes, whatever else says that it was: a file of somebody's
+    /// may be called like the marker.
     fn is_marked(&self) -> Result<bool, Error> {
         let failed = |error| Error::io(self.path.display())(error);
         let there = self.fs.list(self.path).map_err(failed)?;
@@ -351,7 +360,8 @@ impl<'p> Target<'p> {
         }
     }
 
-    /// Removes what an interrupted restore, perhaps of another state, has left. Files of these names are checked before they are used.
+    /// Removes what an interrupted restore, perhaps of another state, has left. Files of these
+    /// names are checked before they are used.
     fn clean(&self, files: &[FileEntry]) -> Result<(), Error> {
         let failed = |error| Error::io(self.path.display())(error);
         let names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();

@@ -1,4 +1,5 @@
-//! Upload sessions: what is sent while no state names it yet is protected from pruning by a session that lives.
+//! Upload sessions: what is sent while no state names it yet is protected from pruning by a session
+//! that lives.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +16,8 @@ pub(crate) const SESSION_LIFE: Duration = Duration::from_secs(3600);
 /// How often it gives one.
 const REFRESH: Duration = Duration::from_secs(600);
 
-/// Without a sign for so long, a session writes no state any more. Less than its life by more than the attempts at a request take.
+/// Without a sign for so long, a session writes no state any more. Less than its life by more than
+/// the attempts at a request take.
 const TOO_LONG: Duration = Duration::from_secs(1800);
 
 #[derive(Serialize, Deserialize)]
@@ -28,7 +30,8 @@ struct Sign {
 pub(crate) struct Session {
     pub(crate) id: String,
     writer: String,
-    /// When the last sign was begun, by this machine's clock: unlike a monotonic one, it also counts the time that a machine is suspended.
+    /// When the last sign was begun, by this machine's clock: unlike a monotonic one, it also
+    /// counts the time that a machine is suspended.
     sign: SystemTime,
     /// The same by the monotonic clock, which is never set back.
     sign_instant: Instant,
@@ -109,8 +112,9 @@ pub(crate) fn lives(sign: SystemTime, now: SystemTime) -> bool {
     now.duration_since(sign).map_or(true, |since| since < SESSION_LIFE)
 }
 
-/// Whether a session may be continued. A prune that takes it for dead may be under way long before its life ends by the time that is seen
-/// here: only if it is far from that, as for one that writes a state.
+/// Whether a session may be continued. A prune that takes it for dead may be under way long before
+/// its life ends by the time that is seen here: only if it is far from that, as for one that writes
+/// a state.
 fn is_resumable(sign: SystemTime, now: SystemTime) -> bool {
     now.duration_since(sign).map_or(true, |since| since < TOO_LONG)
 }

@@ -1,11 +1,13 @@
 //! Shipping: a state whenever the database has changed.
 //!
-//! A thread of its own looks at the database every so often, and writes a state if something is new. It reads files of the database, and
-//! never writes to it but for the acknowledgements of a named consumer. Failures are retried for ever, with growing pauses, except when
-//! another writer has taken the repository over.
+//! A thread of its own looks at the database every so often, and writes a state if something is
+//! new. It reads files of the database, and never writes to it but for the acknowledgements of a
+//! named consumer. Failures are retried for ever, with growing pauses, except when another writer
+//! has taken the repository over.
 //!
-//! With a *consumer* the database keeps its logs until they are shipped, so that the states together have every log, and any sequence number
-//! can be restored ([`Repository::restore_to`]). Acknowledged is what the state says that was written, never what it will say.
+//! With a *consumer* the database keeps its logs until they are shipped, so that the states
+//! together have every log, and any sequence number can be restored ([`Repository::restore_to`]).
+//! Acknowledged is what the state says that was written, never what it will say.
 
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex};
@@ -78,8 +80,8 @@ enum Wake {
 }
 
 impl Repository {
-    /// Begins to ship a database's states. `acknowledge` is called with each one that was written; it is where a named consumer of changes
-    /// acknowledges.
+    /// Begins to ship a database's states. `acknowledge` is called with each one that was written;
+    /// it is where a named consumer of changes acknowledges.
     ///
     /// # Errors
     ///
@@ -94,9 +96,10 @@ impl Repository {
         self.ship_with(source, options, acknowledge, fs)
     }
 
-    /// Begins to ship an open database's states, with a named consumer of its changes: the database keeps logs until they are shipped. An
-    /// acknowledgement is a write, so that each run of writes ends with one more state. Drop the consumer
-    /// ([`Db::drop_change_consumer`]) when shipping ends for good, or logs are kept up to `changes_max_bytes`.
+    /// Begins to ship an open database's states, with a named consumer of its changes: the database
+    /// keeps logs until they are shipped. An acknowledgement is a write, so that each run of writes
+    /// ends with one more state. Drop the consumer ([`Db::drop_change_consumer`]) when shipping
+    /// ends for good, or logs are kept up to `changes_max_bytes`.
     ///
     /// # Errors
     ///
@@ -261,7 +264,8 @@ impl Work {
     }
 }
 
-/// Returns the names and lengths of the files: logs and manifests grow with every change, all else has a new name.
+/// Returns the names and lengths of the files: logs and manifests grow with every change, all else
+/// has a new name.
 fn made_of(pinned: &Pinned) -> Vec<(String, u64)> {
     let mut files: Vec<_> = pinned.files.iter().map(|file| (file.name.clone(), file.len)).collect();
     files.sort_unstable();

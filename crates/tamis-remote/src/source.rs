@@ -14,7 +14,8 @@ use crate::state::Kind;
 
 /// What can be backed up.
 pub trait Source: Sync {
-    /// Returns the files that make up the database now. They can be read as long as the value lives.
+    /// Returns the files that make up the database now. They can be read as long as the value
+    /// lives.
     ///
     /// # Errors
     ///
@@ -27,8 +28,8 @@ pub trait Source: Sync {
 pub struct Pinned {
     /// The last sequence number in them.
     pub last_seq: u64,
-    /// Whether a log or a manifest begins with the bytes that one of its name had in the value that was pinned before by the same source.
-    /// That is so for a database, and not for copies of it.
+    /// Whether a log or a manifest begins with the bytes that one of its name had in the value that
+    /// was pinned before by the same source. That is so for a database, and not for copies of it.
     pub continues: bool,
     /// The files.
     pub files: Vec<PinnedFile>,
@@ -72,8 +73,9 @@ impl PinnedFile {
     }
 }
 
-/// An open database: a writer's, whose files are synced for it, or a follower's ([`Db::open_follower`]), which catches up first: so a process
-/// beside the writer can make the backups.
+/// An open database: a writer's, whose files are synced for it, or a follower's
+/// ([`Db::open_follower`]), which catches up first: so a process beside the writer can make the
+/// backups.
 impl Source for Db {
     fn pin(&self) -> Result<Pinned, Error> {
         match self.catch_up() {

@@ -2,10 +2,12 @@
 //!
 //! # Bytes
 //!
-//! `states/<20 digits>.json` is `{"format":1,"checksum":"<XXH3-64 of the bytes of state, 16 digits>","state":{…}}`. A state lists its files
-//! itself, or in *lists*: a group of files that never change, as a JSON array in an object of its own. Groups are by the number in a
-//! file's name, so that a flush or a merge touches few of them: a state of 100,000 files is some ten kilobytes, and its reader fetches
-//! the few lists that it does not have. All of this may be damaged or forged: a document is checked before anything uses it.
+//! `states/<20 digits>.json` is `{"format":1,"checksum":"<XXH3-64 of the bytes of state, 16
+//! digits>","state":{…}}`. A state lists its files itself, or in *lists*: a group of files that
+//! never change, as a JSON array in an object of its own. Groups are by the number in a file's
+//! name, so that a flush or a merge touches few of them: a state of 100,000 files is some ten
+//! kilobytes, and its reader fetches the few lists that it does not have. All of this may be
+//! damaged or forged: a document is checked before anything uses it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -33,7 +35,8 @@ pub(crate) const LONGEST_DOCUMENT: u64 = 256 << 20;
 /// Nor is a list: it has [`GROUP`] files at most.
 const LONGEST_LIST: u64 = 16 << 20;
 
-/// No number of a state, no sequence number and no sum of lengths is higher, so that the next one, and sums of a few, are numbers.
+/// No number of a state, no sequence number and no sum of lengths is higher, so that the next one,
+/// and sums of a few, are numbers.
 const LARGEST: u64 = u64::MAX >> 4;
 
 /// What a file is to the database.
@@ -286,7 +289,8 @@ pub(crate) fn from_bytes(
     })
 }
 
-/// Checks what the rest of the crate relies on: names are those of a database's files, and distinct; lengths add up, and are not too high.
+/// Checks what the rest of the crate relies on: names are those of a database's files, and
+/// distinct; lengths add up, and are not too high.
 pub(crate) fn check(files: &[FileEntry]) -> Result<(), String> {
     let mut names = HashSet::new();
     let mut total = 0u64;

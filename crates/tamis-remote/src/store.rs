@@ -1,15 +1,18 @@
-//! Requests to a store, as the rest of the crate makes them: blocking, counted, retried, within a bandwidth.
+//! Requests to a store, as the rest of the crate makes them: blocking, counted, retried, within a
+//! bandwidth.
 //!
 //! # Threads
 //!
-//! Every method may be called from any thread, also from a worker of somebody's asynchronous runtime (which it blocks). The requests
-//! run on a small runtime of this crate that all repositories of the process share and that lives as long as the process.
+//! Every method may be called from any thread, also from a worker of somebody's asynchronous
+//! runtime (which it blocks). The requests run on a small runtime of this crate that all
+//! repositories of the process share and that lives as long as the process.
 //!
 //! # What is retried
 //!
-//! Everything, unless the answer says that it would be the same again (not found, exists already, no permission). So a put may take
-//! effect twice, which is harmless: objects are never overwritten with other bytes, except hints that may be stale. A conditional put
-//! whose first attempt took effect although it failed finds its own bytes there, and that is success.
+//! Everything, unless the answer says that it would be the same again (not found, exists already,
+//! no permission). So a put may take effect twice, which is harmless: objects are never overwritten
+//! with other bytes, except hints that may be stale. A conditional put whose first attempt took
+//! effect although it failed finds its own bytes there, and that is success.
 
 use std::future::Future;
 use std::ops::Range;
@@ -31,17 +34,20 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Transfer {
-    /// How many files are transferred at a time, each by a thread of its own: 8. Each holds a piece of [`piece_bytes`](Self::piece_bytes).
+    /// How many files are transferred at a time, each by a thread of its own: 8. Each holds a piece
+    /// of [`piece_bytes`](Self::piece_bytes).
     pub parallel: usize,
     /// Larger files are sent and fetched in pieces of this many bytes: 8 MiB.
     pub piece_bytes: usize,
-    /// The bytes a second that are transferred at most, over all threads; `None`, the default, for as many as go.
+    /// The bytes a second that are transferred at most, over all threads; `None`, the default, for
+    /// as many as go.
     pub bytes_per_second: Option<u64>,
     /// How often a request is tried: 8.
     pub attempts: u32,
     /// The pause before the second attempt, 100 ms; it doubles with each, up to 100 times this.
     pub backoff: Duration,
-    /// How long an attempt may take: 60 s. A piece must get through in this time, over a line that [`parallel`](Self::parallel) pieces share.
+    /// How long an attempt may take: 60 s. A piece must get through in this time, over a line that
+    /// [`parallel`](Self::parallel) pieces share.
     pub timeout: Duration,
 }
 
@@ -68,7 +74,8 @@ pub(crate) struct Listed {
     pub(crate) modified: SystemTime,
 }
 
-/// Requests since the repository was opened. Attempts count, and a listing counts once for each 1,000 objects.
+/// Requests since the repository was opened. Attempts count, and a listing counts once for each
+/// 1,000 objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requests {
@@ -170,7 +177,8 @@ impl Store {
         }
     }
 
-    /// Fetches a whole object of at most `most` bytes; a longer one is damage, and its bytes are not taken.
+    /// Fetches a whole object of at most `most` bytes; a longer one is damage, and its bytes are
+    /// not taken.
     pub(crate) fn get(&self, name: &str, most: u64) -> Result<Bytes, Error> {
         self.get_if_there(name, most)?.ok_or_else(|| Error::Gone { object: name.to_owned() })
     }
@@ -257,7 +265,8 @@ impl Store {
         }
     }
 
-    /// Sends an object of `len` bytes that `read` gives piece by piece, in order, perhaps more than once.
+    /// Sends an object of `len` bytes that `read` gives piece by piece, in order, perhaps more than
+    /// once.
     pub(crate) fn put_pieces(&self, name: &str, len: u64, read: Read<'_>) -> Result<(), Error> {
         let piece = (self.0.transfer.piece_bytes as u64).max(len.div_ceil(MOST_PARTS));
         if len <= 2 * piece {
@@ -308,8 +317,9 @@ impl Store {
                 true => within(timeout, upload.complete()).await.map(drop),
                 false => Ok(()),
             };
-            // What was uploaded so far would be stored, and paid for, until somebody removes it. This may fail as well: the rule of the
-            // bucket that removes such rests is then what is left, and the operators' guide says so.
+            // What was uploaded so far would be stored, and paid for, until somebody removes it.
+            // This may fail as well: the rule of the bucket that removes such rests is then what is
+            // left, and the operators' guide says so.
             if !send_all || completed.is_err() {
                 let _ = within(timeout, upload.abort()).await;
             }
@@ -355,8 +365,8 @@ impl Store {
         }
     }
 
-    /// Removes objects, many with one request where the store can; returns how many could not be removed. Not repeated here: whoever
-    /// removes will come again.
+    /// Removes objects, many with one request where the store can; returns how many could not be
+    /// removed. Not repeated here: whoever removes will come again.
     pub(crate) fn delete(&self, names: &[String]) -> u64 {
         self.0.counters.deletes.fetch_add(names.len() as u64, Relaxed);
         let failed = |names: &[String]| {
@@ -404,7 +414,8 @@ impl Store {
         self.0.transfer.backoff * 2u32.saturating_pow(attempt - 1).min(100)
     }
 
-    /// Makes a request, for as long as an attempt may take, until it succeeds, or another attempt would not help, or there were too many.
+    /// Makes a request, for as long as an attempt may take, until it succeeds, or another attempt
+    /// would not help, or there were too many.
     fn retried<T, F>(&self, what: &str, request: impl Fn(&Shared) -> F) -> Result<T, Error>
     where
         T: Send + 'static,

@@ -2,9 +2,10 @@
 //!
 //! # Why files are read twice
 //!
-//! An object's name has its content's hash, so a file is hashed before it is sent, and again while it is sent. The first reading is what
-//! makes an interrupted upload resumable by looking, without a journal on this side; the second notices that a file changed in between,
-//! or that a disk gives different bytes each time. The second reading usually comes from the page cache.
+//! An object's name has its content's hash, so a file is hashed before it is sent, and again while
+//! it is sent. The first reading is what makes an interrupted upload resumable by looking, without
+//! a journal on this side; the second notices that a file changed in between, or that a disk gives
+//! different bytes each time. The second reading usually comes from the page cache.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -29,11 +30,12 @@ const LONGEST_PART: u64 = 8 << 20;
 /// So many short pieces of about the same length at the end of a file are replaced by one.
 const SAME_LENGTH: usize = 16;
 
-/// A base that has been looked at this long ago may not be the newest state any more, even if the next number is free: see `commit`.
+/// A base that has been looked at this long ago may not be the newest state any more, even if the
+/// next number is free: see `commit`.
 const BASE_IS_OLD: Duration = Duration::from_secs(60);
 
-/// A session that has lasted so long is ended after a state, and another begins: what only a living session keeps from being pruned would
-/// otherwise pile up as long as somebody ships.
+/// A session that has lasted so long is ended after a state, and another begins: what only a living
+/// session keeps from being pruned would otherwise pile up as long as somebody ships.
 const SESSION_SPAN: Duration = Duration::from_secs(900);
 
 /// Hashes of new files are saved at most so often while states are written one after the other.
@@ -95,10 +97,12 @@ impl Meter {
 /// How states are written.
 #[derive(Clone, Default)]
 pub struct BackupOptions {
-    /// Where what is known about the database's files is kept between backups; `None` for nowhere. Without it every backup reads all files,
-    /// and each counts as another copy of the database, which needs a [`takeover`](Self::takeover).
+    /// Where what is known about the database's files is kept between backups; `None` for nowhere.
+    /// Without it every backup reads all files, and each counts as another copy of the database,
+    /// which needs a [`takeover`](Self::takeover).
     pub cache: Option<PathBuf>,
-    /// Continues a repository that another copy has written: a restored database, say. The other copy can write no more.
+    /// Continues a repository that another copy has written: a restored database, say. The other
+    /// copy can write no more.
     pub takeover: bool,
     /// Is told about the progress.
     pub progress: Option<OnProgress>,
@@ -143,8 +147,9 @@ pub(crate) struct Uploader {
     session: Session,
     epoch: u64,
     base: Base,
-    /// Held by the process that uses the cache file. Another one beside it reads the file, begins a session of its own, and writes
-    /// nothing back but its runs: a session that two share would end with the first.
+    /// Held by the process that uses the cache file. Another one beside it reads the file, begins a
+    /// session of its own, and writes nothing back but its runs: a session that two share would end
+    /// with the first.
     lock: Option<Box<dyn DirLock>>,
     /// When the session began, and how long one lasts.
     begun: Instant,
@@ -230,7 +235,8 @@ impl Uploader {
         Ok(uploader)
     }
 
-    /// Begins anew after a failure: looks what the newest state is, and continues the session if it lives.
+    /// Begins anew after a failure: looks what the newest state is, and continues the session if it
+    /// lives.
     pub(crate) fn renew(&mut self) -> Result<(), Error> {
         let newest = self.repo.newest()?;
         self.epoch = epoch_after(newest.as_ref(), &mut self.known, &*self.fs, &mut self.options)?;
@@ -241,7 +247,8 @@ impl Uploader {
         self.save()
     }
 
-    /// Begins another session and run, and ends the session that was: the newest state names what is still needed of it.
+    /// Begins another session and run, and ends the session that was: the newest state names what
+    /// is still needed of it.
     fn next_session(&mut self) -> Result<(), Error> {
         let run = self.known.begin_run()?;
         let next = Session::begin(&self.repo, &self.known.writer, None)?;
@@ -310,7 +317,8 @@ impl Uploader {
 
     /// Writes the document.
     fn commit(&mut self, pinned: &Pinned, files: Vec<FileEntry>, sent: &Sent) -> Result<State, Error> {
-        // What a source says is what readers will ask for: a state that they would refuse is not written.
+        // What a source says is what readers will ask for: a state that they would refuse is not
+        // written.
         state::check(&files).map_err(|why| Error::damaged("the database", why))?;
         let (groups, inline) = state::grouped(&files);
         let mut lists = Vec::new();
@@ -346,8 +354,9 @@ impl Uploader {
         // After this a prune may take the session for dead only when the document is long there.
         self.session.check()?;
         let name = object_name(state.number);
-        // The number may be free because states of this and higher numbers came and were pruned meanwhile. Pruning leaves states that are
-        // young, so this takes longer than the age that a base may have.
+        // The number may be free because states of this and higher numbers came and were pruned
+        // meanwhile. Pruning leaves states that are young, so this takes longer than the age that a
+        // base may have.
         let old = !self.base.own || self.base.seen.elapsed() > BASE_IS_OLD;
         if let Some(number) = old.then(|| self.newer_than(state.number)).transpose()?.flatten() {
             return Err(self.lost_to(number));
@@ -355,7 +364,8 @@ impl Uploader {
         if !self.repo.store.put_new(&name, bytes.into())? {
             return Err(self.lost_to(state.number));
         }
-        // Once more, for those that came in between. Such a state is not the newest, and may name what has gone: it must not stay.
+        // Once more, for those that came in between. Such a state is not the newest, and may name
+        // what has gone: it must not stay.
         if let Some(number) = old.then(|| self.newer_than(state.number)).transpose()?.flatten() {
             self.repo.store.remove(&name)?;
             return Err(self.lost_to(number));
@@ -369,7 +379,8 @@ impl Uploader {
         Ok(self.repo.states_after(number)?.last().map(|newest| newest.number))
     }
 
-    /// Says where the newest state is, not with every one: a reader lists what comes after the hint.
+    /// Says where the newest state is, not with every one: a reader lists what comes after the
+    /// hint.
     fn hint(&self, number: u64) {
         let due = !self.base.own || number.is_multiple_of(100);
         if due && let Err(error) = self.repo.hint(number) {
@@ -526,7 +537,8 @@ impl Place<'_> {
         Ok(hasher.finish())
     }
 
-    /// Sends a stretch of a file unless this session has sent it already. `{}` in the name stands for the session.
+    /// Sends a stretch of a file unless this session has sent it already. `{}` in the name stands
+    /// for the session.
     fn send(
         &self,
         name: String,
@@ -570,11 +582,12 @@ impl Place<'_> {
     }
 }
 
-/// Returns how many of a file's pieces stay when `more` bytes are appended; the bytes of the others are sent again with the new ones.
-/// A log that is shipped every second would otherwise end as hundreds of objects. Lengths fall into classes by powers of 16: when
-/// [`SAME_LENGTH`] pieces at the end are of one class or below, they become one, of a higher class. So a byte is sent at most once more
-/// for each class below [`LONGEST_PART`], and a file has a piece for each MiB, and some dozen
-/// shorter ones.
+/// Returns how many of a file's pieces stay when `more` bytes are appended; the bytes of the others
+/// are sent again with the new ones. A log that is shipped every second would otherwise end as
+/// hundreds of objects. Lengths fall into classes by powers of 16: when [`SAME_LENGTH`] pieces at
+/// the end are of one class or below, they become one, of a higher class. So a byte is sent at most
+/// once more for each class below [`LONGEST_PART`], and a file has a piece for each MiB, and some
+/// dozen shorter ones.
 fn kept(lens: &[u64], more: u64) -> usize {
     let class = |len: u64| len.max(1).ilog2() / 4;
     let (mut kept, mut last) = (lens.len(), more);

@@ -22,8 +22,8 @@ pub struct Verified {
 }
 
 impl Repository {
-    /// Checks that everything is there that a state names. With `quick` only the sizes are compared, by listings; otherwise all bytes are
-    /// fetched and hashed.
+    /// Checks that everything is there that a state names. With `quick` only the sizes are
+    /// compared, by listings; otherwise all bytes are fetched and hashed.
     ///
     /// # Errors
     ///

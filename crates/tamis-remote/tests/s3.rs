@@ -1,4 +1,5 @@
-//! Backups and replicas over the S3 protocol, through a proxy that fails: by `s3-test`, which starts the server.
+//! Backups and replicas over the S3 protocol, through a proxy that fails: by `s3-test`, which
+//! starts the server.
 
 #![cfg(feature = "aws")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests that print figures")]
@@ -18,7 +19,8 @@ use tamis_remote::{
 };
 use tamis_testkit::Rng;
 
-/// What the proxy does to one in so many requests, each with the same odds: nothing, status 500, silence, an answer that breaks off.
+/// What the proxy does to one in so many requests, each with the same odds: nothing, status 500,
+/// silence, an answer that breaks off.
 #[derive(Debug)]
 struct Proxy {
     address: SocketAddr,

@@ -1,7 +1,9 @@
-//! What programs around tamis show to people: numbers with units ([`numbers`]), keys as printable text ([`text`]), pictures as SVG
-//! ([`picture`]), and the heat map of elastic filters ([`heatmap`]).
+//! What programs around tamis show to people: numbers with units ([`numbers`]), keys as printable
+//! text ([`text`]), pictures as SVG ([`picture`]), and the heat map of elastic filters
+//! ([`heatmap`]).
 
-/// Builds a struct of the engine's statistics, which are `#[non_exhaustive]`, for a test: as a literal, with `..base`.
+/// Builds a struct of the engine's statistics, which are `#[non_exhaustive]`, for a test: as a
+/// literal, with `..base`.
 #[cfg(test)]
 macro_rules! filled {
     ($type:path { $($field:ident $(: $value:expr)?,)+ ..$base:expr $(,)? }) => {{

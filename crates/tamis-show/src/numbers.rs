@@ -61,7 +61,8 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// Formats a small number with two significant digits: 0.0012, 3.4e-7. Others are formatted as by [`mean`].
+/// Formats a small number with two significant digits: 0.0012, 3.4e-7. Others are formatted as by
+/// [`mean`].
 pub fn small(number: f64) -> String {
     if number > 0.0 && number < 0.001 { format!("{number:.1e}") } else { mean(number) }
 }

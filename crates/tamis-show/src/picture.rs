@@ -1,4 +1,5 @@
-//! Pictures as SVG: shapes and text at whole pixels. All pictures of the project are drawn here, the only user of plotters.
+//! Pictures as SVG: shapes and text at whole pixels. All pictures of the project are drawn here,
+//! the only user of plotters.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -53,7 +54,8 @@ pub struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
-/// Returns the document that `draw` makes on a white background; `size` is its width and height in pixels.
+/// Returns the document that `draw` makes on a white background; `size` is its width and height in
+/// pixels.
 ///
 /// # Errors
 ///

@@ -58,8 +58,8 @@ impl Shared {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts an error that a disk fault explains. `failures` is the number of failed disk operations when the
-    /// operation began.
+    /// Accepts an error that a disk fault explains. `failures` is the number of failed disk
+    /// operations when the operation began.
     pub fn excuse(
         &self,
         what: &str,
@@ -227,8 +227,8 @@ impl Client {
         }
     }
 
-    /// Overwrites the client's keys. However busy that keeps the database, the space in use stays within the sum that
-    /// `docs/operations.md` states.
+    /// Overwrites the client's keys. However busy that keeps the database, the space in use stays
+    /// within the sum that `docs/operations.md` states.
     fn overwrite(&self, space: Space, times: u16) -> Result<(), Failure> {
         let mut largest = 0;
         for n in 0..times {
@@ -389,7 +389,8 @@ impl Client {
     }
 }
 
-/// Returns the bytes of all trees and memtables, and the space that they take with logs, readers, and what is being merged.
+/// Returns the bytes of all trees and memtables, and the space that they take with logs, readers,
+/// and what is being merged.
 fn stated(db: &Db) -> (u64, u64) {
     let stats = db.stats();
     let trees: u64 =

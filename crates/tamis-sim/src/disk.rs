@@ -67,7 +67,8 @@ pub enum Fault {
         class: Class,
         /// The error.
         error: Error,
-        /// Whether only the first such operation fails, rather than all during the next `operations`.
+        /// Whether only the first such operation fails, rather than all during the next
+        /// `operations`.
         once: bool,
         /// The duration in operations.
         operations: u64,
@@ -231,7 +232,8 @@ impl Disk {
         }
     }
 
-    /// Starts a fault that lasts until operation `until`, or for a few seconds if all threads only wait.
+    /// Starts a fault that lasts until operation `until`, or for a few seconds if all threads only
+    /// wait.
     fn lasts(&self, until: u64) {
         self.shared.until.store(until, Relaxed);
         self.shared.latest.store(self.machine.seconds() + LONGEST_SECONDS, Relaxed);

@@ -38,12 +38,12 @@ pub struct Hunt {
 const STEPS: &str = "steps";
 const FAILED: &str = "failed";
 
-/// The time after which a seed counts as hung. The machine notices what hangs in locks, pauses and file operations; a thread that does
-/// none of these keeps the baton for ever.
+/// The time after which a seed counts as hung. The machine notices what hangs in locks, pauses and
+/// file operations; a thread that does none of these keeps the baton for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// In a child: runs every `stride`th seed and reports its result. Ends after a failure, whose threads are still
-/// running.
+/// In a child: runs every `stride`th seed and reports its result. Ends after a failure, whose
+/// threads are still running.
 pub fn work(from: u64, stride: u64) {
     let at = AtomicU64::new(0);
     std::thread::scope(|scope| {

@@ -1,15 +1,18 @@
 //! The simulated machine: the scheduler and the clock.
 //!
-//! Threads of a simulation are threads of the operating system that pass a baton: [`Inner::running`] has it, all others
-//! wait. A thread that calls the machine may have to pass it on; the next thread, like every other decision here, is
-//! drawn from one seeded generator. Nothing depends on real time, on addresses or on the operating system's scheduling,
-//! so equal seeds and equal programs give equal schedules; [`Report::trace`] shows whether they did.
+//! Threads of a simulation are threads of the operating system that pass a baton:
+//! [`Inner::running`] has it, all others wait. A thread that calls the machine may have to pass it
+//! on; the next thread, like every other decision here, is drawn from one seeded generator. Nothing
+//! depends on real time, on addresses or on the operating system's scheduling, so equal seeds and
+//! equal programs give equal schedules; [`Report::trace`] shows whether they did.
 //!
-//! Time advances by only a few microseconds per step while any thread can run, and jumps to the next deadline when none
-//! can. If no thread can run and there is no deadline, the threads are deadlocked, which is a failure.
+//! Time advances by only a few microseconds per step while any thread can run, and jumps to the
+//! next deadline when none can. If no thread can run and there is no deadline, the threads are
+//! deadlocked, which is a failure.
 //!
-//! After a failure the threads stay where they are: unwinding them would run the engine's code in states created by the
-//! failure. To collect several failures, run each simulation in its own process.
+//! After a failure the threads stay where they are: unwinding them would run the engine's code in
+//! states created by the failure. To collect several failures, run each simulation in its own
+//! process.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -29,8 +32,9 @@ pub enum Strategy {
         /// The mean number of steps between changes.
         every: u32,
     },
-    /// The runnable thread with the highest priority runs; at one in `every` steps the running thread gets the lowest.
-    /// (Probabilistic concurrency testing: finds orders that need few, unlikely changes.)
+    /// The runnable thread with the highest priority runs; at one in `every` steps the running
+    /// thread gets the lowest. (Probabilistic concurrency testing: finds orders that need few,
+    /// unlikely changes.)
     Priorities {
         /// The mean number of steps between changes.
         every: u32,
@@ -133,8 +137,8 @@ impl Machine {
         })
     }
 
-    /// Runs `work` as the first thread of the machine, until it ends or the simulation fails. Threads that outlive it
-    /// are left alone.
+    /// Runs `work` as the first thread of the machine, until it ends or the simulation fails.
+    /// Threads that outlive it are left alone.
     pub fn run(self: &Arc<Machine>, work: impl FnOnce() + Send + 'static) -> Report {
         tell_of_panics();
         let first = self.start("first", work).expect("the first thread");
@@ -299,7 +303,8 @@ impl Inner {
         }
     }
 
-    /// Chooses the next thread: the running one unless it cannot run or a change is due. `None` if no thread ever can.
+    /// Chooses the next thread: the running one unless it cannot run or a change is due. `None` if
+    /// no thread ever can.
     fn choose(&mut self, must: bool) -> Option<TaskId> {
         let (every, priorities) = match self.strategy {
             Strategy::Random { every } => (every, false),
@@ -471,7 +476,8 @@ impl Handle {
     }
 }
 
-/// Makes every panic of a simulated thread fail its simulation, even one that the engine would catch.
+/// Makes every panic of a simulated thread fail its simulation, even one that the engine would
+/// catch.
 fn tell_of_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

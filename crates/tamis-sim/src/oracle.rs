@@ -1,18 +1,19 @@
 //! The expected contents of the database.
 //!
-//! Every key belongs to one client, and only that client changes it, one operation after the other. So any observation
-//! of a client's keys is the state after some number of its operations: a *prefix*. An observation is correct if there
-//! is a prefix for each client such that
+//! Every key belongs to one client, and only that client changes it, one operation after the other.
+//! So any observation of a client's keys is the state after some number of its operations: a
+//! *prefix*. An observation is correct if there is a prefix for each client such that
 //!
 //! * every observed key has its value of that prefix;
-//! * the prefix has all operations that were acknowledged before the observation began, and none that began after it
-//!   ended;
-//! * together they are a prefix of all operations: with each operation, they include every one that ended before it
-//!   began.
+//! * the prefix has all operations that were acknowledged before the observation began, and none
+//!   that began after it ended;
+//! * together they are a prefix of all operations: with each operation, they include every one that
+//!   ended before it began.
 //!
-//! After a crash the lower bound is the durable prefix; see [`Oracle::recover`]. Failed operations are in no prefix,
-//! since they must not become visible; but another opening of the files may show those that no acknowledged write of
-//! the client follows, because their records may have reached the disk.
+//! After a crash the lower bound is the durable prefix; see [`Oracle::recover`]. Failed operations
+//! are in no prefix, since they must not become visible; but another opening of the files may show
+//! those that no acknowledged write of the client follows, because their records may have reached
+//! the disk.
 
 use std::collections::BTreeMap;
 
@@ -192,7 +193,8 @@ impl Oracle {
         number
     }
 
-    /// Records an acknowledgement; `durable` if everything up to the operation survives a power cut.
+    /// Records an acknowledgement; `durable` if everything up to the operation survives a power
+    /// cut.
     pub fn acknowledged(&mut self, client: usize, number: usize, durable: bool) {
         let ended = self.stamp();
         let client = &mut self.clients[client];
@@ -234,9 +236,10 @@ impl Oracle {
         self.check_further(seen, within, &self.window(began, ended))
     }
 
-    /// Checks the observation of another opening of the files. As after the next opening, it may include the records of
-    /// failed writes, as long as no later write was acknowledged at the moment that it shows: writes resume only once
-    /// those records no longer count. Clients whose failed writes explain the observation are not checked further.
+    /// Checks the observation of another opening of the files. As after the next opening, it may
+    /// include the records of failed writes, as long as no later write was acknowledged at the
+    /// moment that it shows: writes resume only once those records no longer count. Clients whose
+    /// failed writes explain the observation are not checked further.
     pub fn check_files(&self, seen: &Seen, began: Stamp, ended: Stamp) -> Result<(), String> {
         let window = self.window(began, ended);
         let mut settled = true;
@@ -326,8 +329,9 @@ impl Oracle {
         None
     }
 
-    /// Checks the whole contents found after the next opening and adopts them as the state from now on. `begun`: the opening
-    /// wrote what it found to tables. Otherwise, on a full disk, a log of a process that ended may still not be on the device.
+    /// Checks the whole contents found after the next opening and adopts them as the state from now
+    /// on. `begun`: the opening wrote what it found to tables. Otherwise, on a full disk, a log of
+    /// a process that ended may still not be on the device.
     pub fn recover(&mut self, seen: &Seen, loss: Option<Loss>, begun: bool) -> Result<(), String> {
         let mut fitting = Vec::new();
         for number in 0..self.clients.len() {
@@ -404,8 +408,8 @@ impl Client {
         prefix > 0 && self.operations[prefix - 1].failed
     }
 
-    /// Returns the client with some of the failed operations between `prefix` and its next acknowledged one (one of
-    /// them, or the first few), if that explains the observation.
+    /// Returns the client with some of the failed operations between `prefix` and its next
+    /// acknowledged one (one of them, or the first few), if that explains the observation.
     fn with_failed(&self, prefix: usize, seen: &Seen) -> Option<Client> {
         let unanswered = |operation: &&Operation| operation.failed || operation.ended.is_none();
         let tail = prefix + 1..=prefix + self.operations[prefix..].iter().take_while(unanswered).count();

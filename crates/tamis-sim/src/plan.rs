@@ -1,4 +1,5 @@
-//! The plan of a simulation, drawn from its seed: plain data, so that a failing plan can be shrunk, saved and replayed.
+//! The plan of a simulation, drawn from its seed: plain data, so that a failing plan can be shrunk,
+//! saved and replayed.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};

@@ -126,7 +126,8 @@ impl World {
         Ok(())
     }
 
-    /// Removes one log from a copy of the files: either the opening fails, or everything must still be there.
+    /// Removes one log from a copy of the files: either the opening fails, or everything must still
+    /// be there.
     fn look_without_a_log(&self, nth: usize, session: &Session) -> Result<(), String> {
         let copy = self.files.after_crash(CrashMode::KeepAll);
         let is_log = |path: &Path| {

@@ -14,7 +14,8 @@ fn set(settings: &mut Settings, name: &str, value: impl ToString) {
 pub fn database(rng: &mut Rng) -> Settings {
     let mut s = Settings::new();
     set(&mut s, "read_mode", pick(rng, &["mapped", "buffered", "direct"]));
-    // In threads, as io_uring would be asked of the real system. The simulated disk needs none of them.
+    // In threads, as io_uring would be asked of the real system. The simulated disk needs none of
+    // them.
     set(&mut s, "async_reads", pick(rng, &["threads", "threads", "off"]));
     set(&mut s, "read_queue_depth", pick(rng, &["1", "2", "32"]));
     set(&mut s, "cache_bytes", pick(rng, &["0", "2 KiB", "1 MiB"]));
@@ -120,7 +121,8 @@ pub fn change(rng: &mut Rng) -> (String, String) {
     (name.to_owned(), (*pick(rng, values)).to_owned())
 }
 
-/// Returns database options from settings. On a conflict, the option named last falls back to its default.
+/// Returns database options from settings. On a conflict, the option named last falls back to its
+/// default.
 pub fn options(settings: &Settings) -> Options {
     let mut options = Options::default();
     for (name, value) in settings {

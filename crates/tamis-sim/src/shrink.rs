@@ -1,7 +1,7 @@
 //! Shrinks a failing plan.
 //!
-//! Parts of the plan are removed, the largest first, as long as the rest still fails. Each attempt runs in its own
-//! process, since a failed simulation leaves its threads behind and may abort.
+//! Parts of the plan are removed, the largest first, as long as the rest still fails. Each attempt
+//! runs in its own process, since a failed simulation leaves its threads behind and may abort.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

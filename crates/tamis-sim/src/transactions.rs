@@ -1,5 +1,6 @@
-//! Concurrent transactions under the schedules that seeds draw: validation, publishing, and what flushes and ingestions of the engine do
-//! meanwhile. Judged by the graph of dependencies ([`tamis_testkit::isolation`]); the disk is sound.
+//! Concurrent transactions under the schedules that seeds draw: validation, publishing, and what
+//! flushes and ingestions of the engine do meanwhile. Judged by the graph of dependencies
+//! ([`tamis_testkit::isolation`]); the disk is sound.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -128,7 +129,8 @@ fn work(
     Ok(())
 }
 
-/// Runs seeds from `from` on until one fails or the time is over. Returns the number of seeds, and the failure.
+/// Runs seeds from `from` on until one fails or the time is over. Returns the number of seeds, and
+/// the failure.
 pub fn hunt(from: u64, seeds: u64, limit: std::time::Duration) -> (u64, Option<(u64, String)>) {
     let started = std::time::Instant::now();
     let mut ran = 0;

@@ -1,8 +1,9 @@
 //! Lists everything public in a crate, one item a line, from the JSON that rustdoc writes.
 //!
-//! `tests/surface.rs` compares the lists with `golden/`. A line names an item by the path under which users reach it, and shows
-//! its signature: fields and variants that are public, arguments and results of functions, traits that a type implements. Docs,
-//! bodies and blanket implementations are left out.
+//! `tests/surface.rs` compares the lists with `golden/`. A line names an item by the path under
+//! which users reach it, and shows its signature: fields and variants that are public, arguments
+//! and results of functions, traits that a type implements. Docs, bodies and blanket
+//! implementations are left out.
 //!
 //! The JSON is an unstable format with a version number; [`FORMAT`] is the one that this reads.
 
@@ -19,8 +20,9 @@ use render::{bounds, function, generics, text, ty};
 /// The version of rustdoc's JSON format that this crate reads.
 pub const FORMAT: u64 = 57;
 
-/// The public surface of the crate that `json` describes, sorted, one item a line. What it re-exports from one of
-/// `parts`, crates that nobody else is meant to use, is listed as if it were its own.
+/// The public surface of the crate that `json` describes, sorted, one item a line. What it
+/// re-exports from one of `parts`, crates that nobody else is meant to use, is listed as if it were
+/// its own.
 ///
 /// # Errors
 /// The version of the format, if it is another one.

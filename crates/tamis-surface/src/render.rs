@@ -96,7 +96,8 @@ pub(crate) fn bounds(value: &Value) -> String {
     .join(" + ")
 }
 
-/// The parameters of an item, in angle brackets; those that the compiler made for `impl Trait` are left out.
+/// The parameters of an item, in angle brackets; those that the compiler made for `impl Trait` are
+/// left out.
 pub(crate) fn generics(value: &Value) -> String {
     let all = list(&value["params"], |param| {
         let kind = &param["kind"];

@@ -1,7 +1,9 @@
-//! The public surface of the crates that users get is what `golden/` says: whoever changes it shows that in review.
+//! The public surface of the crates that users get is what `golden/` says: whoever changes it shows
+//! that in review.
 //!
-//! `UPDATE_SURFACE=1 cargo test -p tamis-surface` writes the lists anew. The lists come from rustdoc's JSON, an unstable format: with
-//! a toolchain that writes another version of it, the test says `SKIPPED`; `CI_SURFACE=required` makes that a failure.
+//! `UPDATE_SURFACE=1 cargo test -p tamis-surface` writes the lists anew. The lists come from
+//! rustdoc's JSON, an unstable format: with a toolchain that writes another version of it, the test
+//! says `SKIPPED`; `CI_SURFACE=required` makes that a failure.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +24,8 @@ fn described(name: &str) -> Value {
         .args(["rustdoc", "--quiet", "--lib", "-p", name, "--target-dir"])
         .arg(&target)
         .args(["--", "-Z", "unstable-options", "--output-format", "json", "--cap-lints", "allow"])
-        // The JSON is unstable, not the crates: a stable compiler writes it all the same when it is asked for.
+        // The JSON is unstable, not the crates: a stable compiler writes it all the same when it is
+        // asked for.
         .env("RUSTC_BOOTSTRAP", "1")
         .env_remove("RUSTDOCFLAGS")
         .current_dir(env!("CARGO_MANIFEST_DIR"))

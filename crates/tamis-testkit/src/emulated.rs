@@ -1,40 +1,45 @@
 //! [`EmulatedFs`]: a file system that emulates the cost of table reads on a given device.
 //!
-//! The cost of a read determines what filters and hashing are worth ("Reducing Bloom Filter CPU Overhead in LSM-Trees
-//! on Modern Storage Devices", Zhu et al., DaMoN 2021, Table 1 and Figure 11). This emulates a device that the
-//! machine does not have, and measures the time spent in reads without a timer in the reader.
+//! The cost of a read determines what filters and hashing are worth ("Reducing Bloom Filter CPU
+//! Overhead in LSM-Trees on Modern Storage Devices", Zhu et al., DaMoN 2021, Table 1 and Figure
+//! 11). This emulates a device that the machine does not have, and measures the time spent in reads
+//! without a timer in the reader.
 //!
 //! # What is emulated
 //!
-//! Reads of files opened with [`Access::Random`], which tables are, while the device is [on](EmulatedFs::set_on). A
-//! read takes as long as the [`Device`] specifies: at most `queue_depth` overlap, others wait in order, and long ones
-//! take transfer time. The time of the underlying file system counts towards it. If that alone takes longer, so does
-//! the read, and it is counted as [late](DeviceTime::late). To stay below a microsecond, bytes are copied from a
-//! mapping of the underlying file if there is one. Everything else runs at full speed: logs, writes, loading, and all
-//! reads while the device is off.
+//! Reads of files opened with [`Access::Random`], which tables are, while the device is
+//! [on](EmulatedFs::set_on). A read takes as long as the [`Device`] specifies: at most
+//! `queue_depth` overlap, others wait in order, and long ones take transfer time. The time of the
+//! underlying file system counts towards it. If that alone takes longer, so does the read, and it
+//! is counted as [late](DeviceTime::late). To stay below a microsecond, bytes are copied from a
+//! mapping of the underlying file if there is one. Everything else runs at full speed: logs,
+//! writes, loading, and all reads while the device is off.
 //!
-//! With [`Device::MEASURED`] nothing is added: reads go directly to the underlying file system and are timed.
+//! With [`Device::MEASURED`] nothing is added: reads go directly to the underlying file system and
+//! are timed.
 //!
 //! # Invariants
 //!
 //! * Files opened for random access are never mapped, so every block read is a read and pays.
 //! * Bytes and errors are those of the underlying file system. Errors pay, too.
-//! * [`DeviceTime::ns`] is the sum of the readers' waiting times, from call to return, including queueing.
+//! * [`DeviceTime::ns`] is the sum of the readers' waiting times, from call to return, including
+//!   queueing.
 //!
 //! # Threads
 //!
-//! Any. A mutex guards the queue; it is held for a few comparisons, never while waiting. The sums are relaxed
-//! atomics: each is exact and includes all reads that happened before; concurrent reads may be in one sum and not yet
-//! in the next. The on/off switch is relaxed as well: the caller must make sure that no read is in flight, or accept
-//! either outcome for it.
+//! Any. A mutex guards the queue; it is held for a few comparisons, never while waiting. The sums
+//! are relaxed atomics: each is exact and includes all reads that happened before; concurrent reads
+//! may be in one sum and not yet in the next. The on/off switch is relaxed as well: the caller must
+//! make sure that no read is in flight, or accept either outcome for it.
 //!
 //! # Accuracy
 //!
-//! Long waits sleep up to 0.2 ms before the end, the rest spins. A single reader's waits end within about half a
-//! reading of the clock (10–30 ns) of where they should, if it is not scheduled out. The clock and a lock take 60–120 ns
-//! of a read, and copying 4 KiB that no cache of the processor holds 200 ns or more: a read that should take less is
-//! late, as most of [`Device::MEMORY`] are then. When several wait at once, they yield to each other down to 5 µs, and
-//! ends do not move when a thread comes late: on few cores reads still overlap.
+//! Long waits sleep up to 0.2 ms before the end, the rest spins. A single reader's waits end within
+//! about half a reading of the clock (10–30 ns) of where they should, if it is not scheduled out.
+//! The clock and a lock take 60–120 ns of a read, and copying 4 KiB that no cache of the processor
+//! holds 200 ns or more: a read that should take less is late, as most of [`Device::MEMORY`] are
+//! then. When several wait at once, they yield to each other down to 5 µs, and ends do not move
+//! when a thread comes late: on few cores reads still overlap.
 
 use std::io;
 use std::path::Path;
@@ -58,7 +63,8 @@ use queue::Queue;
 pub struct Device {
     /// A short name: `pcie-ssd`.
     pub name: &'static str,
-    /// The latency of a read of up to 4 KiB, in nanoseconds; 0: nothing is emulated, reads are only timed.
+    /// The latency of a read of up to 4 KiB, in nanoseconds; 0: nothing is emulated, reads are only
+    /// timed.
     pub read_ns: u64,
     /// The maximum number of overlapping reads, at least 1.
     pub queue_depth: usize,
@@ -89,8 +95,8 @@ impl Device {
     pub const MEASURED: Device =
         Device { name: "measured", read_ns: 0, queue_depth: usize::MAX, bytes_per_second: u64::MAX };
 
-    /// All emulated devices, the slowest first. Latencies are those of the paper's Table 1; depths and rates are
-    /// typical ones.
+    /// All emulated devices, the slowest first. Latencies are those of the paper's Table 1; depths
+    /// and rates are typical ones.
     pub const EMULATED: [Device; 6] =
         [Device::HDD, Device::SSD, Device::PCIE_SSD, Device::SPDK, Device::NVM, Device::MEMORY];
 
@@ -115,8 +121,8 @@ pub struct DeviceTime {
     pub bytes: u64,
     /// Nanoseconds from call to return, summed over reads.
     pub ns: u64,
-    /// Reads for which the underlying file system alone took longer than the device would have: the emulation is too
-    /// slow for them.
+    /// Reads for which the underlying file system alone took longer than the device would have: the
+    /// emulation is too slow for them.
     pub late: u64,
 }
 
@@ -134,8 +140,8 @@ impl std::ops::Sub for DeviceTime {
     }
 }
 
-/// A file system that emulates a device's cost of table reads; see the module documentation. Clones share device and
-/// sums.
+/// A file system that emulates a device's cost of table reads; see the module documentation. Clones
+/// share device and sums.
 #[derive(Clone, Debug)]
 pub struct EmulatedFs {
     base: Arc<dyn FileSystem>,
@@ -230,7 +236,8 @@ impl State {
         Ticket { begin, end }
     }
 
-    /// Does a read that was taken in, told whether the device is emulated, and returns when the device would have.
+    /// Does a read that was taken in, told whether the device is emulated, and returns when the
+    /// device would have.
     fn timed<T>(
         &self,
         Ticket { begin, end }: Ticket,

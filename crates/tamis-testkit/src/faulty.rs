@@ -1,20 +1,23 @@
 //! [`FaultyFs`]: a file system that crashes and fails on demand.
 //!
-//! An in-memory file system that simulates power cuts and injected failures. It keeps two states of everything: the
-//! *volatile* one, which programs see, and the *durable* one. `sync` makes a file's bytes and length durable,
-//! `sync_dir` a directory's names. [`FaultyFs::crash`] starts a new machine from what survives.
+//! An in-memory file system that simulates power cuts and injected failures. It keeps two states of
+//! everything: the *volatile* one, which programs see, and the *durable* one. `sync` makes a file's
+//! bytes and length durable, `sync_dir` a directory's names. [`FaultyFs::crash`] starts a new
+//! machine from what survives.
 //!
 //! # The model
 //!
-//! * Data survives in sectors of 512 bytes, in any combination; one sector of each file may be torn.
-//! * Names survive change by change, in order, per directory. Renaming within a directory and linking are one change;
-//!   replacing a file by `create` is two (removal, creation), as on a disk; moving between directories is one in
-//!   each, with no order between them. A directory's own name must be synced in its parent; only the root (`/`, the
-//!   same as the empty path) is always there.
-//! * After a failed sync the bytes it should have written count as clean: no later sync makes them durable,
-//!   unless they are written again. A failed `sync_dir` loses nothing; a later one may succeed.
-//! * A full device writes the part of an append that fits and refuses the rest. A removed file frees its space at
-//!   once, even while it is open.
+//! * Data survives in sectors of 512 bytes, in any combination; one sector of each file may be
+//!   torn.
+//! * Names survive change by change, in order, per directory. Renaming within a directory and
+//!   linking are one change; replacing a file by `create` is two (removal, creation), as on a disk;
+//!   moving between directories is one in each, with no order between them. A directory's own name
+//!   must be synced in its parent; only the root (`/`, the same as the empty path) is always there.
+//! * After a failed sync the bytes it should have written count as clean: no later sync makes them
+//!   durable, unless they are written again. A failed `sync_dir` loses nothing; a later one may
+//!   succeed.
+//! * A full device writes the part of an append that fits and refuses the rest. A removed file
+//!   frees its space at once, even while it is open.
 //!
 //! # Threads
 //!
@@ -43,15 +46,16 @@ pub enum OpClass {
     Write,
     /// Syncs of files and directories.
     Sync,
-    /// Changes of names: creation (of directories and locks too), reuse, renaming, linking, removal.
+    /// Changes of names: creation (of directories and locks too), reuse, renaming, linking,
+    /// removal.
     Name,
 }
 
 /// Which operations fail, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// The number of the operation that fails, as [`FaultyFs::operations`] counts: the first has number 0. If that
-    /// operation is not in the class `only`, the next one that is.
+    /// The number of the operation that fails, as [`FaultyFs::operations`] counts: the first has
+    /// number 0. If that operation is not in the class `only`, the next one that is.
     pub fail_at: Option<u64>,
     /// The kind of the error: `StorageFull` is what `ENOSPC` gives, `Other` stands for `EIO`.
     pub error: io::ErrorKind,
@@ -79,12 +83,14 @@ impl FaultPlan {
 /// What a crash leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashMode {
-    /// The process dies but not the operating system: everything written survives, and stays unsynced.
+    /// The process dies but not the operating system: everything written survives, and stays
+    /// unsynced.
     KeepAll,
     /// The power fails, and only synced data survives.
     DropUnsynced,
-    /// The power fails, and some of the unsynced data survives: any sectors of the files, possibly part of one, a
-    /// length between the old and the new, and a prefix of the changes of each directory.
+    /// The power fails, and some of the unsynced data survives: any sectors of the files, possibly
+    /// part of one, a length between the old and the new, and a prefix of the changes of each
+    /// directory.
     Random,
 }
 
@@ -109,14 +115,15 @@ struct Machine {
 }
 
 impl FaultyFs {
-    /// Creates an empty machine without limits or faults. Equal seeds and equal operations give equal crashes.
+    /// Creates an empty machine without limits or faults. Equal seeds and equal operations give
+    /// equal crashes.
     pub fn new(seed: u64) -> Self {
         FaultyFs::start(Arc::default(), Rng::new(seed), None)
     }
 
-    /// Creates an empty machine that stops at the operation with this number, counted from 0: it and all later ones
-    /// fail, an append possibly half done. [`after_crash`](Self::after_crash) then returns the machine as of that
-    /// moment.
+    /// Creates an empty machine that stops at the operation with this number, counted from 0: it
+    /// and all later ones fail, an append possibly half done. [`after_crash`](Self::after_crash)
+    /// then returns the machine as of that moment.
     pub fn stopping_at(seed: u64, operation: u64) -> Self {
         let fs = FaultyFs::new(seed);
         fs.plan(FaultPlan {
@@ -148,8 +155,9 @@ impl FaultyFs {
         lock(&self.machine)
     }
 
-    /// Returns the number of operations on this machine that can fail: every trait call that touches a file, whether
-    /// it succeeded or not. Queries of free space, mappings and dropped handles do not count.
+    /// Returns the number of operations on this machine that can fail: every trait call that
+    /// touches a file, whether it succeeded or not. Queries of free space, mappings and dropped
+    /// handles do not count.
     pub fn operations(&self) -> u64 {
         self.machine().operations
     }
@@ -169,15 +177,17 @@ impl FaultyFs {
         self.machine().capacity = bytes;
     }
 
-    /// Crashes this machine and returns the restarted one, which counts operations from 0 and has no plan, no locks
-    /// and the same capacity. Every later operation through this machine, its clones and handles fails.
+    /// Crashes this machine and returns the restarted one, which counts operations from 0 and has
+    /// no plan, no locks and the same capacity. Every later operation through this machine, its
+    /// clones and handles fails.
     pub fn crash(&self, mode: CrashMode) -> FaultyFs {
         let mut machine = self.machine();
         machine.crashed = true;
         machine.after_crash(mode)
     }
 
-    /// Returns what [`crash`](Self::crash) would, while this machine goes on: to examine many crashes of one run.
+    /// Returns what [`crash`](Self::crash) would, while this machine goes on: to examine many
+    /// crashes of one run.
     pub fn after_crash(&self, mode: CrashMode) -> FaultyFs {
         self.machine().after_crash(mode)
     }
@@ -195,7 +205,8 @@ impl FaultyFs {
         Ok(())
     }
 
-    /// Truncates a file to `len` bytes permanently. Fails if there is no such file or it is shorter.
+    /// Truncates a file to `len` bytes permanently. Fails if there is no such file or it is
+    /// shorter.
     pub fn truncate(&self, path: impl AsRef<Path>, len: u64) -> io::Result<()> {
         let mut machine = self.machine();
         let file = machine.file(&parts(path.as_ref())?)?;
@@ -208,7 +219,8 @@ impl FaultyFs {
         Ok(())
     }
 
-    /// Returns all files a program sees, with their lengths in bytes, ordered by path. Paths start at the root.
+    /// Returns all files a program sees, with their lengths in bytes, ordered by path. Paths start
+    /// at the root.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         fn walk(dir: &Dir, path: &Path, found: &mut Vec<(PathBuf, u64)>) {
             let names = lock(dir).names.clone();
@@ -225,7 +237,8 @@ impl FaultyFs {
         found
     }
 
-    /// Returns the content that is certain to survive a power cut under `path`; `None` if the name might be lost.
+    /// Returns the content that is certain to survive a power cut under `path`; `None` if the name
+    /// might be lost.
     pub fn durable_bytes(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
         let machine = self.machine();
         let parts = parts(path.as_ref()).ok()?;
@@ -236,7 +249,8 @@ impl FaultyFs {
     }
 }
 
-/// Splits a path into names. The root and the current directory are the same place; `..` is refused.
+/// Splits a path into names. The root and the current directory are the same place; `..` is
+/// refused.
 fn parts(path: &Path) -> io::Result<Vec<String>> {
     let mut parts = Vec::new();
     for component in path.components() {
@@ -266,7 +280,8 @@ impl Machine {
         FaultyFs::start(root, rng, self.capacity)
     }
 
-    /// Counts the names of each file below a directory that was just restored, and the space they take.
+    /// Counts the names of each file below a directory that was just restored, and the space they
+    /// take.
     fn count_links(&mut self, dir: &Arc<Dir>, seen: &mut HashSet<*const Dir>) {
         if !seen.insert(Arc::as_ptr(dir)) {
             return;

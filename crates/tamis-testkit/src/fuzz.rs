@@ -1,9 +1,10 @@
-//! Shared parts of format fuzz targets: decisions from a fuzzer's bytes, and mutations without a fuzzer.
+//! Shared parts of format fuzz targets: decisions from a fuzzer's bytes, and mutations without a
+//! fuzzer.
 
 use crate::Rng;
 
-/// Reads small decisions from the front of a fuzzer's bytes, and zeros when they run out. Every input is thus a
-/// program, and a shorter input a shorter program.
+/// Reads small decisions from the front of a fuzzer's bytes, and zeros when they run out. Every
+/// input is thus a program, and a shorter input a shorter program.
 #[derive(Clone, Debug)]
 pub struct Input<'a> {
     rest: &'a [u8],
@@ -60,12 +61,12 @@ const NUMBERS: [u64; 14] = [
     u64::MAX,
 ];
 
-/// Applies one to four typical fuzzer mutations to a copy of `seed`: changed bits and bytes, numbers in place of a
-/// possible length field, pieces removed, duplicated and inserted. `other` is another input of the target, to splice
-/// with.
+/// Applies one to four typical fuzzer mutations to a copy of `seed`: changed bits and bytes,
+/// numbers in place of a possible length field, pieces removed, duplicated and inserted. `other` is
+/// another input of the target, to splice with.
 ///
-/// A corpus and a few thousand mutations of it make an ordinary test of a decoder: it runs on the stable compiler,
-/// takes seconds, and the seed of `rng` reproduces a failure.
+/// A corpus and a few thousand mutations of it make an ordinary test of a decoder: it runs on the
+/// stable compiler, takes seconds, and the seed of `rng` reproduces a failure.
 pub fn mutated(seed: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..1 + rng.index(4) {

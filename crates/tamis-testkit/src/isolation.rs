@@ -1,8 +1,9 @@
 //! Histories of transactions, and the anomalies that they show.
 //!
-//! After Adya's "Weak Consistency" (1999): from what each transaction read and wrote, and from the order in which the versions of each key
-//! were installed, a graph of dependencies is built. An anomaly is a cycle of a certain kind in it, or a read that no committed version
-//! explains. Nothing is known of how a store works, or of its snapshots: only the results count.
+//! After Adya's "Weak Consistency" (1999): from what each transaction read and wrote, and from the
+//! order in which the versions of each key were installed, a graph of dependencies is built. An
+//! anomaly is a cycle of a certain kind in it, or a read that no committed version explains.
+//! Nothing is known of how a store works, or of its snapshots: only the results count.
 //!
 //! | name | what it is |
 //! | --- | --- |
@@ -16,13 +17,16 @@
 //! | G-nonadjacent | one with several of them, but no two in a row: what snapshot isolation still forbids |
 //! | G2 | a cycle with any number of them: write skew, long forks |
 //!
-//! Each of the last three includes the one before it, and only the first that is found is reported. They are also told apart by whether they need a *predicate*: a key that a scan did not find since it was not there.
+//! Each of the last three includes the one before it, and only the first that is found is reported.
+//! They are also told apart by whether they need a *predicate*: a key that a scan did not find
+//! since it was not there.
 //!
 //! # What the history must tell
 //!
-//! Values are unique, so that each names the write that it comes from. Absence is not: where a key was deleted, a read that finds nothing
-//! may have seen any version without a value. Then only those dependencies are drawn that hold whichever it was. So no anomaly is reported
-//! that is none, and some may be missed around deleted keys.
+//! Values are unique, so that each names the write that it comes from. Absence is not: where a key
+//! was deleted, a read that finds nothing may have seen any version without a value. Then only
+//! those dependencies are drawn that hold whichever it was. So no anomaly is reported that is none,
+//! and some may be missed around deleted keys.
 
 mod graph;
 
@@ -65,7 +69,8 @@ pub enum Op {
 /// What a transaction did, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Txn {
-    /// Its place in the order in which transactions installed their versions; `None` if it was aborted.
+    /// Its place in the order in which transactions installed their versions; `None` if it was
+    /// aborted.
     pub committed: Option<u64>,
     /// Its parts, in order.
     pub ops: Vec<Op>,

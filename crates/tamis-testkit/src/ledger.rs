@@ -1,7 +1,8 @@
 //! [`Ledger`]: the states that a crash may leave.
 //!
-//! A store makes exactly one promise about a crash: its state afterwards is the result of a *prefix* of the writes,
-//! at least as long as it promised. A ledger records the writes and the promise, and judges the state found.
+//! A store makes exactly one promise about a crash: its state afterwards is the result of a
+//! *prefix* of the writes, at least as long as it promised. A ledger records the writes and the
+//! promise, and judges the state found.
 
 use std::fmt::Debug;
 
@@ -9,10 +10,11 @@ use crate::CrashMode;
 
 /// The writes made to a store in order, and how many of them must survive each kind of crash.
 ///
-/// `S` is the content of the store (a map, say), `W` one atomic write. States are computed by applying the writes one
-/// after the other, so the cost of a judgement is linear in their number.
+/// `S` is the content of the store (a map, say), `W` one atomic write. States are computed by
+/// applying the writes one after the other, so the cost of a judgement is linear in their number.
 ///
-/// One thread writes; threads that share a ledger must lock it, and the order of the lock is the order of the writes.
+/// One thread writes; threads that share a ledger must lock it, and the order of the lock is the
+/// order of the writes.
 #[derive(Clone, Debug)]
 pub struct Ledger<S, W> {
     base: S,
@@ -25,21 +27,22 @@ pub struct Ledger<S, W> {
 }
 
 impl<S: Clone, W> Ledger<S, W> {
-    /// Creates the ledger of a store that holds `base`, all of it safe. `apply` applies a write to a state.
+    /// Creates the ledger of a store that holds `base`, all of it safe. `apply` applies a write to
+    /// a state.
     pub fn new(base: S, apply: fn(&mut S, &W)) -> Self {
         Ledger { base, apply, writes: Vec::new(), acknowledged: 0, safe: 0 }
     }
 
-    /// Records that the store acknowledged `write`. An earlier failed write is then gone for good: a store that
-    /// brought it back later would have reordered its writes.
+    /// Records that the store acknowledged `write`. An earlier failed write is then gone for good:
+    /// a store that brought it back later would have reordered its writes.
     pub fn acknowledge(&mut self, write: W) {
         self.writes.truncate(self.acknowledged);
         self.writes.push(write);
         self.acknowledged += 1;
     }
 
-    /// Records that `write` failed, or that the machine stopped during it: it may or may not be present after a
-    /// crash. Replaces an earlier such write.
+    /// Records that `write` failed, or that the machine stopped during it: it may or may not be
+    /// present after a crash. Replaces an earlier such write.
     pub fn doubt(&mut self, write: W) {
         self.writes.truncate(self.acknowledged);
         self.writes.push(write);
@@ -50,7 +53,8 @@ impl<S: Clone, W> Ledger<S, W> {
         self.safe = self.acknowledged;
     }
 
-    /// Returns all writes in order; those beyond [`acknowledged`](Ledger::acknowledged) are in doubt.
+    /// Returns all writes in order; those beyond [`acknowledged`](Ledger::acknowledged) are in
+    /// doubt.
     pub fn writes(&self) -> &[W] {
         &self.writes
     }
@@ -89,8 +93,8 @@ impl<S: Clone, W> Ledger<S, W> {
         self.state_after(self.acknowledged)
     }
 
-    /// Returns the number of writes of the first state with at least `promised` writes that `agrees` with the state
-    /// found; `None` if no valid state does.
+    /// Returns the number of writes of the first state with at least `promised` writes that
+    /// `agrees` with the state found; `None` if no valid state does.
     pub fn find(&self, promised: usize, mut agrees: impl FnMut(&S) -> bool) -> Option<usize> {
         let mut state = self.state_after(promised);
         for count in promised..=self.writes.len() {
@@ -104,8 +108,8 @@ impl<S: Clone, W> Ledger<S, W> {
         None
     }
 
-    /// Judges the content of a store after a crash: returns how many writes it kept, or an error if it is not a valid
-    /// state.
+    /// Judges the content of a store after a crash: returns how many writes it kept, or an error if
+    /// it is not a valid state.
     pub fn judge(&self, mode: CrashMode, found: &S) -> Result<usize, String>
     where
         S: PartialEq + Debug,
@@ -122,7 +126,8 @@ impl<S: Clone, W> Ledger<S, W> {
         })
     }
 
-    /// Restarts from the state found after a crash: all of it counts as safe, and the list of writes is empty.
+    /// Restarts from the state found after a crash: all of it counts as safe, and the list of
+    /// writes is empty.
     pub fn go_on_from(&mut self, found: S) {
         self.base = found;
         self.writes.clear();

@@ -1,10 +1,10 @@
 //! Seeded random numbers.
 
-/// A seeded generator of random numbers (SplitMix64): equal seeds give equal numbers, on every machine and in every
-/// version, so the seed of a failed test is enough to repeat it.
+/// A seeded generator of random numbers (SplitMix64): equal seeds give equal numbers, on every
+/// machine and in every version, so the seed of a failed test is enough to repeat it.
 ///
-/// Not for cryptography. All 64-bit seeds are equally good, even consecutive ones. Drawing a number takes a few
-/// instructions.
+/// Not for cryptography. All 64-bit seeds are equally good, even consecutive ones. Drawing a number
+/// takes a few instructions.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -14,7 +14,8 @@ impl Rng {
         Rng(seed)
     }
 
-    /// Creates the generator for a name and a number: for tests with many cases, each with its own numbers.
+    /// Creates the generator for a name and a number: for tests with many cases, each with its own
+    /// numbers.
     pub fn named(name: &str, number: u64) -> Self {
         // FNV-1a, seeded with the number.
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -30,8 +31,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Returns a number from 0 up to but excluding `bound`. The bias towards smaller numbers is negligible unless the
-    /// bound is huge.
+    /// Returns a number from 0 up to but excluding `bound`. The bias towards smaller numbers is
+    /// negligible unless the bound is huge.
     ///
     /// # Panics
     ///

@@ -12,13 +12,15 @@
 //! ok
 //! ```
 //!
-//! A *case* is a line with a command and its arguments, any number of input lines, a line `----`, and the expected
-//! output up to a blank line. An output that has blank lines itself is enclosed in two lines `----` on each side. This is
-//! the format of CockroachDB's `datadriven`, in which Pebble's tests are written.
+//! A *case* is a line with a command and its arguments, any number of input lines, a line `----`,
+//! and the expected output up to a blank line. An output that has blank lines itself is enclosed in
+//! two lines `----` on each side. This is the format of CockroachDB's `datadriven`, in which
+//! Pebble's tests are written.
 //!
-//! [`run`] passes each case to a function and compares the text that it returns. With the environment variable
-//! `UPDATE_SCRIPTS` it writes that text into the file instead, to be judged as a change of the file. One function runs all
-//! cases of a file in order, so cases may build on those before them.
+//! [`run`] passes each case to a function and compares the text that it returns. With the
+//! environment variable `UPDATE_SCRIPTS` it writes that text into the file instead, to be judged as
+//! a change of the file. One function runs all cases of a file in order, so cases may build on
+//! those before them.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -38,8 +40,9 @@ pub struct Case<'a> {
     pub line: usize,
 }
 
-/// Runs a script: executes every case and compares the output, in which spaces at the ends of lines do not count. With
-/// the environment variable `UPDATE_SCRIPTS` it rewrites the expected outputs instead.
+/// Runs a script: executes every case and compares the output, in which spaces at the ends of lines
+/// do not count. With the environment variable `UPDATE_SCRIPTS` it rewrites the expected outputs
+/// instead.
 ///
 /// ```
 /// # let path = std::env::temp_dir().join(format!("sum-{}.txt", std::process::id()));
@@ -59,8 +62,8 @@ pub struct Case<'a> {
 ///
 /// # Panics
 ///
-/// If an output differs (after the last case, with all differences), if `execute` panics, or if the file is not a
-/// script: it cannot be read, a case has no `----`, or there is no case.
+/// If an output differs (after the last case, with all differences), if `execute` panics, or if the
+/// file is not a script: it cannot be read, a case has no `----`, or there is no case.
 pub fn run(path: impl AsRef<Path>, mut execute: impl FnMut(&Case<'_>) -> String) {
     let (path, name) = (path.as_ref(), path.as_ref().display());
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"));

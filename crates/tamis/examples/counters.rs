@@ -1,4 +1,5 @@
-//! Counters of several threads in four ways, with their times and what gets lost: `cargo run -p tamis --release --example counters`.
+//! Counters of several threads in four ways, with their times and what gets lost: `cargo run -p
+//! tamis --release --example counters`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
 use std::time::Instant;

@@ -1,6 +1,7 @@
 //! One process writes, another one reads beside it and keeps up.
 //!
-//! `cargo run --release -p tamis --example follower`: starts itself once more as the writer, on a directory of its own, and follows that.
+//! `cargo run --release -p tamis --example follower`: starts itself once more as the writer, on a
+//! directory of its own, and follows that.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

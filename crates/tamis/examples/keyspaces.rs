@@ -1,4 +1,5 @@
-//! Keyspaces: separate sets of keys with options of their own, one log: `cargo run -p tamis --example keyspaces`.
+//! Keyspaces: separate sets of keys with options of their own, one log: `cargo run -p tamis
+//! --example keyspaces`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
 use tamis::options::CompactionChoice;

@@ -1,4 +1,5 @@
-//! Metrics through the crate `metrics`: a recorder that prints, where a program would install one for its monitoring.
+//! Metrics through the crate `metrics`: a recorder that prints, where a program would install one
+//! for its monitoring.
 //!
 //! Run: `cargo run --release -p tamis --features metrics --example metrics`
 

@@ -1,4 +1,5 @@
-//! A consistent reader beside a writer, and keyspaces in one batch: `cargo run -p tamis --example snapshots`.
+//! A consistent reader beside a writer, and keyspaces in one batch: `cargo run -p tamis --example
+//! snapshots`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
 use tamis::{Db, KeyspaceOptions, Options, WriteBatch};

@@ -1,5 +1,5 @@
-//! tamis in an asynchronous program: calls block, so they go to the threads that tokio has for that:
-//! `cargo run -p tamis --example tokio`.
+//! tamis in an asynchronous program: calls block, so they go to the threads that tokio has for
+//! that: `cargo run -p tamis --example tokio`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
 use tamis::{Db, Error, Options};
@@ -37,7 +37,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// What an asynchronous task does: a whole transaction is one piece of blocking work, so that nothing is awaited within it.
+/// What an asynchronous task does: a whole transaction is one piece of blocking work, so that
+/// nothing is awaited within it.
 async fn visit(db: Db, page: u32) -> Result<i64, Failure> {
     with(&db, move |db| {
         let visits = db.increment(format!("page/{page}"), 1)?;

@@ -1,5 +1,5 @@
-//! Transfers between accounts, by threads that meet; an audit beside them; write skew, and how it is refused:
-//! `cargo run -p tamis --example transactions`.
+//! Transfers between accounts, by threads that meet; an audit beside them; write skew, and how it
+//! is refused: `cargo run -p tamis --example transactions`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
 use tamis::transactions::{Isolation, TransactionOptions};

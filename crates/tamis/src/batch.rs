@@ -1,12 +1,13 @@
 //! Write batches: operations that become visible and durable together.
 //!
-//! A batch holds its operations in the encoding of the log (`docs/log-format.md`), so committing it only copies
-//! bytes. [`ops`](WriteBatch::ops) reads them back. Recovery reads the payloads of log records with the same code,
-//! which therefore trusts nothing.
+//! A batch holds its operations in the encoding of the log (`docs/log-format.md`), so committing it
+//! only copies bytes. [`ops`](WriteBatch::ops) reads them back. Recovery reads the payloads of log
+//! records with the same code, which therefore trusts nothing.
 //!
-//! Invariants: an encoded range is never empty and its end is exclusive or open; keys and values respect
-//! [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`]. An operation that exceeds a limit is not added; the first such error is
-//! kept and reported when the batch is committed, so filling a batch needs no error handling.
+//! Invariants: an encoded range is never empty and its end is exclusive or open; keys and values
+//! respect [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`]. An operation that exceeds a limit is not
+//! added; the first such error is kept and reported when the batch is committed, so filling a batch
+//! needs no error handling.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -30,18 +31,18 @@ const TAG_INGESTION: u8 = 16;
 /// The end or start of a range may be one byte longer than a key: the first key after `k` is `k\0`.
 const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
 
-/// A set of writes that is applied atomically, in the order in which they were added: of two writes to one key the
-/// later one wins.
+/// A set of writes that is applied atomically, in the order in which they were added: of two writes
+/// to one key the later one wins.
 ///
-/// Keys may have up to [`MAX_KEY_BYTES`] and values up to [`MAX_VALUE_BYTES`] bytes. A larger write makes committing
-/// the batch fail, not adding it.
+/// Keys may have up to [`MAX_KEY_BYTES`] and values up to [`MAX_VALUE_BYTES`] bytes. A larger write
+/// makes committing the batch fail, not adding it.
 #[derive(Clone, Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
     len: usize,
     error: Option<WriteError>,
-    /// The digests of the keys of all operations that have one, in their order: computed when an operation is added, so that
-    /// committing hashes nothing while other writers wait.
+    /// The digests of the keys of all operations that have one, in their order: computed when an
+    /// operation is added, so that committing hashes nothing while other writers wait.
     digests: SmallVec<[Digest; 4]>,
     /// The keyspaces written to, each once.
     keyspaces: SmallVec<[KeyspaceId; 4]>,
@@ -59,8 +60,8 @@ impl WriteBatch {
         WriteBatch::default()
     }
 
-    /// Creates an empty batch with room for `bytes` bytes of operations (keys, values, and about six bytes per
-    /// operation).
+    /// Creates an empty batch with room for `bytes` bytes of operations (keys, values, and about
+    /// six bytes per operation).
     pub fn with_capacity(bytes: usize) -> WriteBatch {
         WriteBatch { bytes: Vec::with_capacity(bytes), ..WriteBatch::default() }
     }
@@ -75,19 +76,20 @@ impl WriteBatch {
         self.delete_id(DEFAULT_KEYSPACE, key.as_ref())
     }
 
-    /// Applies `operand` to the value of `key` with the keyspace's merge operator, without reading it: the cost is that
-    /// of a put. Committing the batch fails if the keyspace has no operator.
+    /// Applies `operand` to the value of `key` with the keyspace's merge operator, without reading
+    /// it: the cost is that of a put. Committing the batch fails if the keyspace has no operator.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
         self.merge_id(DEFAULT_KEYSPACE, key.as_ref(), operand.as_ref())
     }
 
-    /// Deletes all keys in `range`, at a cost independent of their number. A range that starts after its end makes
-    /// committing the batch fail; an empty range does nothing.
+    /// Deletes all keys in `range`, at a cost independent of their number. A range that starts
+    /// after its end makes committing the batch fail; an empty range does nothing.
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> &mut Self {
         self.delete_range_id(DEFAULT_KEYSPACE, range)
     }
 
-    /// Deletes all keys that start with `prefix`, at a cost independent of their number. An empty prefix is that of every key.
+    /// Deletes all keys that start with `prefix`, at a cost independent of their number. An empty
+    /// prefix is that of every key.
     pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> &mut Self {
         self.delete_prefix_id(DEFAULT_KEYSPACE, prefix.as_ref())
     }
@@ -200,8 +202,8 @@ impl WriteBatch {
         }
     }
 
-    /// Returns a batch of one operation that changes nothing and takes the sequence number of an ingestion, so that
-    /// the log's sequence numbers have no gap.
+    /// Returns a batch of one operation that changes nothing and takes the sequence number of an
+    /// ingestion, so that the log's sequence numbers have no gap.
     pub(crate) fn ingestion(keyspace: KeyspaceId) -> WriteBatch {
         let mut batch = WriteBatch::new();
         batch.begin(TAG_INGESTION, keyspace);
@@ -295,7 +297,8 @@ impl WriteBatch {
         &self.bytes
     }
 
-    /// Returns the digests of the keys of those operations that have one, in the order in which they were added.
+    /// Returns the digests of the keys of those operations that have one, in the order in which
+    /// they were added.
     pub(crate) fn digests(&self) -> &[Digest] {
         &self.digests
     }
@@ -393,8 +396,8 @@ pub(crate) enum BatchOp<'a> {
         /// The first key after the range; `None` if it is unbounded.
         end: Option<&'a [u8]>,
     },
-    /// Marks the sequence number of an ingestion. Either the tables are in the manifest or the ingestion failed:
-    /// there is nothing to apply.
+    /// Marks the sequence number of an ingestion. Either the tables are in the manifest or the
+    /// ingestion failed: there is nothing to apply.
     Ingestion {
         /// The first keyspace that got a table.
         keyspace: KeyspaceId,
@@ -498,7 +501,8 @@ pub(crate) struct GroupHeader {
     pub(crate) first_seq: SeqNo,
     /// The number of operations that follow, at least one.
     pub(crate) count: u64,
-    /// All earlier logs were synced when this record was written: if one of them is cut short, it is damaged.
+    /// All earlier logs were synced when this record was written: if one of them is cut short, it
+    /// is damaged.
     pub(crate) older_logs_synced: bool,
 }
 

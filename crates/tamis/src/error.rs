@@ -74,7 +74,8 @@ pub enum OpenError {
         /// The lock file.
         path: PathBuf,
     },
-    /// This process has the database open already. Handles are cheap to clone: share the one that is there.
+    /// This process has the database open already. Handles are cheap to clone: share the one that
+    /// is there.
     #[error(
         "{} is locked: this process has the database open already; clone that handle instead of opening it again, or drop \
          it first, with all its keyspaces, snapshots and transactions",
@@ -84,14 +85,15 @@ pub enum OpenError {
         /// The lock file.
         path: PathBuf,
     },
-    /// The database changed during every attempt to open it read-only: its writer replaces files faster than they can
-    /// be opened. Nothing is wrong with the database; try again later.
+    /// The database changed during every attempt to open it read-only: its writer replaces files
+    /// faster than they can be opened. Nothing is wrong with the database; try again later.
     #[error("{} was changed by its writer during every attempt to open it; try again", path.display())]
     Changing {
         /// The database's directory.
         path: PathBuf,
     },
-    /// The state after the write that [`recover_to`](crate::Options::recover_to) names cannot be restored: tables have later writes.
+    /// The state after the write that [`recover_to`](crate::Options::recover_to) names cannot be
+    /// restored: tables have later writes.
     #[error("the state after write {asked} cannot be restored: the tables have writes up to {oldest}")]
     Unreachable {
         /// The number of the write.
@@ -99,8 +101,8 @@ pub enum OpenError {
         /// The oldest state that can be restored.
         oldest: u64,
     },
-    /// The state after the write that [`recover_to`](crate::Options::recover_to) names cannot be restored: the logs tell of an
-    /// ingestion before it, and not what it brought.
+    /// The state after the write that [`recover_to`](crate::Options::recover_to) names cannot be
+    /// restored: the logs tell of an ingestion before it, and not what it brought.
     #[error(
         "the state after write {asked} cannot be restored: write {seq} ingested tables that are not here"
     )]
@@ -122,7 +124,8 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// There is something else than a database: one of another engine, a file, or files of others. Nothing was changed.
+    /// There is something else than a database: one of another engine, a file, or files of others.
+    /// Nothing was changed.
     #[error("{} holds no database of tamis: found {found}; nothing there was touched", path.display())]
     Foreign {
         /// The path.
@@ -214,8 +217,8 @@ pub enum ReadError {
         /// The keyspace's name.
         name: String,
     },
-    /// The keyspace's merge operator could not combine a key's operands into a value. Putting or deleting the key
-    /// makes it readable again.
+    /// The keyspace's merge operator could not combine a key's operands into a value. Putting or
+    /// deleting the key makes it readable again.
     #[error("could not merge the operands of the key `{}`: {what}", excerpt(key))]
     Merge {
         /// The key.
@@ -277,10 +280,11 @@ pub enum WriteError {
         /// The failure.
         cause: String,
     },
-    /// A file could not be written: a full disk, a failed sync, a limit. No acknowledged write is lost. The failed
-    /// work is retried in the background, and writes resume once it succeeds; until then every write that depends on
-    /// it is refused. A write that failed before may be found by a read-only opening, or after a crash, until writes resume,
-    /// and never from then on. `docs/operations.md` has the rule.
+    /// A file could not be written: a full disk, a failed sync, a limit. No acknowledged write is
+    /// lost. The failed work is retried in the background, and writes resume once it succeeds;
+    /// until then every write that depends on it is refused. A write that failed before may be
+    /// found by a read-only opening, or after a crash, until writes resume, and never from then on.
+    /// `docs/operations.md` has the rule.
     #[error("writes are suspended until a retry succeeds: {cause}")]
     Suspended {
         /// The last failure.
@@ -328,8 +332,9 @@ pub enum WriteError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangesError {
-    /// The next change cannot be read. Its log was not kept; or a power failure has taken back writes that were not synced, and readers may
-    /// have seen some of them; or (rarely) a log could not be synced and was given up, with its writes in tables.
+    /// The next change cannot be read. Its log was not kept; or a power failure has taken back
+    /// writes that were not synced, and readers may have seen some of them; or (rarely) a log could
+    /// not be synced and was given up, with its writes in tables.
     #[error(
         "the changes from number {wanted} on are gone, those from {oldest} on are there: take a snapshot, and continue with \
          the changes after its number"
@@ -337,11 +342,13 @@ pub enum ChangesError {
     FellBehind {
         /// The number of the next change.
         wanted: u64,
-        /// The oldest number from which changes are there. A snapshot of this number less one, or a newer one, has everything before.
+        /// The oldest number from which changes are there. A snapshot of this number less one, or a
+        /// newer one, has everything before.
         oldest: u64,
     },
-    /// No write has the number yet after which changes are asked for. The position comes from another database, or writes that were not
-    /// synced went with a power failure: then whoever has read them has seen what never was, and must begin anew with a snapshot.
+    /// No write has the number yet after which changes are asked for. The position comes from
+    /// another database, or writes that were not synced went with a power failure: then whoever has
+    /// read them has seen what never was, and must begin anew with a snapshot.
     #[error(
         "there is no write {since}: the last one is {last}; the position is from another database, or writes after it were \
          lost in a power failure. Take a snapshot, and continue with the changes after its number"
@@ -382,7 +389,8 @@ pub enum ChangesError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// Somebody else has written what the transaction depends on since it began. Nothing was committed; another attempt may succeed.
+    /// Somebody else has written what the transaction depends on since it began. Nothing was
+    /// committed; another attempt may succeed.
     #[error(
         "a concurrent write of key {} in keyspace `{}` is in conflict; nothing was committed, try again",
         excerpt_of_key(key),
@@ -391,11 +399,12 @@ pub enum TransactionError {
     Conflict {
         /// The keyspace's name.
         keyspace: String,
-        /// The key that was written; for a range that was deleted or ingested, a key of the transaction in it.
+        /// The key that was written; for a range that was deleted or ingested, a key of the
+        /// transaction in it.
         key: Vec<u8>,
     },
-    /// More was written since the transaction began than is kept to validate it. Nothing was committed; another attempt that takes less
-    /// time may succeed.
+    /// More was written since the transaction began than is kept to validate it. Nothing was
+    /// committed; another attempt that takes less time may succeed.
     #[error(
         "the transaction has outlived what is kept to validate it in keyspace `{}`; nothing was committed: commit \
          sooner, or set a larger `transaction_history_bytes`",
@@ -405,7 +414,8 @@ pub enum TransactionError {
         /// The keyspace's name.
         keyspace: String,
     },
-    /// A lock was held by others for longer than the transaction waits. It holds its own locks until it is dropped.
+    /// A lock was held by others for longer than the transaction waits. It holds its own locks
+    /// until it is dropped.
     #[error(
         "key {} in keyspace `{}` is locked by {}; drop this transaction and begin again",
         excerpt_of_key(key),
@@ -420,14 +430,15 @@ pub enum TransactionError {
         /// The numbers of the transactions that hold it.
         holders: Vec<u64>,
     },
-    /// To wait for a lock would have closed a circle of transactions that wait for each other. This one holds its own locks until it is
-    /// dropped.
+    /// To wait for a lock would have closed a circle of transactions that wait for each other. This
+    /// one holds its own locks until it is dropped.
     #[error("a deadlock: {}; drop this transaction and begin again", circle(cycle))]
     Deadlock {
         /// The circle, beginning with this transaction: each waits for the next one.
         cycle: Vec<WaitsFor>,
     },
-    /// The calling thread was [interrupted](crate::maintenance::interruptible) while it waited for a lock. The transaction is as before.
+    /// The calling thread was [interrupted](crate::maintenance::interruptible) while it waited for
+    /// a lock. The transaction is as before.
     #[error("the wait for a lock was interrupted")]
     Interrupted,
     /// Another transaction is prepared under this name.
@@ -442,7 +453,8 @@ pub enum TransactionError {
         /// The name.
         name: Vec<u8>,
     },
-    /// A savepoint that was forgotten by a rollback to an earlier one, or belongs to another transaction.
+    /// A savepoint that was forgotten by a rollback to an earlier one, or belongs to another
+    /// transaction.
     #[error("the savepoint was undone by a rollback to an earlier one, or belongs to another transaction")]
     NoSavepoint,
     /// A read failed.
@@ -454,7 +466,8 @@ pub enum TransactionError {
 }
 
 impl TransactionError {
-    /// Reports whether another attempt may succeed: after a conflict, a deadlock or a timeout, or if the transaction took too long.
+    /// Reports whether another attempt may succeed: after a conflict, a deadlock or a timeout, or
+    /// if the transaction took too long.
     pub fn is_retryable(&self) -> bool {
         use TransactionError::{Conflict, Deadlock, LockTimeout, TooOld};
         matches!(self, Conflict { .. } | TooOld { .. } | LockTimeout { .. } | Deadlock { .. })
@@ -535,8 +548,8 @@ pub enum AdminError {
     /// The compaction was cancelled before it was complete; it may have been done in part.
     #[error("the compaction was cancelled")]
     Cancelled,
-    /// The calling thread was [interrupted](crate::maintenance::interruptible) while it worked or waited. What background threads do goes
-    /// on.
+    /// The calling thread was [interrupted](crate::maintenance::interruptible) while it worked or
+    /// waited. What background threads do goes on.
     #[error("the call was interrupted before it was complete")]
     Interrupted,
     /// A compaction that might not fit on the device.

@@ -1,8 +1,8 @@
 //! The file system as the engine sees it: [`FileSystem`], and what implements it.
 //!
-//! This re-exports [`tamis_env::io`], which states what the engine assumes of a medium. [`Options::file_system`]
-//! takes any implementation; the test implementations (one that crashes and fails on demand, one that emulates the
-//! cost of a device) are in the crate `tamis-testkit`.
+//! This re-exports [`tamis_env::io`], which states what the engine assumes of a medium.
+//! [`Options::file_system`] takes any implementation; the test implementations (one that crashes
+//! and fails on demand, one that emulates the cost of a device) are in the crate `tamis-testkit`.
 //!
 //! [`Options::file_system`]: crate::Options::file_system
 

@@ -1,8 +1,8 @@
-//! An embeddable key-value storage engine in which **a read hashes its key once, asks its filters once, and
-//! touches one block**.
+//! An embeddable key-value storage engine in which **a read hashes its key once, asks its filters
+//! once, and touches one block**.
 //!
-//! tamis is an LSM-tree: writes go to a log and a memtable, memtables are flushed to sorted tables, and tables are
-//! merged in the background. Start with [`Db`].
+//! tamis is an LSM-tree: writes go to a log and a memtable, memtables are flushed to sorted tables,
+//! and tables are merged in the background. Start with [`Db`].
 //!
 //! ```
 //! use tamis::{Db, Durability, Options, WriteBatch};
@@ -20,36 +20,40 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * [`Db`]: the default keyspace and operations on the whole database. [`Keyspace`]: one of several that share a
-//!   log.
-//! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: when a write survives a power
-//!   cut.
+//! * [`Db`]: the default keyspace and operations on the whole database. [`Keyspace`]: one of
+//!   several that share a log.
+//! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: when a write
+//!   survives a power cut.
 //! * [`Transaction`]: reads and writes that depend on each other, isolated from those of others.
-//! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends. [`Readable`]: any of these
-//!   that can be read, for generic functions.
+//! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends.
+//!   [`Readable`]: any of these that can be read, for generic functions.
 //! * [`Slice`]: bytes returned without a copy.
-//! * [`Options`] and [`KeyspaceOptions`]: every option, with default, range and consequence; the types of their values
-//!   are in [`options`].
+//! * [`Options`] and [`KeyspaceOptions`]: every option, with default, range and consequence; the
+//!   types of their values are in [`options`].
 //! * [`operators`]: updates without a read; values changed or removed during compaction.
 //! * [`stats`] and [`explain`]: the database's activity, and the cost of a read.
 //! * [`ingest`]: sorted tables built elsewhere and ingested atomically.
-//! * [`maintenance`]: compactions on request, verification, salvage. [`inspect`]: the contents of single files.
+//! * [`maintenance`]: compactions on request, verification, salvage. [`inspect`]: the contents of
+//!   single files.
 //! * Errors: a narrow enum per kind of operation, all of which convert into [`Error`].
-//! * [`io`] and [`clock`]: the file system and the time as the engine sees them, for tests and other media.
+//! * [`io`] and [`clock`]: the file system and the time as the engine sees them, for tests and
+//!   other media.
 //!
-//! Handles are `Send + Sync` and cheap to clone. Reads take none of the database's locks and do not wait for writers.
+//! Handles are `Send + Sync` and cheap to clone. Reads take none of the database's locks and do not
+//! wait for writers.
 //!
-//! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is Rust only.
-//! `metrics` exports the statistics through the crate of that name (`metrics::MetricsExporter`), and `tracing` enters its spans around
-//! flushes, compactions, openings and ingestions.
-//! `serde` makes the statistics, explanations and reports `Serialize` (see [`stats`]). `unstable-selector` lets the program supply a
-//! filter for the whole tree. `measure` adds knobs that show what a design
-//! saves. `simulation` and `fuzzing` are for programs that test the engine, not for releases.
+//! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is
+//! Rust only. `metrics` exports the statistics through the crate of that name
+//! (`metrics::MetricsExporter`), and `tracing` enters its spans around flushes, compactions,
+//! openings and ingestions. `serde` makes the statistics, explanations and reports `Serialize` (see
+//! [`stats`]). `unstable-selector` lets the program supply a filter for the whole tree. `measure`
+//! adds knobs that show what a design saves. `simulation` and `fuzzing` are for programs that test
+//! the engine, not for releases.
 
 #![warn(missing_debug_implementations)]
 
-/// Implements `Debug` for a handle: its type and some fields, in a line. Programs print handles in their logs, so the fields are names and
-/// counts, never what is stored.
+/// Implements `Debug` for a handle: its type and some fields, in a line. Programs print handles in
+/// their logs, so the fields are names and counts, never what is stored.
 macro_rules! debug_as {
     ($type:ty, $name:literal, $self:ident => $($field:literal: $value:expr),+) => {
         impl std::fmt::Debug for $type {
@@ -74,8 +78,8 @@ mod interrupt;
 pub mod io;
 #[cfg(feature = "simulation")]
 pub mod simulation {
-    //! The hook for deterministic simulations: a scheduler that decides which of the engine's threads runs and what
-    //! time it is.
+    //! The hook for deterministic simulations: a scheduler that decides which of the engine's
+    //! threads runs and what time it is.
 
     pub use tamis_env::sync::simulated::{Point, Scheduler, TaskId, point, run_in};
 }
@@ -106,7 +110,8 @@ mod tree;
 pub(crate) use tamis_env::sync;
 
 pub mod changes {
-    //! The change feed: what [`Db::changes`](crate::Db::changes) and [`Db::change_consumer`](crate::Db::change_consumer) return.
+    //! The change feed: what [`Db::changes`](crate::Db::changes) and
+    //! [`Db::change_consumer`](crate::Db::change_consumer) return.
 
     pub use crate::db::changes::{Change, Changes, Operation, OperationKind};
     pub use crate::db::consumers::Consumer;
@@ -114,7 +119,8 @@ pub mod changes {
 }
 
 pub mod clock {
-    //! The time as the engine sees it, in seconds since 1970: for expiry, and the ages in statistics.
+    //! The time as the engine sees it, in seconds since 1970: for expiry, and the ages in
+    //! statistics.
     //!
     //! [`Options::clock`](crate::Options::clock) takes any [`Clock`].
 
@@ -160,22 +166,25 @@ pub mod maintenance {
 }
 
 pub mod live_files {
-    //! The files that make up a database at one moment: see [`Db::live_files`](crate::Db::live_files).
+    //! The files that make up a database at one moment: see
+    //! [`Db::live_files`](crate::Db::live_files).
 
     pub use crate::db::live_files::{LiveFile, LiveFileKind, LiveFiles};
 }
 
 pub mod stats {
     //! The counters and the shape of a database: what [`Db::stats`](crate::Db::stats),
-    //! [`Keyspace::stats`](crate::Keyspace::stats), [`Keyspace::tables`](crate::Keyspace::tables) and
-    //! [`Db::segments`](crate::Db::segments) return.
+    //! [`Keyspace::stats`](crate::Keyspace::stats), [`Keyspace::tables`](crate::Keyspace::tables)
+    //! and [`Db::segments`](crate::Db::segments) return.
     //!
     //! Counters count from the opening of the database. New versions add fields.
     //!
-    //! With the feature `serde` these types, and those of [`explain`](crate::explain), and the reports of ingestions, verification and
-    //! salvage implement `Serialize`: fields have the names and units that they have here, and enums are `snake_case`, with their
-    //! fields beside a field `kind`. Keys and paths are strings: text as it is, but backslashes and control characters escaped
-    //! (`\\`, `\t`, `\n`, `\r`, `\x00`), and bytes that are not UTF-8 as `\xff`; different bytes give different strings.
+    //! With the feature `serde` these types, and those of [`explain`](crate::explain), and the
+    //! reports of ingestions, verification and salvage implement `Serialize`: fields have the names
+    //! and units that they have here, and enums are `snake_case`, with their fields beside a field
+    //! `kind`. Keys and paths are strings: text as it is, but backslashes and control characters
+    //! escaped (`\\`, `\t`, `\n`, `\r`, `\x00`), and bytes that are not UTF-8 as `\xff`; different
+    //! bytes give different strings.
 
     pub use crate::db::{
         ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, MemoryReport,

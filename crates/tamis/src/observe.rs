@@ -1,7 +1,9 @@
-//! What a database tells of itself while it works: how long operations take, why writes wait, and events for listeners.
+//! What a database tells of itself while it works: how long operations take, why writes wait, and
+//! events for listeners.
 //!
-//! The engine's owners share one [`Observer`]. They record and raise from any thread and under any lock: recording is a few relaxed
-//! additions, and an [event](events) is put into a queue, whose lock is a leaf. Code of the program runs on a thread of its own.
+//! The engine's owners share one [`Observer`]. They record and raise from any thread and under any
+//! lock: recording is a few relaxed additions, and an [event](events) is put into a queue, whose
+//! lock is a leaf. Code of the program runs on a thread of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +23,8 @@ use latency::{LatencyCounters, Operation};
 pub(crate) use queue::Queue;
 use slow::Slow;
 
-/// Enters a span of the crate `tracing` until the end of the block, with the feature `tracing`. Without it the fields are not evaluated.
+/// Enters a span of the crate `tracing` until the end of the block, with the feature `tracing`.
+/// Without it the fields are not evaluated.
 macro_rules! span {
     ($name:literal $(, $($field:tt)*)?) => {
         #[cfg(feature = "tracing")]
@@ -67,8 +70,8 @@ causes! {
     SlowedByFlushes "slowed_by_flushes",
 }
 
-/// How often and how long writes have waited for one cause since the database was opened. Others queue behind a write that waits; their
-/// time is not counted again.
+/// How often and how long writes have waited for one cause since the database was opened. Others
+/// queue behind a write that waits; their time is not counted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -147,8 +150,8 @@ impl Observer {
         self.slow.is_some()
     }
 
-    /// Records how long an operation took since `started`. If that was too long, and not too many were lately, `explain` is asked for
-    /// what it did, and listeners get both.
+    /// Records how long an operation took since `started`. If that was too long, and not too many
+    /// were lately, `explain` is asked for what it did, and listeners get both.
     #[cold]
     pub(crate) fn timed(&self, operation: Operation, started: Instant, explain: impl FnOnce() -> Explained) {
         let took = sync::since(started);

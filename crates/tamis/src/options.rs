@@ -1,8 +1,8 @@
 //! The types of options: the values that they take, and the description of every option.
 //!
-//! The options themselves are [`Options`] of a database and [`KeyspaceOptions`] of a keyspace, both at the crate's
-//! root. Values that are words in the text form can be parsed ([`FromStr`](std::str::FromStr)) and printed
-//! ([`Display`](std::fmt::Display)) one by one:
+//! The options themselves are [`Options`] of a database and [`KeyspaceOptions`] of a keyspace, both
+//! at the crate's root. Values that are words in the text form can be parsed
+//! ([`FromStr`](std::str::FromStr)) and printed ([`Display`](std::fmt::Display)) one by one:
 //!
 //! ```
 //! use tamis::options::{FilterChoice, ReadMode};

@@ -1,19 +1,22 @@
 //! Decides which gets are counted, and records what they asked.
 //!
-//! Counting every get would cost reads more than it is worth. One get in `interval` is drawn at random, so that a pattern of
-//! the caller's is neither always counted nor always missed, and stands for all gets since the last one its thread counted.
+//! Counting every get would cost reads more than it is worth. One get in `interval` is drawn at
+//! random, so that a pattern of the caller's is neither always counted nor always missed, and
+//! stands for all gets since the last one its thread counted.
 //!
 //! # Threads
 //!
-//! Every reading thread has a [`Shard`] of its own and writes to no memory that another reading thread writes to. The
-//! background thread collects the samples periodically. If it is doing so at that moment, or if too many samples are queued,
-//! the reader drops its sample instead of waiting. All counters are relaxed: they are statistics and guard nothing; samples
-//! pass through the shard's mutex.
+//! Every reading thread has a [`Shard`] of its own and writes to no memory that another reading
+//! thread writes to. The background thread collects the samples periodically. If it is doing so at
+//! that moment, or if too many samples are queued, the reader drops its sample instead of waiting.
+//! All counters are relaxed: they are statistics and guard nothing; samples pass through the
+//! shard's mutex.
 //!
-//! The background thread sleeps when there is no work. It announces that first, checks once more, and only then sleeps; a
-//! reader first hands over its sample and then checks whether to wake the thread. Both pass through the shard's mutex in
-//! between: either the thread finds the sample, or the reader finds the thread asleep. (For a thread's very first sample,
-//! neither need hold. That sample waits for the next one.)
+//! The background thread sleeps when there is no work. It announces that first, checks once more,
+//! and only then sleeps; a reader first hands over its sample and then checks whether to wake the
+//! thread. Both pass through the shard's mutex in between: either the thread finds the sample, or
+//! the reader finds the thread asleep. (For a thread's very first sample, neither need hold. That
+//! sample waits for the next one.)
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -29,8 +32,8 @@ pub(crate) use stride::Stride;
 use crate::sync::thread::Thread;
 use crate::sync::{self, Mutex};
 
-/// The maximum number of queued samples per thread: two hundred gets of a tree of ten runs, which is what a busy reader
-/// produces during the background thread's pause.
+/// The maximum number of queued samples per thread: two hundred gets of a tree of ten runs, which
+/// is what a busy reader produces during the background thread's pause.
 const MOST_WAITING: usize = 2048;
 
 /// The maximum number of segments recorded per get, those of the newest runs.
@@ -140,7 +143,8 @@ impl Sampler {
         let _ = self.worker.set(sync::thread::current());
     }
 
-    /// Puts the background thread to sleep for at most `longest`, unless `work`, which does the pending work, returns `true`.
+    /// Puts the background thread to sleep for at most `longest`, unless `work`, which does the
+    /// pending work, returns `true`.
     pub(crate) fn sleep_unless(&self, work: impl FnOnce() -> bool, longest: Duration) {
         self.asleep.store(true, Relaxed);
         if !work() {
@@ -189,7 +193,8 @@ mod tests {
         }
     }
 
-    /// With a fixed stride, a caller that alternates present and absent keys had only one of the two kinds counted.
+    /// With a fixed stride, a caller that alternates present and absent keys had only one of the
+    /// two kinds counted.
     #[test]
     fn sampling_does_not_follow_a_pattern_of_the_caller() {
         let sampler = Sampler::new(4);

@@ -1,7 +1,8 @@
-//! How statistics and reports are serialized where serde's own form would lose bytes. With the feature `serde` only.
+//! How statistics and reports are serialized where serde's own form would lose bytes. With the
+//! feature `serde` only.
 //!
-//! Keys and paths become strings: printable text as it is, and everything else escaped as `\\`, `\t`, `\n`, `\r` or, byte by byte,
-//! `\xNN`. Different bytes give different strings.
+//! Keys and paths become strings: printable text as it is, and everything else escaped as `\\`,
+//! `\t`, `\n`, `\r` or, byte by byte, `\xNN`. Different bytes give different strings.
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};

@@ -8,11 +8,12 @@ use tamis_files::table::PinnedValue;
 
 use crate::memtable::PinnedMemValue;
 
-/// The bytes of a key or a value. They are shared with a table block (mapped or cached) or a memtable where that
-/// saves a copy; up to 22 bytes are stored inline.
+/// The bytes of a key or a value. They are shared with a table block (mapped or cached) or a
+/// memtable where that saves a copy; up to 22 bytes are stored inline.
 ///
-/// A slice stays valid whatever happens to the database, and keeps its block, mapping or memtable in memory. Use
-/// [`to_vec`](slice::to_vec) for long-lived bytes. Cloning costs at most one reference count update.
+/// A slice stays valid whatever happens to the database, and keeps its block, mapping or memtable
+/// in memory. Use [`to_vec`](slice::to_vec) for long-lived bytes. Cloning costs at most one
+/// reference count update.
 ///
 /// ```
 /// let slice = tamis::Slice::from(&b"bytes"[..]);

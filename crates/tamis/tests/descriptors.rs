@@ -1,7 +1,8 @@
-//! The number of file descriptors a database holds, and its behaviour when the process runs out of them.
+//! The number of file descriptors a database holds, and its behaviour when the process runs out of
+//! them.
 //!
-//! Descriptors belong to the process, so each test runs in its own process: this program again, with that test only and
-//! with a limit set by a shell.
+//! Descriptors belong to the process, so each test runs in its own process: this program again,
+//! with that test only and with a limit set by a shell.
 
 #![cfg(target_os = "linux")]
 #![allow(missing_docs, clippy::print_stderr, reason = "tests, which print what they measured")]
@@ -19,7 +20,8 @@ const TABLES: u64 = 220;
 const KEYS_PER_TABLE: u64 = 20;
 const KEYS: u64 = TABLES * KEYS_PER_TABLE;
 
-/// Open in every database: the directory, lock, log, the prepared next log, manifest and the next manifest.
+/// Open in every database: the directory, lock, log, the prepared next log, manifest and the next
+/// manifest.
 const FIXED: usize = 6;
 
 /// Per background job or manual compaction: an output, a directory being synced, inputs.
@@ -28,7 +30,8 @@ const PER_JOB: usize = 4;
 /// Blocks read at a time, each from a different table.
 const DEPTH: usize = 4;
 
-/// Per reading thread: the files being read, one that was just opened, and those used for overlapping reads.
+/// Per reading thread: the files being read, one that was just opened, and those used for
+/// overlapping reads.
 const PER_READER: usize = DEPTH + 2;
 
 /// Runs a test in a process of its own.

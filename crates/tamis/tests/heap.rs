@@ -1,5 +1,5 @@
-//! The report of a database's memory explains its heap, as counted in the allocator. The test is alone in its program, because the
-//! memory of others would count too.
+//! The report of a database's memory explains its heap, as counted in the allocator. The test is
+//! alone in its program, because the memory of others would count too.
 
 #![allow(missing_docs, clippy::print_stderr, reason = "tests")]
 
@@ -36,8 +36,8 @@ fn key(i: u32) -> String {
     format!("{:08x}", i.wrapping_mul(0x9E37_79B9))
 }
 
-/// Memtables below 16 MiB are on the heap, blocks go to the cache, filters are read into memory, and those of the two keyspaces are a table's and a
-/// tree's.
+/// Memtables below 16 MiB are on the heap, blocks go to the cache, filters are read into memory,
+/// and those of the two keyspaces are a table's and a tree's.
 #[test]
 fn the_report_explains_nine_tenths_of_the_heap() {
     const KEYS: u32 = 150_000;

@@ -1,5 +1,5 @@
-//! A get allocates nothing, as counted in the allocator. The test is alone in its program, because the allocations of
-//! other threads would count too.
+//! A get allocates nothing, as counted in the allocator. The test is alone in its program, because
+//! the allocations of other threads would count too.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -101,8 +101,8 @@ fn a_get_allocates_nothing() {
             for (keys, what) in
                 [(&in_tables, "table"), (&in_memory, "memory"), (&absent, "nowhere"), (&deleted, "deleted")]
             {
-                // The first get of a thread creates its counters, and the first access to a block verifies its
-                // checksum.
+                // The first get of a thread creates its counters, and the first access to a block
+                // verifies its checksum.
                 keys.iter().for_each(|key| drop(db.get(key).expect("a get")));
                 for key in keys {
                     let found = allocations(|| db.get(key).expect("a get"));

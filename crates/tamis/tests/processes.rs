@@ -1,4 +1,5 @@
-//! What belongs to a process: its working directory, and what becomes of a database when the process forks.
+//! What belongs to a process: its working directory, and what becomes of a database when the
+//! process forks.
 //!
 //! Each test runs in a process of its own: this program again, with that test only.
 
@@ -26,11 +27,11 @@ fn alone(name: &str, test: impl FnOnce(&Path)) {
     assert!(command.status().unwrap().success());
 }
 
-/// Forks; the child does `act`, and ends without the destructors of the rest. Returns its number. What the child is to drop, it takes
-/// out of an `Option`, which in the parent stays full.
+/// Forks; the child does `act`, and ends without the destructors of the rest. Returns its number.
+/// What the child is to drop, it takes out of an `Option`, which in the parent stays full.
 fn fork(act: impl FnOnce()) -> i32 {
-    // SAFETY: the child calls what a child of a process with several threads may call, and memory allocation, which glibc prepares
-    // for a fork.
+    // SAFETY: the child calls what a child of a process with several threads may call, and memory
+    // allocation, which glibc prepares for a fork.
     match unsafe { libc::fork() } {
         0 => {
             let done = catch_unwind(AssertUnwindSafe(act));
@@ -69,8 +70,8 @@ fn is_forked(error: impl Into<Error>) {
     assert!(text.contains("belongs to another process"), "{text}");
 }
 
-/// In the child of a fork an inherited handle wrote to the parent's files, waited for threads that were not there, or for locks that
-/// nobody would release.
+/// In the child of a fork an inherited handle wrote to the parent's files, waited for threads that
+/// were not there, or for locks that nobody would release.
 #[test]
 fn an_inherited_handle_returns_one_error_and_changes_nothing() {
     alone("an_inherited_handle_returns_one_error_and_changes_nothing", |dir| {
@@ -173,8 +174,8 @@ fn a_child_that_drops_its_copies_leaves_the_parent_alone() {
     });
 }
 
-/// A child kept the database locked until it ended, though the parent had closed it: with Python's `multiprocessing`, for as long as the
-/// pool lived.
+/// A child kept the database locked until it ended, though the parent had closed it: with Python's
+/// `multiprocessing`, for as long as the pool lived.
 #[test]
 fn a_child_keeps_nobody_out_once_the_parent_has_closed() {
     alone("a_child_keeps_nobody_out_once_the_parent_has_closed", |dir| {
@@ -242,7 +243,8 @@ fn the_child_of_a_killed_writer_keeps_nobody_out() {
     });
 }
 
-/// Forks beside writers, flushes and readers: whatever lock another thread holds at that moment, the child ends.
+/// Forks beside writers, flushes and readers: whatever lock another thread holds at that moment,
+/// the child ends.
 #[test]
 fn a_fork_at_any_moment_leaves_a_child_that_ends() {
     alone("a_fork_at_any_moment_leaves_a_child_that_ends", |dir| {
@@ -286,7 +288,8 @@ fn a_fork_at_any_moment_leaves_a_child_that_ends() {
     });
 }
 
-/// The files of a database that was opened by a relative path were looked for below the working directory of the moment.
+/// The files of a database that was opened by a relative path were looked for below the working
+/// directory of the moment.
 #[test]
 fn a_relative_path_outlives_the_working_directory() {
     alone("a_relative_path_outlives_the_working_directory", |dir| {

@@ -1,7 +1,9 @@
-//! Distributions of numbers, modelled on the data sets used to evaluate learned indexes and filters.
+//! Distributions of numbers, modelled on the data sets used to evaluate learned indexes and
+//! filters.
 //!
-//! The data sets of the papers (SOSD) are large downloads. Three of these distributions are stand-ins with the properties
-//! that matter to a learned filter; the documentation names them as such.
+//! The data sets of the papers (SOSD) are large downloads. Three of these distributions are
+//! stand-ins with the properties that matter to a learned filter; the documentation names them as
+//! such.
 
 use crate::keys::KeySetError;
 use crate::random::Random;
@@ -26,8 +28,9 @@ pub enum Distribution {
     Uniform50,
     /// Normal, mean 100 and standard deviation 20, the range 0 to 200 scaled to 50 bits.
     Normal,
-    /// Morton codes of real places: latitude and longitude in 32 bits each, interleaved. Beyond the sample's number
-    /// of places, points are scattered around them. Stands in for OpenStreetMap cells.
+    /// Morton codes of real places: latitude and longitude in 32 bits each, interleaved. Beyond the
+    /// sample's number of places, points are scattered around them. Stands in for OpenStreetMap
+    /// cells.
     Cells,
     /// Sums of log-normal gaps: ranges of all densities. Stands in for sales ranks of books.
     Books,
@@ -133,8 +136,8 @@ pub fn places() -> Vec<(f64, f64)> {
     sample.records().filter_map(|record| place(record.key)).collect()
 }
 
-/// Returns the Morton code of a place: the interleaved bits of longitude and latitude, each as a 32-bit share of its range.
-/// Places beyond the edges of the map are clamped to them.
+/// Returns the Morton code of a place: the interleaved bits of longitude and latitude, each as a
+/// 32-bit share of its range. Places beyond the edges of the map are clamped to them.
 pub fn cell(lat: f64, lon: f64) -> u64 {
     // Floating-point casts saturate: points beyond an edge land on it.
     let part = |x: f64, span: f64| ((x / span + 0.5) * 2f64.powi(32)) as u32;

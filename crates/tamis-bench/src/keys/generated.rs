@@ -23,10 +23,11 @@ const RANGE_KEYS: u64 = 64;
 
 /// `count` keys of `width` bytes.
 ///
-/// A uniform key is the image of its number under a seeded bijection, big-endian in the first (up to) 8 bytes;
-/// the bytes after them are a function of the first 8. Absent keys are the images of the numbers from `count` on:
-/// disjoint because a bijection maps no two numbers to one. A sequential key is 128 times its number,
-/// big-endian in the last (up to) 8 bytes after zeros; absent keys lie halfway between two.
+/// A uniform key is the image of its number under a seeded bijection, big-endian in the first (up
+/// to) 8 bytes; the bytes after them are a function of the first 8. Absent keys are the images of
+/// the numbers from `count` on: disjoint because a bijection maps no two numbers to one. A
+/// sequential key is 128 times its number, big-endian in the last (up to) 8 bytes after zeros;
+/// absent keys lie halfway between two.
 #[derive(Clone, Debug)]
 pub struct Generated {
     order: Order,

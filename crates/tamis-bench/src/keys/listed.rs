@@ -7,8 +7,8 @@ const HOLD_OUT_EVERY: u64 = 10;
 
 /// Distinct keys in key order, contiguous in one buffer.
 ///
-/// Position `p` in key order is held out (absent) if `p % 10 == 9`; the others exist. A list of fewer than ten
-/// keys holds out its last.
+/// Position `p` in key order is held out (absent) if `p % 10 == 9`; the others exist. A list of
+/// fewer than ten keys holds out its last.
 #[derive(Clone, Debug)]
 pub struct Listed {
     name: String,

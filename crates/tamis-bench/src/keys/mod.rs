@@ -63,8 +63,8 @@ pub enum KeySet {
 }
 
 impl KeySet {
-    /// Returns `count` keys of `width` bytes spread uniformly (the first 8 bytes are a seeded bijection of the key's
-    /// number, big-endian).
+    /// Returns `count` keys of `width` bytes spread uniformly (the first 8 bytes are a seeded
+    /// bijection of the key's number, big-endian).
     pub fn uniform(count: u64, width: usize, seed: u64) -> Result<KeySet, KeySetError> {
         Generated::new(Order::Uniform, count, width, seed).map(KeySet::Generated)
     }
@@ -79,7 +79,8 @@ impl KeySet {
         Numbers::new(from, count, seed).map(KeySet::Numbers)
     }
 
-    /// Returns `count` keys of 8 bytes: the first `first` drawn from one distribution, the others from another.
+    /// Returns `count` keys of 8 bytes: the first `first` drawn from one distribution, the others
+    /// from another.
     pub fn shifted(
         from: Distribution,
         to: Distribution,
@@ -90,8 +91,8 @@ impl KeySet {
         Numbers::shifted(from, to, first, count, seed).map(KeySet::Numbers)
     }
 
-    /// Returns the distinct keys of a list; every tenth in key order is held out and serves as an absent key.
-    /// At most `limit` keys are used (all if 0).
+    /// Returns the distinct keys of a list; every tenth in key order is held out and serves as an
+    /// absent key. At most `limit` keys are used (all if 0).
     pub fn listed(name: &str, keys: Vec<Vec<u8>>, limit: u64) -> Result<KeySet, KeySetError> {
         Listed::new(name, keys, limit).map(KeySet::Listed)
     }
@@ -177,13 +178,14 @@ impl KeySet {
         }
     }
 
-    /// Reports whether existing key `i` is the `i`-th smallest, so that consecutive numbers are adjacent in key order.
+    /// Reports whether existing key `i` is the `i`-th smallest, so that consecutive numbers are
+    /// adjacent in key order.
     pub fn is_ordered(&self) -> bool {
         matches!(self, KeySet::Generated(g) if g.is_sequential())
     }
 
-    /// Appends the `n`-th of the [`GAP_KEYS`] absent keys between existing key `i` and the next. Only for
-    /// [sequential](KeySet::sequential) sets.
+    /// Appends the `n`-th of the [`GAP_KEYS`] absent keys between existing key `i` and the next.
+    /// Only for [sequential](KeySet::sequential) sets.
     pub fn gap_key(&self, i: u64, n: u64, out: &mut Vec<u8>) {
         match self {
             KeySet::Generated(g) => g.gap_key(i, n, out),
@@ -200,10 +202,11 @@ impl KeySet {
         }
     }
 
-    /// Appends to `low` and `high` the inclusive bounds of a narrow range right after existing key `i`: the next 64 keys
-    /// of its width or, in a list, the keys that start with the key and one more small byte. Such a range is empty unless
-    /// two uniform keys are neighbours by chance (once in 10^10 for millions of 8-byte keys), which
-    /// [`contains`](KeySet::contains) detects. Returns false if there is no such range.
+    /// Appends to `low` and `high` the inclusive bounds of a narrow range right after existing key
+    /// `i`: the next 64 keys of its width or, in a list, the keys that start with the key and one
+    /// more small byte. Such a range is empty unless two uniform keys are neighbours by chance
+    /// (once in 10^10 for millions of 8-byte keys), which [`contains`](KeySet::contains) detects.
+    /// Returns false if there is no such range.
     pub fn empty_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) -> bool {
         match self {
             KeySet::Generated(g) => g.empty_range(i, low, high),
@@ -212,9 +215,10 @@ impl KeySet {
         }
     }
 
-    /// Appends to `low` and `high` the inclusive bounds of a narrow range that starts at absent key `i`: it and the next
-    /// 63 keys of its width (fewer if an existing key follows sooner) or, in a list, the key and the keys that start with
-    /// it and one more small byte. As with [`empty_range`](KeySet::empty_range), two random keys may be neighbours.
+    /// Appends to `low` and `high` the inclusive bounds of a narrow range that starts at absent key
+    /// `i`: it and the next 63 keys of its width (fewer if an existing key follows sooner) or, in a
+    /// list, the key and the keys that start with it and one more small byte. As with
+    /// [`empty_range`](KeySet::empty_range), two random keys may be neighbours.
     pub fn absent_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) {
         match self {
             KeySet::Generated(g) => g.absent_range(i, low, high),

@@ -1,4 +1,5 @@
-//! Keys of eight bytes from a list of numbers, for distributions without a formula over a key's number.
+//! Keys of eight bytes from a list of numbers, for distributions without a formula over a key's
+//! number.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ const MOST_ABSENT: u64 = 1 << 20;
 
 /// Distinct numbers, big-endian, and absent ones of the same distribution.
 ///
-/// Existing keys are numbered in random order or, in a shifted set, those of the first distribution in random order
-/// and then those of the second. Takes 16 bytes per existing key and 8 per absent key.
+/// Existing keys are numbered in random order or, in a shifted set, those of the first distribution
+/// in random order and then those of the second. Takes 16 bytes per existing key and 8 per absent
+/// key.
 #[derive(Clone, Debug)]
 pub struct Numbers {
     name: String,
@@ -35,7 +37,8 @@ impl Numbers {
         Ok(Numbers::of(from.name().to_owned(), keys, absent))
     }
 
-    /// Returns `first` keys of one distribution and then keys of another, `count` in all. Half of the absent keys are of each.
+    /// Returns `first` keys of one distribution and then keys of another, `count` in all. Half of
+    /// the absent keys are of each.
     pub(crate) fn shifted(
         from: Distribution,
         to: Distribution,
@@ -49,7 +52,8 @@ impl Numbers {
         let mut keys = shuffled(from.draw(first + absent, seed)?, seed);
         let mut none = keys.split_off(first as usize);
         let taken: HashSet<u64> = keys.iter().chain(&none).copied().collect();
-        // Both may draw the same numbers: draw as many extra as could coincide, then keep only the new ones.
+        // Both may draw the same numbers: draw as many extra as could coincide, then keep only the
+        // new ones.
         let wanted = (count - first + absent) as usize;
         let more = shuffled(to.draw(wanted as u64 + taken.len() as u64, seed ^ 1)?, seed ^ 1);
         let mut more = more.into_iter().filter(|number| !taken.contains(number));
@@ -102,7 +106,8 @@ impl Numbers {
         true
     }
 
-    /// Appends the bounds of up to 64 numbers starting at absent key `i`, ending before the next key.
+    /// Appends the bounds of up to 64 numbers starting at absent key `i`, ending before the next
+    /// key.
     pub(crate) fn absent_range(&self, i: u64, low: &mut Vec<u8>, high: &mut Vec<u8>) {
         let key = self.absent[i as usize];
         let next = self.sorted.partition_point(|&other| other <= key);

@@ -14,8 +14,8 @@ use crate::value;
 use crate::workload::{INSERT_EVERY, LONGEST_SCAN, MULTI_GET_KEYS, NEXT_ENTRIES, Workload, ZIPF_EXPONENT};
 use crate::zipf::Ranks;
 
-/// The target limit of a chunk's prepared keys and values in bytes, so that it does not evict the database's data from
-/// the processor's cache.
+/// The target limit of a chunk's prepared keys and values in bytes, so that it does not evict the
+/// database's data from the processor's cache.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The most operations in a chunk.
@@ -245,8 +245,8 @@ impl<'a> Source<'a> {
         self.spec.fill.present(i, self.spec.keys.len())
     }
 
-    /// Returns the number of an existing key, mostly a recent one. Keys that other threads inserted in this run are not
-    /// yet known to exist.
+    /// Returns the number of an existing key, mostly a recent one. Keys that other threads inserted
+    /// in this run are not yet known to exist.
     fn latest_key(&mut self) -> u64 {
         let rank = self.ranks.as_ref().expect("made for this workload").draw(&mut self.random);
         let mine = self.inserted.len() as u64;
@@ -256,8 +256,9 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the key that operation `op` of all threads inserts, if any: the next in fill order, for one operation of
-    /// every twenty, at a varying place so that every thread has its share. Returns `None` when no keys are left.
+    /// Returns the key that operation `op` of all threads inserts, if any: the next in fill order,
+    /// for one operation of every twenty, at a varying place so that every thread has its share.
+    /// Returns `None` when no keys are left.
     fn insert_at(&self, op: u64) -> Option<u64> {
         let (twenty, at) = (op / INSERT_EVERY, op % INSERT_EVERY);
         let last = (twenty + 1) * INSERT_EVERY > self.spec.ops;
@@ -291,7 +292,8 @@ impl<'a> Source<'a> {
         self.get(i);
     }
 
-    /// Prepares a get of existing key `i` or, with the pattern's share, of an absent key right after it.
+    /// Prepares a get of existing key `i` or, with the pattern's share, of an absent key right
+    /// after it.
     fn get(&mut self, i: u64) {
         let gap = self.spec.pattern.and_then(|pattern| pattern.gap(&mut self.random));
         let Some(n) = gap else { return self.existing(Action::GetExisting, i) };

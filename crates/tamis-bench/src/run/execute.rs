@@ -1,6 +1,7 @@
 //! The execution of prepared operations: the timed part, with the checks of the answers.
 //!
-//! Every value is read, a byte of each of its cache lines: what a store lends costs its reader as much as what it copies.
+//! Every value is read, a byte of each of its cache lines: what a store lends costs its reader as
+//! much as what it copies.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -203,7 +204,8 @@ impl Checks<'_> {
         Scan { start, tag: op.tag, value_bytes: op.value_bytes, next, seen: 0, backwards, wrong: None }
     }
 
-    /// The first entry must be the key that the scan starts with; the others must follow in the scan's direction.
+    /// The first entry must be the key that the scan starts with; the others must follow in the
+    /// scan's direction.
     #[inline]
     fn scanned(&mut self, scan: &mut Scan<'_>, key: &[u8], value: &[u8]) -> ControlFlow<()> {
         if let Err(wrong) = self.scanned_entry(scan, key, value) {
@@ -225,7 +227,8 @@ impl Checks<'_> {
             };
         }
         let in_order = if scan.backwards { key < &self.last[..] } else { key > &self.last[..] };
-        // Computing a key's mixed length would take longer than reading the entry, so it is checked only now and then.
+        // Computing a key's mixed length would take longer than reading the entry, so it is checked
+        // only now and then.
         if !in_order || !self.spec.value_bytes.allows(value.len()) {
             let way = if scan.backwards { "before" } else { "behind" };
             let expected = format!("a key {way} {} with its value", hex(&self.last));
@@ -264,7 +267,8 @@ impl Checks<'_> {
         std::mem::take(&mut self.short_scans).iter().try_for_each(|scan| self.short_scan(scan))
     }
 
-    /// A scan may end early only where no more keys exist. Keys that this run inserts may or may not exist yet.
+    /// A scan may end early only where no more keys exist. Keys that this run inserts may or may
+    /// not exist yet.
     fn short_scan(&self, scan: &ShortScan) -> Result<(), BenchError> {
         let mut key = Vec::new();
         let (mut least, mut most) = (0, 0);

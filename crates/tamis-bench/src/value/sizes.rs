@@ -1,13 +1,14 @@
 //! The lengths of values: fixed or mixed.
 //!
-//! The length of a key's value is a function of the key's [`tag`](super::tag_of), the same for every put. So a check of an
-//! answer knows the length without any record of the put.
+//! The length of a key's value is a function of the key's [`tag`](super::tag_of), the same for
+//! every put. So a check of an answer knows the length without any record of the put.
 //!
-//! Mixed lengths follow the generalized Pareto distribution that Cao, Dong, Vemuri and Du fitted to the values of ZippyDB
-//! ("Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads at Facebook", FAST 2020), with the parameters,
-//! the shortest and the longest value of db_bench's `mixgraph`: half of the values have at most 20 bytes, one in a hundred
-//! more than 227. There are two differences. db_bench draws a new length at each put. And it takes a length above the longest
-//! modulo the longest, while here it is clamped: this affects one value in 11,000.
+//! Mixed lengths follow the generalized Pareto distribution that Cao, Dong, Vemuri and Du fitted to
+//! the values of ZippyDB ("Characterizing, Modeling, and Benchmarking RocksDB Key-Value Workloads
+//! at Facebook", FAST 2020), with the parameters, the shortest and the longest value of db_bench's
+//! `mixgraph`: half of the values have at most 20 bytes, one in a hundred more than 227. There are
+//! two differences. db_bench draws a new length at each put. And it takes a length above the
+//! longest modulo the longest, while here it is clamped: this affects one value in 11,000.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,8 +38,8 @@ impl ValueSizes {
     /// Bytes of the longest value of mixed sizes.
     pub const LONGEST: usize = 1024;
 
-    /// Returns the length in bytes of the value of the key with this tag. A mixed length costs tens of nanoseconds: not for
-    /// timed parts.
+    /// Returns the length in bytes of the value of the key with this tag. A mixed length costs tens
+    /// of nanoseconds: not for timed parts.
     pub fn of(self, tag: u64) -> usize {
         match self {
             ValueSizes::Fixed(bytes) => bytes,
@@ -58,11 +59,13 @@ impl ValueSizes {
         }
     }
 
-    /// Returns the mean length in bytes over all tags. For mixed lengths this is a sum of a thousand terms.
+    /// Returns the mean length in bytes over all tags. For mixed lengths this is a sum of a
+    /// thousand terms.
     pub fn mean(self) -> f64 {
         match self {
             ValueSizes::Fixed(bytes) => bytes as f64,
-            // The mean of whole numbers is the sum of the shares of those at least 1, 2, 3 and so on.
+            // The mean of whole numbers is the sum of the shares of those at least 1, 2, 3 and so
+            // on.
             ValueSizes::Pareto => {
                 let beyond = ValueSizes::SHORTEST..ValueSizes::LONGEST;
                 ValueSizes::SHORTEST as f64 + beyond.map(|bytes| MIXED.above(bytes as f64)).sum::<f64>()

@@ -38,7 +38,8 @@ Examples:
   tamis advise --keys 1e9 --workload \"get 90, put 10\" --save-costs costs.json
   tamis advise --keys 2e9 --workload \"get 90, put 10\" --costs costs.json";
 
-/// Recommend a filter, bits per key and tree shape for the data, the workload and this machine, and say why
+/// Recommend a filter, bits per key and tree shape for the data, the workload and this machine, and
+/// say why
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct AdviseArgs {
@@ -64,7 +65,8 @@ pub(crate) struct AdviseArgs {
     /// The expected workload [default: what the database observed]
     #[arg(long, value_name = "TEXT")]
     workload: Option<Workload>,
-    /// Memory for filters and block cache [default: 10 bits per entry, plus the configured block cache if one is used]
+    /// Memory for filters and block cache [default: 10 bits per entry, plus the configured block
+    /// cache if one is used]
     #[arg(long, value_name = "BYTES", value_parser = crate::values::bytes)]
     memory: Option<u64>,
     /// Show every term of the recommended configuration, in symbols and in numbers
@@ -131,7 +133,8 @@ fn measure(args: &AdviseArgs, case: &Case) -> Result<Calibration, Failure> {
     let mut setup = Setup::new(key_bytes, value_bytes);
     setup = setup.effort(if args.quick { Effort::Quick } else { Effort::Full });
     setup.options = case.options.clone();
-    // The database's device may not be writable for this program; then the temporary directory's device is timed.
+    // The database's device may not be writable for this program; then the temporary directory's
+    // device is timed.
     let scratch = tempfile::tempdir().ok();
     let places = [args.db.clone(), scratch.as_ref().map(|dir| dir.path().to_owned())];
     let mut measured = None;
@@ -158,7 +161,8 @@ impl AdviseArgs {
                     false => self.options.split(),
                 };
                 given.apply(&mut options)?;
-                // A read-only opening changes nothing, but adopts what `auto_memory_bytes` has chosen.
+                // A read-only opening changes nothing, but adopts what `auto_memory_bytes` has
+                // chosen.
                 let db = Db::open_read_only(dir, options)?;
                 let mut options = db.options().clone();
                 options.auto_memory_bytes = 0;

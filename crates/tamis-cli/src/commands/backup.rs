@@ -135,7 +135,8 @@ pub(crate) struct PruneArgs {
     dry_run: bool,
 }
 
-/// Ship every change, for replicas and for restores to any moment; runs beside the writer until it is killed
+/// Ship every change, for replicas and for restores to any moment; runs beside the writer until it
+/// is killed
 #[derive(Args)]
 pub(crate) struct ShipArgs {
     #[command(flatten)]

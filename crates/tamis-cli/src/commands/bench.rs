@@ -108,13 +108,15 @@ pub struct BenchArgs {
     /// Bytes per key
     #[arg(long, value_name = "N", default_value_t = 8)]
     key_bytes: usize,
-    /// Bytes per value; `mixed` gives each key its own length, 10 to 1024, mostly small, as in mixgraph
+    /// Bytes per value; `mixed` gives each key its own length, 10 to 1024, mostly small, as in
+    /// mixgraph
     #[arg(long, value_name = "N|mixed", default_value = "256", value_parser = value_sizes)]
     pub(crate) value_bytes: ValueSizes,
     /// Concurrent threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::values::threads)]
     threads: usize,
-    /// Operations per workload over all threads, except fills [default: the number of keys, at most 1000000]
+    /// Operations per workload over all threads, except fills [default: the number of keys, at most
+    /// 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
     /// Unmeasured operations before each read-only workload [default: a tenth of the operations]
@@ -129,9 +131,9 @@ pub struct BenchArgs {
     /// The database's directory, kept [default: a temporary directory, removed at the end]
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
-    /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, elastic, surf, snarf, rosetta, rencoder or
-    /// grafite; or one per level from level 0 down, separated by commas; or one for the whole tree: grf;
-    /// or auto, the engine's choice of blocked-bloom or grf
+    /// The tables' filter: none, bloom, blocked-bloom, ribbon, fuse, xor, cuckoo, elastic, surf,
+    /// snarf, rosetta, rencoder or grafite; or one per level from level 0 down, separated by
+    /// commas; or one for the whole tree: grf; or auto, the engine's choice of blocked-bloom or grf
     /// (`tamis options filter` lists the variants)
     #[arg(long, value_name = "NAMES", add = ArgValueCompleter::new(complete::filters))]
     filter: Option<String>,
@@ -144,11 +146,13 @@ pub struct BenchArgs {
     /// Memory budget for all units of elastic filters (67108864, 64MiB)
     #[arg(long, value_name = "BYTES")]
     filter_budget: Option<String>,
-    /// One memory budget shared by the block cache and the units of elastic filters, in place of a limit for each
+    /// One memory budget shared by the block cache and the units of elastic filters, in place of a
+    /// limit for each
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["filter_budget", "cache"])]
     read_memory: Option<String>,
-    /// The shape of the tree: leveling, tiering, lazy-leveling, hybrid:N, fragmented, fifo or time-window. Several shapes,
-    /// separated by commas, are compared in one table; so are several values of --merge and --size-ratio
+    /// The shape of the tree: leveling, tiering, lazy-leveling, hybrid:N, fragmented, fifo or
+    /// time-window. Several shapes, separated by commas, are compared in one table; so are several
+    /// values of --merge and --size-ratio
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     compaction: Vec<String>,
     /// The granularity of a merge: auto, full, partial or partitioned
@@ -157,8 +161,9 @@ pub struct BenchArgs {
     /// The size ratio between adjacent levels; also the number of runs that level 0 collects
     #[arg(long, value_name = "T", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(2..=1000))]
     size_ratio: Vec<u64>,
-    /// Draw keys by Zipf's law with this exponent, 0 (uniform) to 4, in place of the workloads' distributions; needs
-    /// --key-set sequential, as do the next two, and 0.99 if only these are given
+    /// Draw keys by Zipf's law with this exponent, 0 (uniform) to 4, in place of the workloads'
+    /// distributions; needs --key-set sequential, as do the next two, and 0.99 if only these are
+    /// given
     #[arg(long, value_name = "S")]
     skew: Option<f64>,
     /// The percentage of gets that are for absent keys, each next to a key that is drawn

@@ -1,4 +1,5 @@
-//! The main job: loads the sample, reads it back, and shows what the reads cost with hash sharing on and off.
+//! The main job: loads the sample, reads it back, and shows what the reads cost with hash sharing
+//! on and off.
 
 mod directory;
 mod reads;
@@ -30,19 +31,21 @@ const BATCH: usize = 100;
 /// Small memtables and tables, so that 20 MB form a tree of several levels.
 const MEMTABLE_BYTES: u64 = 1 << 20;
 
-/// This many tenths of the records are loaded with compaction on. It is off for the rest, so that several runs
-/// remain in level 0, as in a database under load.
+/// This many tenths of the records are loaded with compaction on. It is off for the rest, so that
+/// several runs remain in level 0, as in a database under load.
 const COMPACTED_TENTHS: usize = 7;
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
-    /// The database's directory; a database left by an earlier main job is replaced, anything else is not
+    /// The database's directory; a database left by an earlier main job is replaced, anything else
+    /// is not
     #[arg(long, value_name = "DIR", default_value = "./tamis-demo")]
     pub(crate) db: PathBuf,
     /// Load only the first N records of the sample
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..))]
     records: Option<u32>,
-    /// The number of rounds in which the reads are measured in each mode, alternating; medians are shown
+    /// The number of rounds in which the reads are measured in each mode, alternating; medians are
+    /// shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     #[command(flatten)]
@@ -129,7 +132,8 @@ fn options(args: &DemoArgs, compaction: bool) -> Result<Options, Failure> {
     Ok(options)
 }
 
-/// Loads the data in random order and closes the database. Returns a few lines that summarize the load.
+/// Loads the data in random order and closes the database. Returns a few lines that summarize the
+/// load.
 fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Failure> {
     let start = Instant::now();
     let count = data.loaded.len();
@@ -180,7 +184,8 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
     ))
 }
 
-/// Reads with sharing on and off, alternating. Returns the medians, with each job's two modes adjacent.
+/// Reads with sharing on and off, alternating. Returns the medians, with each job's two modes
+/// adjacent.
 fn measure(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<Vec<Measurement>, Failure> {
     let reads = Reads::prepare(data);
     let mut all: Vec<(Job, bool, Vec<Measurement>)> =

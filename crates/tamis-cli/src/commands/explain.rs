@@ -16,7 +16,8 @@ use crate::json as to_json;
 use crate::output::Out;
 use crate::text::{self, small};
 
-/// Show the path of one read: digest, memtables, runs, filters, blocks, outcome; or what a scan touches
+/// Show the path of one read: digest, memtables, runs, filters, blocks, outcome; or what a scan
+/// touches
 #[derive(Args)]
 #[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nThe read is really executed. The exit code is 0 whether or not the key has a \
     value.\n\nExample:\n  tamis explain --db ./tamis-demo 'FR/Auvergne-Rhône-Alpes/Lyon@45.74906,4.84789'"))]
@@ -41,7 +42,8 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let key = text::typed(&args.key, args.hex)?;
     let keyspace = args.keyspace.open_read_only(&args.db)?;
-    // Show the filters that a long-open database would probe, not those this opening has loaded so far.
+    // Show the filters that a long-open database would probe, not those this opening has loaded so
+    // far.
     keyspace.database().settle_filters()?;
     if let Some(limit) = args.scan {
         let explanation = keyspace.explain_range(&key[..].., limit)?;

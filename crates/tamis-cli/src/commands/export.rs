@@ -182,7 +182,8 @@ impl Target {
     }
 }
 
-/// Has a file written that appears under its name once it is complete and durable, and not at all if that fails.
+/// Has a file written that appears under its name once it is complete and durable, and not at all
+/// if that fails.
 fn to_file(
     path: &Path,
     write: impl FnOnce(Target) -> Result<(Target, Counts), Failure>,

@@ -169,7 +169,8 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// Writes everything that is wanted. If the input is bad, what came before is written all the same.
+    /// Writes everything that is wanted. If the input is bad, what came before is written all the
+    /// same.
     fn take(&mut self, args: &ImportArgs, reader: Input) -> Result<(), Failure> {
         for item in reader {
             match item {

@@ -15,7 +15,8 @@ use crate::output::Out;
 use crate::text::printable;
 use crate::values::{FilterArgs, KEYSPACE_PREFIX, assignment};
 
-/// List, create or drop keyspaces: ordered maps of their own, each with its own options, in one database
+/// List, create or drop keyspaces: ordered maps of their own, each with its own options, in one
+/// database
 #[derive(Subcommand)]
 #[command(after_help = "\
 A keyspace is a tree of its own under the database's log: it has its own filters, compaction and memtables, and one write batch can

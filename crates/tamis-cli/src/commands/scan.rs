@@ -18,11 +18,13 @@ use crate::text::{self, end_of_prefix};
 /// The format of printed entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// `key TAB value`; control characters, backslashes and bytes that are not UTF-8 are escaped (\t, \\, \xff)
+    /// `key TAB value`; control characters, backslashes and bytes that are not UTF-8 are escaped
+    /// (\t, \\, \xff)
     Text,
     /// `key TAB value`, both hexadecimal
     Hex,
-    /// One JSON object per line: `key` and `value`, or `key_hex` and `value_hex` where they are not UTF-8
+    /// One JSON object per line: `key` and `value`, or `key_hex` and `value_hex` where they are not
+    /// UTF-8
     Jsonl,
 }
 
@@ -97,7 +99,8 @@ pub(crate) fn run(args: ScanArgs, out: &mut Out) -> Result<Outcome, Failure> {
         match entry {
             None => break,
             Some(Ok((key, value))) => printer.print(&key, &value, out)?,
-            // A key is listed even if its value cannot be computed without an operator of the database's program.
+            // A key is listed even if its value cannot be computed without an operator of the
+            // database's program.
             Some(Err(ReadError::Merge { key, .. })) if args.keys_only => {
                 printer.print(&key, &[], out)?;
                 let passed = Bound::Excluded(key);

@@ -27,7 +27,8 @@ pub(crate) struct ServeArgs {
     /// The address to serve on; port 0 is any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9091")]
     metrics: String,
-    /// Open the database for writing, as its owner: compactions run, and everything is measured here
+    /// Open the database for writing, as its owner: compactions run, and everything is measured
+    /// here
     #[arg(long)]
     write: bool,
 }

@@ -1,12 +1,12 @@
 //! `tamis soak`: threads use one database for a long time and know exactly what it must contain.
 //!
-//! The database has a keyspace for each kind of filter; each goes through all compaction policies in turn. Every thread
-//! has its own keys in all keyspaces and a map of their values, so that every answer can be checked at once, while
-//! other threads' flushes and compactions are under way. Between sessions of the threads the database is closed and
-//! reopened.
+//! The database has a keyspace for each kind of filter; each goes through all compaction policies
+//! in turn. Every thread has its own keys in all keyspaces and a map of their values, so that every
+//! answer can be checked at once, while other threads' flushes and compactions are under way.
+//! Between sessions of the threads the database is closed and reopened.
 //!
-//! The memory, descriptors and threads of the process are sampled throughout. Growth from the second quarter of the
-//! time to the last is a leak and, like a wrong answer, fails the run.
+//! The memory, descriptors and threads of the process are sampled throughout. Growth from the
+//! second quarter of the time to the last is a leak and, like a wrong answer, fails the run.
 
 mod session;
 mod watch;
@@ -30,8 +30,8 @@ use crate::values::OptionArgs;
 use session::Session;
 use watch::Watch;
 
-/// The interval at which the next keyspace gets another policy: none stays long with one that merges nothing and would
-/// collect ever more tables.
+/// The interval at which the next keyspace gets another policy: none stays long with one that
+/// merges nothing and would collect ever more tables.
 const POLICY_EVERY: Duration = Duration::from_millis(500);
 
 const POLICIES: [CompactionChoice; 7] = {
@@ -39,7 +39,8 @@ const POLICIES: [CompactionChoice; 7] = {
     [Leveling, Tiering, LazyLeveling, Hybrid(2), Fragmented, Fifo, TimeWindow]
 };
 
-/// Use a database with all filters and policies for a long time; check every answer and watch for leaks
+/// Use a database with all filters and policies for a long time; check every answer and watch for
+/// leaks
 #[derive(Args)]
 #[command(after_help = "\
 Each thread puts, merges, deletes, deletes ranges, writes batches across keyspaces, gets, multi-gets, and iterates both ways,
@@ -188,7 +189,8 @@ fn soak(args: &SoakArgs, dir: &Path, options: &Options, out: &mut Out) -> Result
     watch.judge().map_err(Failure::Problem)
 }
 
-/// Until the time is over, takes samples, changes policies and reopens the database. Returns the number of reopenings.
+/// Until the time is over, takes samples, changes policies and reopens the database. Returns the
+/// number of reopenings.
 fn conduct(
     args: &SoakArgs,
     dir: &Path,

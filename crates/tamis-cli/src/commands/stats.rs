@@ -460,7 +460,8 @@ fn queries(mix: &QueryStats) -> String {
     text
 }
 
-/// Returns a line about the partitions of a global filter with one kind of key map, and why they use it.
+/// Returns a line about the partitions of a global filter with one kind of key map, and why they
+/// use it.
 fn key_map(map: &KeyMapStats) -> String {
     let parts = counted(map.partitions as u64, "partitions");
     let ideal = mean(map.ideal_rate * 100.0);

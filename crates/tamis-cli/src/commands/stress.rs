@@ -1,9 +1,10 @@
 //! `tamis stress`: kills a writing process again and again; its acknowledged writes must be there.
 //!
-//! The child reports each acknowledged write over a pipe (the ledger). The parent kills it at a random moment, opens
-//! the database, and for each thread looks for a number of operations whose effect matches the contents exactly.
-//! That number must be at least that of the last acknowledged operation and at most one more (the one in flight).
-//! This detects a lost write, half a batch, a write without its predecessor, and a key that was never written.
+//! The child reports each acknowledged write over a pipe (the ledger). The parent kills it at a
+//! random moment, opens the database, and for each thread looks for a number of operations whose
+//! effect matches the contents exactly. That number must be at least that of the last acknowledged
+//! operation and at most one more (the one in flight). This detects a lost write, half a batch, a
+//! write without its predecessor, and a key that was never written.
 
 pub(crate) mod child;
 mod history;
@@ -30,8 +31,8 @@ use history::{Model, find_state, operation, prefix};
 /// `verify` runs once in this many rounds, and after the last.
 const VERIFY_EVERY: u64 = 5;
 
-/// The percentage of children whose time to live counts from their start, so that they may die during recovery. For the
-/// others it counts from the opening of the database.
+/// The percentage of children whose time to live counts from their start, so that they may die
+/// during recovery. For the others it counts from the opening of the database.
 const KILLED_EARLY_PERCENT: u64 = 20;
 
 /// Kill a writing process again and again; check that nothing acknowledged is lost
@@ -160,7 +161,8 @@ struct Thread {
 
 /// The acknowledged operations of a child, per thread.
 struct Ledger {
-    /// The number of acknowledged operations from the start of the history, and of the synced ones in this round.
+    /// The number of acknowledged operations from the start of the history, and of the synced ones
+    /// in this round.
     acknowledged: Vec<u64>,
     /// The number of operations up to the last synced one.
     synced: Vec<u64>,
@@ -215,7 +217,8 @@ impl<'a> Stress<'a> {
         let read = std::thread::scope(|scope| {
             let reader = scope.spawn(|| ledger.read(BufReader::new(stdout), &ready));
             if !early {
-                // An error means that the child died before it was ready; its status is checked below.
+                // An error means that the child died before it was ready; its status is checked
+                // below.
                 let _ = is_ready.recv_timeout(Duration::from_secs(60));
             }
             std::thread::sleep(life);
@@ -291,8 +294,8 @@ impl<'a> Stress<'a> {
 }
 
 impl Ledger {
-    /// Reads lines until the child is gone. A last line without a line end was cut by the kill and counts as not
-    /// acknowledged: like any operation in flight, it may be in the database or not.
+    /// Reads lines until the child is gone. A last line without a line end was cut by the kill and
+    /// counts as not acknowledged: like any operation in flight, it may be in the database or not.
     fn read(&mut self, mut lines: impl BufRead, ready: &mpsc::Sender<()>) -> Result<(), Failure> {
         let mut line = String::new();
         loop {

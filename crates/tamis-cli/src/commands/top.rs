@@ -97,7 +97,8 @@ fn page(out: &mut Out, reading: &Reading) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Draws until a key says to quit. A failed reading is shown and tried again: only the keys end this, so that the terminal is left as it was.
+/// Draws until a key says to quit. A failed reading is shown and tried again: only the keys end
+/// this, so that the terminal is left as it was.
 fn live(terminal: &Term, watched: &mut Watched, first: Reading, interval: Duration) -> Result<(), Failure> {
     let (sender, keys) = channel();
     let input = terminal.clone();

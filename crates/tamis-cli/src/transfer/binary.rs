@@ -132,7 +132,8 @@ impl<R: BufRead> BinaryReader<R> {
         TransferError::Bad { place: self.place(), what: what.into() }
     }
 
-    /// Reads this many bytes, or fewer at the end of the input. Memory grows with what is there, whatever was announced.
+    /// Reads this many bytes, or fewer at the end of the input. Memory grows with what is there,
+    /// whatever was announced.
     fn exactly(&mut self, bytes: u64) -> Result<Vec<u8>, TransferError> {
         let mut read = Vec::new();
         self.input.by_ref().take(bytes).read_to_end(&mut read)?;

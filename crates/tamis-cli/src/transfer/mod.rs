@@ -1,9 +1,10 @@
-//! The formats of `tamis export` and `tamis import`: everything in a database, or parts of it, in a form that reads back exactly.
-//! `docs/export-format.md` specifies them.
+//! The formats of `tamis export` and `tamis import`: everything in a database, or parts of it, in a
+//! form that reads back exactly. `docs/export-format.md` specifies them.
 //!
-//! A writer gets items in order: a keyspace, its entries, the next keyspace. A reader returns the same items, and never takes a part
-//! for the whole: both formats end with a record that counts what came before. What is read is hostile: a reader allocates no more
-//! than a small multiple of the bytes that are there, and never panics.
+//! A writer gets items in order: a keyspace, its entries, the next keyspace. A reader returns the
+//! same items, and never takes a part for the whole: both formats end with a record that counts
+//! what came before. What is read is hostile: a reader allocates no more than a small multiple of
+//! the bytes that are there, and never panics.
 //!
 //! Used by one thread at a time.
 

@@ -1,4 +1,5 @@
-//! Metrics read back from their text. The file may have been written by anybody: what is not understood is left out.
+//! Metrics read back from their text. The file may have been written by anybody: what is not
+//! understood is left out.
 
 use std::collections::BTreeMap;
 

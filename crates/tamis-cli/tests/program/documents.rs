@@ -142,7 +142,8 @@ fn the_sizes_of_a_cluster_follow_from_those_of_a_partition() {
     let filters = now["filter_bytes"].as_f64().expect("a number");
     let amplification = now["write_amplification"].as_f64().expect("a number");
     let advised = advice["ranking"][0]["write_amplification"].as_f64().expect("a number");
-    // What all stores share, and an eighth more of memtables; an index of 15 bytes for each block of 4 KiB.
+    // What all stores share, and an eighth more of memtables; an index of 15 bytes for each block
+    // of 4 KiB.
     let (memtables, read_memory, heap) = (0.25 * 9.0 / 8.0, 0.25, 4.0);
     let index = data / 4096.0 * 15.0;
     let memory = stores * (filters + index) / GIB + memtables + read_memory + heap;

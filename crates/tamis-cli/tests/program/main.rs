@@ -35,7 +35,8 @@ fn a_put_value_is_returned_until_it_is_deleted() {
     assert_eq!(place.run("get", &["other"]).ok(), "\n");
 }
 
-/// Every command used to open with default options, so a `put` reset a database with other options to the defaults.
+/// Every command used to open with default options, so a `put` reset a database with other options
+/// to the defaults.
 #[test]
 fn a_command_keeps_the_options_that_the_database_was_created_with() {
     let place = Place::new();
@@ -769,7 +770,8 @@ fn experiment_names_the_program_that_runs_experiments() {
     asked(&["--help"]).fails(2, lab);
 }
 
-/// Loads a database whose tables have elastic filters with many small segments, and gets absent keys from it.
+/// Loads a database whose tables have elastic filters with many small segments, and gets absent
+/// keys from it.
 fn with_elastic_filters(place: &Place) {
     let elastic =
         ["-o", "keyspace.filter=elastic", "-o", "keyspace.filter_unit_bytes=256", "-o", "heat_sampling=1"];
@@ -829,7 +831,8 @@ fn hotness_is_drawn_or_printed_as_numbers() {
     assert_eq!(object["elastic"]["segments"].as_u64(), Some(segments.len() as u64));
     assert_eq!(object["elastic"]["keys"].as_f64(), Some(sum("keys")));
     let runs: std::collections::BTreeSet<u64> = segments.iter().map(|s| s["run"].as_u64().unwrap()).collect();
-    // A get of an absent key probes one segment of each run, or none where the run has no table; hotness is stored in 9 % steps.
+    // A get of an absent key probes one segment of each run, or none where the run has no table;
+    // hotness is stored in 9 % steps.
     assert!((0.5..=1.1 * runs.len() as f64).contains(&sum("hotness")), "{} of {runs:?}", sum("hotness"));
 }
 
@@ -854,8 +857,8 @@ fn without_elastic_filters_there_is_nothing_to_draw() {
     place.run("heatmap", &["--out", &place.path("no/such/hotness.svg")]).fails(2, "no/such/hotness.svg");
 }
 
-/// A missing manifest is rebuilt; a dry run reports that and changes nothing; an unusable file is set aside and is a problem
-/// (exit code 1); having nothing to do is not.
+/// A missing manifest is rebuilt; a dry run reports that and changes nothing; an unusable file is
+/// set aside and is a problem (exit code 1); having nothing to do is not.
 #[test]
 fn a_lost_manifest_is_salvaged() {
     let place = Place::new();

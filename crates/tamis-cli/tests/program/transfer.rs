@@ -153,7 +153,8 @@ fn damaged_and_incomplete_inputs_are_refused() {
     assert!(contents(&other.db())[1].1 == contents(&place.db())[1].1);
 }
 
-/// A key whose value cannot be read must not be left out without a word, and a broken export must not look like one.
+/// A key whose value cannot be read must not be left out without a word, and a broken export must
+/// not look like one.
 #[test]
 fn an_export_that_fails_leaves_no_file() {
     let place = Place::new();

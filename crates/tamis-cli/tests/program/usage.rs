@@ -1,11 +1,12 @@
-//! Options that are misspelt or in the wrong place are refused by every command, before it does anything.
+//! Options that are misspelt or in the wrong place are refused by every command, before it does
+//! anything.
 
 use std::path::Path;
 
 use crate::support::{Place, run, tamis};
 
-/// Every command that `tamis --help` lists, with the least that it accepts. `DB` is a database with the key `a`, `NEW` a path where
-/// nothing is, `INPUT` a file with one record.
+/// Every command that `tamis --help` lists, with the least that it accepts. `DB` is a database with
+/// the key `a`, `NEW` a path where nothing is, `INPUT` a file with one record.
 const COMMANDS: &[&str] = &[
     "load --db NEW INPUT",
     "build-table --out NEW INPUT",
@@ -54,8 +55,8 @@ fn help(command: &[&str]) -> String {
     run(tamis, b"").ok()
 }
 
-/// `tamis put --db DIR --durability sync` stored the key `--durability`, and `tamis get --db DIR --keyspace` looked for the key
-/// `--keyspace`.
+/// `tamis put --db DIR --durability sync` stored the key `--durability`, and `tamis get --db DIR
+/// --keyspace` looked for the key `--keyspace`.
 #[test]
 fn options_that_do_not_exist_are_refused_by_every_command() {
     let mut names = listed(&help(&[]));

@@ -62,7 +62,8 @@ fn a_database_of_nobody_is_served_and_shown_as_it_lies() {
     assert!(page.contains("\nkeyspace   default: 1 memtable of "), "{page}");
 }
 
-/// The writer is `tamis serve --write`, which publishes; the others read what it has put beside the tables.
+/// The writer is `tamis serve --write`, which publishes; the others read what it has put beside the
+/// tables.
 #[test]
 fn what_a_writer_publishes_is_served_and_shown() {
     let place = Place::new();

@@ -1,17 +1,19 @@
 //! [`DirectFs`]: table reads and writes that bypass the page cache.
 //!
-//! On Linux, files written as [`Usage::Table`] and files read with [`Access::Random`] are opened with `O_DIRECT`;
-//! logs, manifests and sequential reads go through the page cache as in [`DiskFs`]. Where a file system refuses
-//! `O_DIRECT` those files are buffered too, and a warning is logged once. On every other system all files are
-//! buffered. Nothing is ever mapped.
+//! On Linux, files written as [`Usage::Table`] and files read with [`Access::Random`] are opened
+//! with `O_DIRECT`; logs, manifests and sequential reads go through the page cache as in
+//! [`DiskFs`]. Where a file system refuses `O_DIRECT` those files are buffered too, and a warning
+//! is logged once. On every other system all files are buffered. Nothing is ever mapped.
 //!
 //! # Differences from the other file systems
 //!
-//! A table's appends are buffered in the process and reach the operating system in large pieces: until `sync`,
-//! `truncate_to_written` or the drop of the writer, up to one buffer (1 MiB) of them is invisible to readers and lost
-//! if the process crashes. The engine refers to a table only after syncing it.
+//! A table's appends are buffered in the process and reach the operating system in large pieces:
+//! until `sync`, `truncate_to_written` or the drop of the writer, up to one buffer (1 MiB) of them
+//! is invisible to readers and lost if the process crashes. The engine refers to a table only after
+//! syncing it.
 //!
-//! Everything here may be called from any thread; readers share one aligned scratch buffer per thread.
+//! Everything here may be called from any thread; readers share one aligned scratch buffer per
+//! thread.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +24,8 @@ use super::{Access, DirLock, DiskFs, FileSystem, ReadFile, Usage, WriteFile};
 #[cfg(target_os = "linux")]
 pub(super) mod linux;
 
-/// The operating system's files; table reads and writes bypass the page cache where possible (Linux).
+/// The operating system's files; table reads and writes bypass the page cache where possible
+/// (Linux).
 #[derive(Clone, Debug)]
 pub struct DirectFs {
     buffered: DiskFs,

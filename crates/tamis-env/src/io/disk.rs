@@ -2,15 +2,17 @@
 //!
 //! # Invariants
 //!
-//! * A file that exists under a name is never truncated by [`create`](FileSystem::create): a new file takes its name,
-//!   so existing readers, mappings and hard links keep the old bytes.
-//! * A writer's position counts only bytes written successfully; the next append overwrites a failed one.
+//! * A file that exists under a name is never truncated by [`create`](FileSystem::create): a new
+//!   file takes its name, so existing readers, mappings and hard links keep the old bytes.
+//! * A writer's position counts only bytes written successfully; the next append overwrites a
+//!   failed one.
 //!
 //! # Platforms
 //!
-//! Preallocation and access hints work on Linux and Android (hints also on FreeBSD) and are no-ops elsewhere.
-//! `sync_dir` is a no-op on Windows, where directories cannot be synced. The crate compiles on systems that are
-//! neither Unix nor Windows, but reading and locking fail with `Unsupported` there.
+//! Preallocation and access hints work on Linux and Android (hints also on FreeBSD) and are no-ops
+//! elsewhere. `sync_dir` is a no-op on Windows, where directories cannot be synced. The crate
+//! compiles on systems that are neither Unix nor Windows, but reading and locking fail with
+//! `Unsupported` there.
 //!
 //! Everything here may be called from any thread; only the directory lock takes a lock.
 
@@ -36,10 +38,11 @@ pub struct DiskFs {
 }
 
 impl DiskFs {
-    /// Creates a file system whose files can be mapped: [`ReadFile::map`] returns the page cache's own memory.
+    /// Creates a file system whose files can be mapped: [`ReadFile::map`] returns the page cache's
+    /// own memory.
     ///
-    /// If another program truncates a mapped file, touching a lost page kills the process with `SIGBUS`; choose
-    /// [`without_mapping`](Self::without_mapping) where that can happen.
+    /// If another program truncates a mapped file, touching a lost page kills the process with
+    /// `SIGBUS`; choose [`without_mapping`](Self::without_mapping) where that can happen.
     pub fn new() -> Self {
         DiskFs {
             map: true,
@@ -59,14 +62,16 @@ impl DiskFs {
         }
     }
 
-    /// Reckons with `bytes` of memory for the pages of mapped files, in place of what the machine or the control group allows: beyond
-    /// half of it they are [scarce](super::MappedPages::are_scarce). For files that were mapped before, nothing changes.
+    /// Reckons with `bytes` of memory for the pages of mapped files, in place of what the machine
+    /// or the control group allows: beyond half of it they are
+    /// [scarce](super::MappedPages::are_scarce). For files that were mapped before, nothing
+    /// changes.
     pub fn with_memory(self, bytes: u64) -> Self {
         DiskFs { mapped: Arc::new(MappedBytes::new(bytes)), ..self }
     }
 
-    /// Lets logs be appended to through a mapping, without a system call each, where that is safe: see the module `mapped`. Elsewhere,
-    /// and without this, appends are system calls.
+    /// Lets logs be appended to through a mapping, without a system call each, where that is safe:
+    /// see the module `mapped`. Elsewhere, and without this, appends are system calls.
     pub fn with_mapped_logs(self, mapped: bool) -> Self {
         DiskFs { map_logs: mapped, ..self }
     }
@@ -83,13 +88,15 @@ impl Default for DiskFs {
     }
 }
 
-/// Reserves `bytes` from the start of `file`, extending its length; the first `written` are already allocated.
-/// Succeeds without effect where the system or the file system does not support it; running out of space is an error.
+/// Reserves `bytes` from the start of `file`, extending its length; the first `written` are already
+/// allocated. Succeeds without effect where the system or the file system does not support it;
+/// running out of space is an error.
 pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if bytes > written {
         use rustix::io::Errno;
-        // Without KEEP_SIZE the length grows now, so that a later fdatasync finds no changed length to write.
+        // Without KEEP_SIZE the length grows now, so that a later fdatasync finds no changed length
+        // to write.
         return match rustix::fs::fallocate(
             file,
             rustix::fs::FallocateFlags::empty(),
@@ -100,7 +107,8 @@ pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<(
             Err(e) => Err(e.into()),
         };
     }
-    // Elsewhere the call either does not exist or, on Apple's systems, would also cut a longer file.
+    // Elsewhere the call either does not exist or, on Apple's systems, would also cut a longer
+    // file.
     let _ = (file, written, bytes);
     Ok(())
 }
@@ -119,8 +127,9 @@ fn advise(file: &File, access: Access) {
     let _ = (file, access);
 }
 
-/// Reports whether a read of `len` bytes at `offset` lies within the largest possible file. Offsets come from bytes
-/// on disk; beyond this the system would report an invalid argument instead of the end of the file.
+/// Reports whether a read of `len` bytes at `offset` lies within the largest possible file. Offsets
+/// come from bytes on disk; beyond this the system would report an invalid argument instead of the
+/// end of the file.
 pub(super) fn check_range(offset: u64, len: usize) -> io::Result<()> {
     match offset.checked_add(len as u64) {
         Some(end) if end <= i64::MAX as u64 => Ok(()),
@@ -222,7 +231,8 @@ impl ReadFile for DiskReader {
         Overlap::Threads
     }
 
-    /// Also returns `None` if the system has no room for another mapping, or its file system cannot map.
+    /// Also returns `None` if the system has no room for another mapping, or its file system cannot
+    /// map.
     fn map(&self) -> io::Result<Option<Mapping>> {
         if !self.map {
             return Ok(None);
@@ -230,9 +240,10 @@ impl ReadFile for DiskReader {
         if self.len()? == 0 {
             return Ok(Some(Mapping::new(Arc::new(Vec::new()))));
         }
-        // SAFETY: the slice handed out must not change while it lives. By the contract of `ReadFile::map` the
-        // engine maps only files it finished writing; it never writes to or truncates one afterwards, only
-        // removes it, which leaves the mapped pages in place, and `create` gives a reused name to a new file.
+        // SAFETY: the slice handed out must not change while it lives. By the contract of
+        // `ReadFile::map` the engine maps only files it finished writing; it never writes to or
+        // truncates one afterwards, only removes it, which leaves the mapped pages in place, and
+        // `create` gives a reused name to a new file.
         let map = match unsafe { memmap2::Mmap::map(&self.file) } {
             Ok(map) => map,
             Err(e) => {
@@ -303,7 +314,8 @@ impl FileSystem for DiskFs {
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        // Unix syncs through any kind of handle, so a file without write permission can be synced too.
+        // Unix syncs through any kind of handle, so a file without write permission can be synced
+        // too.
         let mode = if cfg!(unix) { Mode::READ } else { Mode::READ_WRITE };
         self.places.open(path, mode)?.sync_all()
     }

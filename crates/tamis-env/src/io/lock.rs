@@ -2,19 +2,21 @@
 //!
 //! # Unix
 //!
-//! The lock is `flock`, which belongs to the open file, not to the process: a second opening in this process is refused, too, even by
-//! another copy of this library, and to close some other descriptor of the file releases nothing. (With record locks, of `fcntl`,
-//! both go wrong silently.) The price is that a child of a fork has the open file as well. So:
+//! The lock is `flock`, which belongs to the open file, not to the process: a second opening in
+//! this process is refused, too, even by another copy of this library, and to close some other
+//! descriptor of the file releases nothing. (With record locks, of `fcntl`, both go wrong
+//! silently.) The price is that a child of a fork has the open file as well. So:
 //!
-//! * In a child, the copies of the descriptors are closed at once, by a [handler](crate::sync::Process): the lock goes with the
-//!   process that took it, also when that one is killed.
-//! * A lock that is given up is released by a call, for all who have the file open: a child that came into being past the handlers
-//!   keeps nobody out once its parent has closed the database. If such a parent is killed, the child keeps the lock until it ends
-//!   or executes another program.
+//! * In a child, the copies of the descriptors are closed at once, by a
+//!   [handler](crate::sync::Process): the lock goes with the process that took it, also when that
+//!   one is killed.
+//! * A lock that is given up is released by a call, for all who have the file open: a child that
+//!   came into being past the handlers keeps nobody out once its parent has closed the database. If
+//!   such a parent is killed, the child keeps the lock until it ends or executes another program.
 //! * What is given up in a child is not there any more, and releases nothing.
 //!
-//! [`HELD`] knows the open files. Its lock is held over a fork, by the thread that forks, so that the child sees each of
-//! them either not open yet, or known. No other lock is taken under it.
+//! [`HELD`] knows the open files. Its lock is held over a fork, by the thread that forks, so that
+//! the child sees each of them either not open yet, or known. No other lock is taken under it.
 //!
 //! # Windows
 //!
@@ -111,7 +113,8 @@ fn open_locked(places: &Places, path: &Path) -> io::Result<Option<(File, Identit
 
 #[cfg(windows)]
 fn open_locked(places: &Places, path: &Path) -> io::Result<Option<(File, Identity)>> {
-    /// `ERROR_SHARING_VIOLATION`: the file is open elsewhere, and this call asks for exclusive access.
+    /// `ERROR_SHARING_VIOLATION`: the file is open elsewhere, and this call asks for exclusive
+    /// access.
     const SHARING_VIOLATION: i32 = 32;
     match places.open_alone(path) {
         Ok(file) => Ok(Some((file, places.canonical(path)?))),

@@ -1,10 +1,11 @@
 //! The memory that a process may use.
 
-/// Returns the memory of the machine in bytes, or the lowest limit of the control groups that this process is in, if that is less; 0 if
-/// unknown. Reads a few small files of the system.
+/// Returns the memory of the machine in bytes, or the lowest limit of the control groups that this
+/// process is in, if that is less; 0 if unknown. Reads a few small files of the system.
 ///
-/// Seen are the groups above the process, of either version of control groups, as far as they are mounted below `/sys/fs/cgroup`: of a
-/// service of systemd, of a container from inside, and those that were made by hand.
+/// Seen are the groups above the process, of either version of control groups, as far as they are
+/// mounted below `/sys/fs/cgroup`: of a service of systemd, of a container from inside, and those
+/// that were made by hand.
 pub fn memory_bytes() -> u64 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -24,7 +25,8 @@ mod groups {
     use std::fs;
     use std::path::{Component, Path};
 
-    /// Returns the lowest limit of the groups that `/proc/self/cgroup` lists, and of those above them.
+    /// Returns the lowest limit of the groups that `/proc/self/cgroup` lists, and of those above
+    /// them.
     pub(super) fn limit(mount: &Path, listed: &str) -> Option<u64> {
         listed.lines().filter_map(|line| of_line(mount, line)).min()
     }
@@ -41,11 +43,12 @@ mod groups {
             _ => return None,
         };
         let path = Path::new(path.strip_prefix('/')?);
-        // A path may lead out of the part of the tree that is mounted here (`/../..`): then only its root is seen.
+        // A path may lead out of the part of the tree that is mounted here (`/../..`): then only
+        // its root is seen.
         let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
         let path = if plain { path } else { Path::new("") };
-        // Of a container the path may be that of the host, and the mount its own group: directories that do not exist are skipped.
-        // "max", and no number at all, is no limit.
+        // Of a container the path may be that of the host, and the mount its own group: directories
+        // that do not exist are skipped. "max", and no number at all, is no limit.
         let limits = path.ancestors().filter_map(|group| {
             let text = fs::read_to_string(mount.join(group).join(file)).ok()?;
             text.trim().parse().ok().filter(|limit| *limit > 0)
@@ -67,8 +70,9 @@ mod groups {
             dir
         }
 
-        /// Only a limit at the root of version 2 was seen: a service with `MemoryMax=`, and every limit of version 1, were overlooked, and
-        /// mapped tables were read ahead of as if they fitted into memory.
+        /// Only a limit at the root of version 2 was seen: a service with `MemoryMax=`, and every
+        /// limit of version 1, were overlooked, and mapped tables were read ahead of as if they
+        /// fitted into memory.
         #[test]
         fn limits_of_all_groups_above_count() {
             let two = tree(&[

@@ -2,31 +2,33 @@
 //!
 //! # How
 //!
-//! The space reserved for a log is mapped in windows, a little ahead of the writer. A thread of the process maps each window and
-//! has the kernel make its pages writable, so that an append takes no page fault; it also unmaps those that are full. An append
-//! copies its bytes into the window: they are then the system's, as after a `write`, and survive the process. Where no window
-//! is ready, an append is a `write`; both go to the same page cache, so they mix. `fdatasync` syncs both.
+//! The space reserved for a log is mapped in windows, a little ahead of the writer. A thread of the
+//! process maps each window and has the kernel make its pages writable, so that an append takes no
+//! page fault; it also unmaps those that are full. An append copies its bytes into the window: they
+//! are then the system's, as after a `write`, and survive the process. Where no window is ready, an
+//! append is a `write`; both go to the same page cache, so they mix. `fdatasync` syncs both.
 //!
-//! A sync makes the kernel write-protect the pages that it wrote, so that the next store into one takes a fault, which costs more
-//! than a `write`. The first appends after a sync are therefore writes: logs that are synced at every commit use no
-//! mapping at all.
+//! A sync makes the kernel write-protect the pages that it wrote, so that the next store into one
+//! takes a fault, which costs more than a `write`. The first appends after a sync are therefore
+//! writes: logs that are synced at every commit use no mapping at all.
 //!
-//! To make a page writable takes about 5 µs more than to write it, in the other thread, but on the same processors. Dozens of small records
-//! share that, and save a call each; a record that fills a page or more saves one call for all of it, and is a `write`, as are the appends that
-//! follow it.
+//! To make a page writable takes about 5 µs more than to write it, in the other thread, but on the
+//! same processors. Dozens of small records share that, and save a call each; a record that fills a
+//! page or more saves one call for all of it, and is a `write`, as are the appends that follow it.
 //!
 //! # Where
 //!
-//! A store for which the file system finds no block is a signal (`SIGBUS`), where a `write` is an error. So only space is mapped that
-//! `fallocate` has reserved, and only on file systems that overwrite blocks in place: ext4 and tmpfs. With copy on write (btrfs,
-//! ZFS, and XFS, whose files may share blocks), on other systems, and on Linux before 5.14, appends are writes. What remains is a
-//! file that another program truncates, and a device that fails so badly that its file system goes read-only: as with mapped tables,
-//! that is a signal.
+//! A store for which the file system finds no block is a signal (`SIGBUS`), where a `write` is an
+//! error. So only space is mapped that `fallocate` has reserved, and only on file systems that
+//! overwrite blocks in place: ext4 and tmpfs. With copy on write (btrfs, ZFS, and XFS, whose files
+//! may share blocks), on other systems, and on Linux before 5.14, appends are writes. What remains
+//! is a file that another program truncates, and a device that fails so badly that its file system
+//! goes read-only: as with mapped tables, that is a signal.
 //!
 //! # Threads
 //!
-//! A writer has one owner. It shares with the mapping thread the windows to come, each behind a mutex that neither holds while it
-//! works.
+//! A writer has one owner. It shares with the mapping thread the windows to come, each behind a
+//! mutex that neither holds while it works.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -42,12 +44,13 @@ use super::WriteFile;
 use super::disk::{preallocate, write_all_at};
 use crate::sync::Process;
 
-/// The size of a window: some thousand records, and a fifth of a millisecond of populating. For that long a writer waits that shares its
-/// processor with the mapping thread. (A thread that populates more, and yields in between, comes late instead.)
+/// The size of a window: some thousand records, and a fifth of a millisecond of populating. For
+/// that long a writer waits that shares its processor with the mapping thread. (A thread that
+/// populates more, and yields in between, comes late instead.)
 const WINDOW: u64 = 512 << 10;
 
-/// The number of windows ahead of the present one: on a machine without an idle processor, the thread may have to wait for several
-/// milliseconds before it runs.
+/// The number of windows ahead of the present one: on a machine without an idle processor, the
+/// thread may have to wait for several milliseconds before it runs.
 const AHEAD: usize = 4;
 
 /// Windows begin at a multiple of this, which is a multiple of every page size.
@@ -56,8 +59,9 @@ const ALIGN: u64 = 64 << 10;
 /// The first appends after a sync, or after a long one, are writes.
 const PAUSE: u32 = 16;
 
-/// The bytes from which an append is long. Puts of 4 KiB take about the same either way; puts of 16 and 256 KiB took 1.1 and 1.9 times as
-/// long through the mapping, and 1.6 and 3 times the processor time.
+/// The bytes from which an append is long. Puts of 4 KiB take about the same either way; puts of 16
+/// and 256 KiB took 1.1 and 1.9 times as long through the mapping, and 1.6 and 3 times the
+/// processor time.
 const LONG: usize = 4 << 10;
 
 /// The magic numbers of ext2, ext3 and ext4, and of tmpfs.
@@ -85,8 +89,8 @@ enum Job {
     Unmap(Window),
 }
 
-/// Gives the process's mapping thread something to do; `false` if there is no such thread, as in the child of a fork whose parent
-/// had one.
+/// Gives the process's mapping thread something to do; `false` if there is no such thread, as in
+/// the child of a fork whose parent had one.
 fn send(job: Job) -> bool {
     static THREAD: OnceLock<(Process, Option<Sender<Job>>)> = OnceLock::new();
     let start = || {
@@ -138,10 +142,12 @@ impl Window {
     fn store(&mut self, at: u64, bytes: &[u8]) {
         debug_assert!(self.has_room(at, bytes.len()));
         let offset = (at - self.from) as usize;
-        // SAFETY: the range lies within the mapping, by `has_room`, which the caller has asked. Nothing in this process reads or
-        // writes the mapping but through this window, of which the caller has the only reference; the mapping is handled by raw
-        // pointers only, so that other processes, and reads of the file, may look at it as they like. Its pages have blocks, and
-        // the file is not cut short while anything can be stored: `truncate_to_written` takes the window away first.
+        // SAFETY: the range lies within the mapping, by `has_room`, which the caller has asked.
+        // Nothing in this process reads or writes the mapping but through this window, of which the
+        // caller has the only reference; the mapping is handled by raw pointers only, so that other
+        // processes, and reads of the file, may look at it as they like. Its pages have blocks, and
+        // the file is not cut short while anything can be stored: `truncate_to_written` takes the
+        // window away first.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(offset), bytes.len()) };
     }
 }
@@ -166,7 +172,8 @@ pub(super) struct MappedWriter {
 }
 
 impl MappedWriter {
-    /// Writes to `file` from its start. It is open for reading, too, and holds `len` bytes that may be overwritten.
+    /// Writes to `file` from its start. It is open for reading, too, and holds `len` bytes that may
+    /// be overwritten.
     pub(super) fn new(file: File, len: u64) -> MappedWriter {
         let in_place = fstatfs(&file).is_ok_and(|stat| IN_PLACE.contains(&(stat.f_type as u64)));
         let mut writer = MappedWriter {
@@ -213,7 +220,8 @@ impl MappedWriter {
         }
     }
 
-    /// Stores what the present window has room for there, and the rest in the next, which is then the present one.
+    /// Stores what the present window has room for there, and the rest in the next, which is then
+    /// the present one.
     #[cold]
     fn store_across(&mut self, bytes: &[u8]) -> bool {
         let fits = match &self.window {
@@ -243,8 +251,8 @@ impl MappedWriter {
         true
     }
 
-    /// Gives up windows to come that end before `at`, unless the thread is still at work for them: so it never has more to do than
-    /// `AHEAD` windows for one writer.
+    /// Gives up windows to come that end before `at`, unless the thread is still at work for them:
+    /// so it never has more to do than `AHEAD` windows for one writer.
     fn drop_overtaken(&mut self, at: u64) {
         while let Some((slot, end)) = self.next.front() {
             let failed = match &*lock(slot) {
@@ -363,7 +371,8 @@ mod tests {
         MappedWriter::new(file, 0)
     }
 
-    /// Waits until the window that was asked for is there; `false` if this file system is not mapped.
+    /// Waits until the window that was asked for is there; `false` if this file system is not
+    /// mapped.
     fn wait(writer: &MappedWriter) -> bool {
         let started = Instant::now();
         while writer.next.iter().any(|(slot, _)| matches!(*lock(slot), Slot::Due)) {
@@ -421,8 +430,8 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), [&expected[..], b"third"].concat());
     }
 
-    /// Random appends, syncs, reservations and cuts, with windows that are ready, late, overtaken or too small: the file is always
-    /// what was appended.
+    /// Random appends, syncs, reservations and cuts, with windows that are ready, late, overtaken
+    /// or too small: the file is always what was appended.
     #[test]
     fn the_file_is_what_was_appended() {
         let dir = tempfile::tempdir().unwrap();
@@ -491,7 +500,8 @@ mod tests {
         assert!(!wait(&writer) || writer.store(b"x"));
     }
 
-    /// A put of 16 KiB took 1.6 times the processor time: each of its pages was made writable by the other thread.
+    /// A put of 16 KiB took 1.6 times the processor time: each of its pages was made writable by
+    /// the other thread.
     #[test]
     fn long_appends_are_writes_and_nothing_is_mapped_for_them() {
         let dir = tempfile::tempdir().unwrap();

@@ -2,15 +2,15 @@
 //!
 //! # Invariants
 //!
-//! * A file's bytes live in one `Arc<Vec<u8>>`. Mapping a file shares that `Arc`; a later write copies it first, so a
-//!   mapping never changes.
-//! * Names follow a disk's rules: a file needs its parent directory, a removed file stays readable through its open
-//!   handles, and a hard link shares the bytes.
+//! * A file's bytes live in one `Arc<Vec<u8>>`. Mapping a file shares that `Arc`; a later write
+//!   copies it first, so a mapping never changes.
+//! * Names follow a disk's rules: a file needs its parent directory, a removed file stays readable
+//!   through its open handles, and a hard link shares the bytes.
 //!
 //! `..` is not resolved but treated as a name; relative and absolute paths are different places.
 //!
-//! A mutex guards the names, and a reader-writer lock each file's bytes. No thread waits for the first while it holds
-//! the second.
+//! A mutex guards the names, and a reader-writer lock each file's bytes. No thread waits for the
+//! first while it holds the second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -75,7 +75,8 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 impl Names {
-    /// Returns the node at a normalized path; the root and the empty path are directories that always exist.
+    /// Returns the node at a normalized path; the root and the empty path are directories that
+    /// always exist.
     fn node(&self, path: &Path) -> Option<Node> {
         if path.parent().is_none() { Some(Node::Dir) } else { self.nodes.get(path).cloned() }
     }
@@ -96,7 +97,8 @@ impl Names {
         }
     }
 
-    /// Checks that a file may be created at `path`: its parent exists and no directory has the name.
+    /// Checks that a file may be created at `path`: its parent exists and no directory has the
+    /// name.
     fn require_file_slot(&self, path: &Path) -> io::Result<()> {
         match path.parent() {
             Some(parent) => self.require_dir(parent)?,
@@ -239,8 +241,8 @@ impl ReadFile for MemReader {
     }
 }
 
-/// Returns `len` bytes of `bytes` from `offset`, or an `UnexpectedEof` error: [`ReadFile::read_exact_at`] for content
-/// in memory. Reading zero bytes succeeds at any offset.
+/// Returns `len` bytes of `bytes` from `offset`, or an `UnexpectedEof` error:
+/// [`ReadFile::read_exact_at`] for content in memory. Reading zero bytes succeeds at any offset.
 pub fn slice_at(bytes: &[u8], offset: u64, len: usize) -> io::Result<&[u8]> {
     if len == 0 {
         return Ok(&[]);

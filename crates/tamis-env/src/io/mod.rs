@@ -6,18 +6,19 @@
 //! * [`DirectFs`]: the same files, but table reads and writes bypass the page cache (`O_DIRECT`).
 //! * [`MemFs`]: files in memory, for tests and throw-away databases.
 //!
-//! Two more are in the crate `tamis-testkit`: one that loses unsynced data when told to crash and fails chosen
-//! operations, and one that emulates a device's cost of table reads and times them.
+//! Two more are in the crate `tamis-testkit`: one that loses unsynced data when told to crash and
+//! fails chosen operations, and one that emulates a device's cost of table reads and times them.
 //!
-//! Reads of several byte ranges at once go through a [`BatchReader`](batch::BatchReader), which overlaps them for
-//! files that [support it](ReadFile::overlap).
+//! Reads of several byte ranges at once go through a [`BatchReader`](batch::BatchReader), which
+//! overlaps them for files that [support it](ReadFile::overlap).
 //!
 //! # What the engine assumes of a medium
 //!
-//! * Bytes are durable after `sync` of the file that holds them *and* of the directory that names it.
+//! * Bytes are durable after `sync` of the file that holds them *and* of the directory that names
+//!   it.
 //! * A rename within one directory replaces its target atomically, and is durable after `sync_dir`.
-//! * Without a sync, any subset of the written sectors (512 bytes) may survive a power cut, in any order,
-//!   and a file's name may be lost or the old name may come back.
+//! * Without a sync, any subset of the written sectors (512 bytes) may survive a power cut, in any
+//!   order, and a file's name may be lost or the old name may come back.
 //! * After a failed sync the state of the bytes written since the last successful one is unknown.
 //!
 //! Every method may be called from any thread.
@@ -41,8 +42,9 @@ mod pages;
 mod place;
 mod read_around;
 
-/// Files of this prefix, followed by anything and `.tmp`, are scratch files in a database's directory: programs that time its device
-/// may create them, and the next opening removes what is left.
+/// Files of this prefix, followed by anything and `.tmp`, are scratch files in a database's
+/// directory: programs that time its device may create them, and the next opening removes what is
+/// left.
 pub const SCRATCH_PREFIX: &str = "calibration-";
 
 pub use direct::DirectFs;
@@ -52,11 +54,12 @@ pub(crate) use lock::{after_fork, before_fork};
 pub use machine::memory_bytes;
 pub use memory::{MemFs, slice_at};
 
-/// A file opened for appending (or, when [reused](FileSystem::reuse), for overwriting from its start).
-/// One owner at a time; dropping it without `sync` loses nothing that was appended in a process crash.
+/// A file opened for appending (or, when [reused](FileSystem::reuse), for overwriting from its
+/// start). One owner at a time; dropping it without `sync` loses nothing that was appended in a
+/// process crash.
 pub trait WriteFile: Send + Sync + Debug {
-    /// Appends all of `bytes` at the current end of what this handle wrote. On return the operating system
-    /// has them: they survive a crash of the process.
+    /// Appends all of `bytes` at the current end of what this handle wrote. On return the operating
+    /// system has them: they survive a crash of the process.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Returns how many of the appended bytes reached the system by a mapping, without a call.
@@ -67,11 +70,13 @@ pub trait WriteFile: Send + Sync + Debug {
     /// Makes all appended bytes survive a power cut (`fdatasync`, and the length if it changed).
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Reserves space for `bytes` in total, so that appends up to there change no metadata and cannot run out of
-    /// space. A hint: a file system that cannot do it does nothing. The reserved part reads as zeros.
+    /// Reserves space for `bytes` in total, so that appends up to there change no metadata and
+    /// cannot run out of space. A hint: a file system that cannot do it does nothing. The reserved
+    /// part reads as zeros.
     fn preallocate(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// Truncates the file to what this handle appended, removing preallocated or recycled bytes after it.
+    /// Truncates the file to what this handle appended, removing preallocated or recycled bytes
+    /// after it.
     fn truncate_to_written(&mut self) -> io::Result<()>;
 }
 
@@ -84,13 +89,15 @@ pub trait ReadFile: Send + Sync + Debug {
     /// Returns the file's length in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Maps the whole file into memory that stays valid and unchanged as long as the mapping lives, if this file
-    /// system supports it. The file must not be written any more: the engine maps finished tables only.
+    /// Maps the whole file into memory that stays valid and unchanged as long as the mapping lives,
+    /// if this file system supports it. The file must not be written any more: the engine maps
+    /// finished tables only.
     fn map(&self) -> io::Result<Option<Mapping>> {
         Ok(None)
     }
 
-    /// Returns how several reads of this file may overlap. This affects how they are made, never their results.
+    /// Returns how several reads of this file may overlap. This affects how they are made, never
+    /// their results.
     fn overlap(&self) -> Overlap<'_> {
         Overlap::Never
     }
@@ -111,7 +118,8 @@ pub enum Overlap<'f> {
     Descriptor {
         /// A descriptor open for reading as long as the file lives.
         fd: std::os::fd::BorrowedFd<'f>,
-        /// The required alignment of a transfer's memory address, offset and length: a power of two.
+        /// The required alignment of a transfer's memory address, offset and length: a power of
+        /// two.
         align: usize,
     },
 }
@@ -166,9 +174,10 @@ pub trait DirLock: Send + Sync + Debug {}
 
 /// The operating system as the engine sees it.
 pub trait FileSystem: Send + Sync + Debug {
-    /// Returns the same file system with the directory `dir`, which exists, held: paths in it lead to the directory that has that
-    /// name now, also when it is renamed later, when another one takes the name, or when the process changes its working directory.
-    /// `None`, the default: this file system looks paths up each time.
+    /// Returns the same file system with the directory `dir`, which exists, held: paths in it lead
+    /// to the directory that has that name now, also when it is renamed later, when another one
+    /// takes the name, or when the process changes its working directory. `None`, the default: this
+    /// file system looks paths up each time.
     fn hold(&self, _dir: &Path) -> io::Result<Option<Arc<dyn FileSystem>>> {
         Ok(None)
     }
@@ -176,8 +185,8 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Creates `path` empty, replacing any file of that name.
     fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>>;
 
-    /// Renames `old` to `new` and opens it for overwriting from its start without truncating it, to recycle a log
-    /// file. The bytes after the written ones stay those of the old file.
+    /// Renames `old` to `new` and opens it for overwriting from its start without truncating it, to
+    /// recycle a log file. The bytes after the written ones stay those of the old file.
     fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>>;
 
     /// Opens `path` for reading. An error if that is something else than a file, and never a wait.
@@ -192,7 +201,8 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Removes a directory and everything in it.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
 
-    /// Creates a hard link to `from`, or copies it (synced) where the file system has no hard links.
+    /// Creates a hard link to `from`, or copies it (synced) where the file system has no hard
+    /// links.
     fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Creates a directory and its parents; succeeds if it exists.
@@ -201,7 +211,8 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Returns the names (not paths) of a directory's entries, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes the content (not the name) of a finished file survive a power cut, whichever handle wrote it.
+    /// Makes the content (not the name) of a finished file survive a power cut, whichever handle
+    /// wrote it.
     fn sync_file(&self, path: &Path) -> io::Result<()> {
         self.reuse(path, path)?.sync()
     }
@@ -218,8 +229,8 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Takes the exclusive lock named by `path`, or returns `None` if it is already held.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>>;
 
-    /// Reports whether this process holds the lock named by `path`, rather than another one. For messages: if that is not known, the
-    /// answer is `false`.
+    /// Reports whether this process holds the lock named by `path`, rather than another one. For
+    /// messages: if that is not known, the answer is `false`.
     fn is_locked_here(&self, _path: &Path) -> io::Result<bool> {
         Ok(false)
     }
@@ -230,11 +241,12 @@ pub trait FileSystem: Send + Sync + Debug {
 
 /// Bytes of a file that may have to be read from a device when they are touched.
 pub trait MappedPages: AsRef<[u8]> + Send + Sync {
-    /// Begins to read `part` from the device, and perhaps bytes around it, which are touched next. A hint: it may do nothing, and
-    /// errors are left to the touch.
+    /// Begins to read `part` from the device, and perhaps bytes around it, which are touched next.
+    /// A hint: it may do nothing, and errors are left to the touch.
     fn will_need(&self, part: Range<usize>);
 
-    /// Whether memory is too scarce for the pages to stay: then each touch of a part is better announced, not the first alone.
+    /// Whether memory is too scarce for the pages to stay: then each touch of a part is better
+    /// announced, not the first alone.
     fn are_scarce(&self) -> bool {
         false
     }
@@ -250,8 +262,9 @@ enum Owner {
 /// A whole file as memory.
 #[derive(Clone)]
 pub struct Mapping {
-    /// The owner's bytes, cached: asking `owner` each time is a call that cannot be inlined, a few for each entry
-    /// that a cursor passes. Never handed out for longer than the mapping is borrowed.
+    /// The owner's bytes, cached: asking `owner` each time is a call that cannot be inlined, a few
+    /// for each entry that a cursor passes. Never handed out for longer than the mapping is
+    /// borrowed.
     bytes: NonNull<[u8]>,
     owner: Owner,
 }
@@ -259,20 +272,21 @@ pub struct Mapping {
 impl Mapping {
     /// Wraps bytes whose address and content do not change while the owner lives.
     pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
-        // A pointer, not a reference: a reference passed to a call must stay valid until the call returns, and
-        // dropping the last mapping frees the bytes within one.
+        // A pointer, not a reference: a reference passed to a call must stay valid until the call
+        // returns, and dropping the last mapping frees the bytes within one.
         let bytes = NonNull::from((*owner).as_ref());
         Mapping { bytes, owner: Owner::Bytes { _bytes: owner } }
     }
 
-    /// Wraps bytes that are better [announced](Self::will_need) before they are touched. Their address and content do not change while
-    /// the owner lives.
+    /// Wraps bytes that are better [announced](Self::will_need) before they are touched. Their
+    /// address and content do not change while the owner lives.
     pub fn of_pages(owner: Arc<dyn MappedPages>) -> Self {
         let bytes = NonNull::from((*owner).as_ref());
         Mapping { bytes, owner: Owner::Pages(owner) }
     }
 
-    /// Announces that `part` is touched next, for the first time, or [again](Self::is_scarce): see [`MappedPages::will_need`].
+    /// Announces that `part` is touched next, for the first time, or [again](Self::is_scarce): see
+    /// [`MappedPages::will_need`].
     #[inline]
     pub fn will_need(&self, part: Range<usize>) {
         if let Owner::Pages(pages) = &self.owner {
@@ -287,7 +301,8 @@ impl Mapping {
     }
 }
 
-// SAFETY: the bytes are only ever read, as by `&[u8]`, which any thread may have and share; and the owner can be sent and shared.
+// SAFETY: the bytes are only ever read, as by `&[u8]`, which any thread may have and share; and the
+// owner can be sent and shared.
 unsafe impl Send for Mapping {}
 // SAFETY: the same.
 unsafe impl Sync for Mapping {}
@@ -297,8 +312,9 @@ impl std::ops::Deref for Mapping {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes were borrowed from what the owner points at. That stays where it is and is only shared as long as
-        // there is an `Arc`, and this value keeps one; so they are good for as long as it is borrowed.
+        // SAFETY: the bytes were borrowed from what the owner points at. That stays where it is and
+        // is only shared as long as there is an `Arc`, and this value keeps one; so they are good
+        // for as long as it is borrowed.
         unsafe { self.bytes.as_ref() }
     }
 }
@@ -317,8 +333,8 @@ pub fn read_file(fs: &dyn FileSystem, path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Atomically replaces the content of `path` with `bytes`: writes a temporary file next to it, syncs that, renames it
-/// over `path` and syncs the directory.
+/// Atomically replaces the content of `path` with `bytes`: writes a temporary file next to it,
+/// syncs that, renames it over `path` and syncs the directory.
 pub fn write_file_atomically(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = PathBuf::from(path).into_os_string();
     beside.push(".tmp");

@@ -1,17 +1,21 @@
 //! Mapped files, and how their pages come from the device.
 //!
-//! While all mapped files fit in half of the memory, more is read than what is touched, so that files are soon in memory: a
-//! [piece](ReadAround) at the first touch, and as much as the kernel likes for faults after that, when it has reclaimed pages.
+//! While all mapped files fit in half of the memory, more is read than what is touched, so that
+//! files are soon in memory: a [piece](ReadAround) at the first touch, and as much as the kernel
+//! likes for faults after that, when it has reclaimed pages.
 //!
-//! Beyond that memory is *scarce*: pages are reclaimed and read again all the time, and a fault that reads megabytes around its page takes
-//! the time of many reads and evicts what others need. Then all mappings have the advice that nothing is read but what is touched, also
-//! those from before. A block that lies in two pages would cost two faults, so each touch of a block is announced, not
-//! the first alone, and what is read in order is announced further and further [ahead](InOrder).
+//! Beyond that memory is *scarce*: pages are reclaimed and read again all the time, and a fault
+//! that reads megabytes around its page takes the time of many reads and evicts what others need.
+//! Then all mappings have the advice that nothing is read but what is touched, also those from
+//! before. A block that lies in two pages would cost two faults, so each touch of a block is
+//! announced, not the first alone, and what is read in order is announced further and further
+//! [ahead](InOrder).
 //!
 //! # Threads
 //!
-//! Any thread may map, announce and drop at any time. Counts and flags only inform hints (`Relaxed`). The list of mappings has a lock, which is
-//! held while all of them are advised: dropping one takes no lock, as it may happen there.
+//! Any thread may map, announce and drop at any time. Counts and flags only inform hints
+//! (`Relaxed`). The list of mappings has a lock, which is held while all of them are advised:
+//! dropping one takes no lock, as it may happen there.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -52,8 +56,8 @@ impl MappedBytes {
         MappedBytes { now: AtomicU64::new(0), memory, scarce: AtomicBool::new(false), maps }
     }
 
-    /// Counts a mapping while it lives, and gives advice to the kernel: to this mapping, or if memory is scarce from now on, or no
-    /// longer, to all.
+    /// Counts a mapping while it lives, and gives advice to the kernel: to this mapping, or if
+    /// memory is scarce from now on, or no longer, to all.
     pub(super) fn keep(self: &Arc<Self>, map: Mmap, access: Access) -> Arc<Pages> {
         let len = map.len();
         self.now.fetch_add(len as u64, Relaxed);
@@ -77,8 +81,8 @@ impl MappedBytes {
         pages
     }
 
-    /// Decides anew whether memory is scarce, and returns whether that has changed. Memory must be plainly enough again: files come and go
-    /// with every compaction.
+    /// Decides anew whether memory is scarce, and returns whether that has changed. Memory must be
+    /// plainly enough again: files come and go with every compaction.
     fn changes(&self) -> bool {
         let (was, half) = (self.is_scarce(), self.memory / 2);
         let most = if was { half - half / 8 } else { half };
@@ -166,8 +170,8 @@ fn spans_pages(part: &Range<usize>) -> bool {
     part.start / PAGE != part.end.saturating_sub(1) / PAGE
 }
 
-/// Whether the parts of a mapping are read in order, by their last one. Threads that read one mapping in order at the same time hide
-/// that from each other, which costs them the reading ahead.
+/// Whether the parts of a mapping are read in order, by their last one. Threads that read one
+/// mapping in order at the same time hide that from each other, which costs them the reading ahead.
 #[derive(Debug, Default)]
 struct InOrder {
     /// The end of the last part.
@@ -211,8 +215,9 @@ mod tests {
         (dir, unsafe { Mmap::map(&file) }.unwrap())
     }
 
-    /// Mappings from before kept the advice that there is room: of a database of two thirds of the memory three quarters were read 8 MiB a
-    /// fault, and a seek took 325 µs where RocksDB's took 37.
+    /// Mappings from before kept the advice that there is room: of a database of two thirds of the
+    /// memory three quarters were read 8 MiB a fault, and a seek took 325 µs where RocksDB's took
+    /// 37.
     #[test]
     fn all_mappings_learn_that_memory_is_scarce_and_that_it_is_not() {
         let mapped = Arc::new(MappedBytes::new(20 * PAGE as u64));

@@ -1,16 +1,17 @@
 //! Where paths lead: names of files to system calls.
 //!
-//! A path in a directory that is [held](Places::hold) leads through the descriptor of that directory (`openat` and its kin). So it
-//! leads to the same files once the directory is renamed, once another one has its name, and once the process has another working
-//! directory. Every other path is looked up as it is. On systems that are not Unix there are no such descriptors, but a directory
-//! cannot be renamed there while a file in it is open; what is held is its absolute path.
+//! A path in a directory that is [held](Places::hold) leads through the descriptor of that
+//! directory (`openat` and its kin). So it leads to the same files once the directory is renamed,
+//! once another one has its name, and once the process has another working directory. Every other
+//! path is looked up as it is. On systems that are not Unix there are no such descriptors, but a
+//! directory cannot be renamed there while a file in it is open; what is held is its absolute path.
 //!
 //! # Invariants
 //!
-//! * Only regular files are opened: a FIFO of a file's name would stop its reader for ever, and a device could do anything. The
-//!   open itself never waits.
-//! * Directories are closed without a look at the result, which says nothing about what was read. `std::fs::read_dir` panics
-//!   where that fails.
+//! * Only regular files are opened: a FIFO of a file's name would stop its reader for ever, and a
+//!   device could do anything. The open itself never waits.
+//! * Directories are closed without a look at the result, which says nothing about what was read.
+//!   `std::fs::read_dir` panics where that fails.
 //!
 //! Everything here may be called from any thread.
 
@@ -71,7 +72,8 @@ impl Places {
         Ok(places)
     }
 
-    /// Returns the held directory that `path` lies in, and the rest of the path, which is empty for the directory itself.
+    /// Returns the held directory that `path` lies in, and the rest of the path, which is empty for
+    /// the directory itself.
     fn held<'p>(&self, path: &'p Path) -> Option<(&Held, &'p Path)> {
         self.held.iter().find_map(|held| Some((&**held, path.strip_prefix(&held.path).ok()?)))
     }
@@ -90,8 +92,8 @@ impl Places {
         }
     }
 
-    /// Opens a new file under `path`. An old file of that name loses the name but keeps its bytes for handles, mappings
-    /// and links that still refer to it.
+    /// Opens a new file under `path`. An old file of that name loses the name but keeps its bytes
+    /// for handles, mappings and links that still refer to it.
     pub(super) fn create_fresh(&self, path: &Path, mode: Mode) -> io::Result<File> {
         match self.create_new(path, mode) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -242,7 +244,8 @@ mod system {
             Ok(self.stat(path)?.st_size as u64)
         }
 
-        /// Returns what tells the file from all others of the machine: its device, and its number there.
+        /// Returns what tells the file from all others of the machine: its device, and its number
+        /// there.
         pub(in crate::io) fn identity(&self, path: &Path) -> io::Result<(u64, u64)> {
             let stat = self.stat(path)?;
             #[allow(clippy::unnecessary_cast, reason = "narrower on some systems")]
@@ -328,7 +331,8 @@ mod system {
             options.read(mode.read).write(mode.write).create_new(create).open(self.at(path))
         }
 
-        /// Opens a file for reading and writing that nobody else has open, and creates it if need be.
+        /// Opens a file for reading and writing that nobody else has open, and creates it if need
+        /// be.
         #[cfg(windows)]
         pub(in crate::io) fn open_alone(&self, path: &Path) -> io::Result<File> {
             use std::os::windows::fs::OpenOptionsExt;

@@ -1,20 +1,22 @@
 //! Which parts of a mapped file are read from the device at a time.
 //!
-//! A page fault reads around its page as much as the device is set to read ahead, from 128 KiB to many megabytes: a get of
-//! one block waits for all of that. So the bytes of a mapping are asked for before they are touched, in pieces of [`PIECE`], each once.
-//! What is read in order is asked for further and further ahead. Later faults, of pages that the system reclaimed, are the
+//! A page fault reads around its page as much as the device is set to read ahead, from 128 KiB to
+//! many megabytes: a get of one block waits for all of that. So the bytes of a mapping are asked
+//! for before they are touched, in pieces of [`PIECE`], each once. What is read in order is asked
+//! for further and further ahead. Later faults, of pages that the system reclaimed, are the
 //! kernel's.
 //!
 //! # Threads
 //!
-//! Any thread may ask at any time. The bits publish nothing (`Relaxed`): the pages are the kernel's, and a piece that two threads ask
-//! for is read once.
+//! Any thread may ask at any time. The bits publish nothing (`Relaxed`): the pages are the
+//! kernel's, and a piece that two threads ask for is read once.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The bytes that are asked for at once. On a virtual disk, first gets of 8, 16, 32, 64 and 128 KiB took 80, 95, 130, 200 and 260 µs:
-/// larger pieces fill memory sooner, and smaller ones answer sooner.
+/// The bytes that are asked for at once. On a virtual disk, first gets of 8, 16, 32, 64 and 128 KiB
+/// took 80, 95, 130, 200 and 260 µs: larger pieces fill memory sooner, and smaller ones answer
+/// sooner.
 pub(super) const PIECE: usize = 16 << 10;
 
 /// The pieces asked for at once where the ones before were asked for too.
@@ -34,8 +36,8 @@ impl ReadAround {
         ReadAround { asked: (0..words).map(|_| AtomicU64::new(0)).collect(), bytes }
     }
 
-    /// Returns what to read from the device before `part` is touched, and takes it for read from now on; `None` if all of it is, or
-    /// lies outside the mapping.
+    /// Returns what to read from the device before `part` is touched, and takes it for read from
+    /// now on; `None` if all of it is, or lies outside the mapping.
     pub(super) fn ask(&self, part: Range<usize>) -> Option<Range<usize>> {
         let pieces = self.bytes.div_ceil(PIECE);
         let end = part.end.div_ceil(PIECE).min(pieces);

@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering::SeqCst;
 #[cfg(feature = "simulation")]
 use super::simulated;
 
-/// A place where threads sleep until it rings. Waking `n` threads that sleep in a [`Condvar`](super::Condvar) each takes `n` system
-/// calls, and on a virtual machine as many interrupts of another processor; one ring wakes all.
+/// A place where threads sleep until it rings. Waking `n` threads that sleep in a
+/// [`Condvar`](super::Condvar) each takes `n` system calls, and on a virtual machine as many
+/// interrupts of another processor; one ring wakes all.
 ///
-/// Who sleeps waits for something else than the ring, which it looks at between [`rings`](Bell::rings) and [`wait`](Bell::wait):
+/// Who sleeps waits for something else than the ring, which it looks at between
+/// [`rings`](Bell::rings) and [`wait`](Bell::wait):
 ///
 /// ```
 /// # use std::sync::atomic::{AtomicBool, Ordering::{Acquire, Release}};
@@ -29,9 +31,10 @@ use super::simulated;
 /// # });
 /// ```
 ///
-/// Any thread may call anything. A ring that a sleeper has not counted comes after it looked, and so [`wait`](Bell::wait) returns: the
-/// system compares the count as it puts the thread to sleep. A ring whose thread sees no sleeper comes before that comparison: both
-/// write what the other reads, in one total order (`SeqCst`; the system's comparison has a full barrier before it).
+/// Any thread may call anything. A ring that a sleeper has not counted comes after it looked, and
+/// so [`wait`](Bell::wait) returns: the system compares the count as it puts the thread to sleep. A
+/// ring whose thread sees no sleeper comes before that comparison: both write what the other reads,
+/// in one total order (`SeqCst`; the system's comparison has a full barrier before it).
 #[derive(Debug, Default)]
 pub struct Bell {
     rings: AtomicU32,
@@ -83,7 +86,8 @@ mod tests {
 
     use super::*;
 
-    /// Threads that take turns, each turn known only by a number: the test would not end if a ring were lost.
+    /// Threads that take turns, each turn known only by a number: the test would not end if a ring
+    /// were lost.
     #[test]
     fn no_ring_is_lost() {
         const THREADS: u64 = 4;

@@ -16,7 +16,8 @@ pub fn bounded<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
 struct Shared<T> {
     bound: usize,
     queue: Mutex<Queue<T>>,
-    /// Signalled after every change. At most one thread waits, since the queue is never both full and empty.
+    /// Signalled after every change. At most one thread waits, since the queue is never both full
+    /// and empty.
     changed: Condvar,
 }
 
@@ -71,7 +72,8 @@ impl<T> Receiver<T> {
         std::iter::from_fn(|| self.receive())
     }
 
-    /// Waits for the next value; `None` once the sender is gone and everything it sent was received.
+    /// Waits for the next value; `None` once the sender is gone and everything it sent was
+    /// received.
     fn receive(&self) -> Option<T> {
         let mut queue = self.0.queue.lock();
         while queue.values.is_empty() && !queue.closed {

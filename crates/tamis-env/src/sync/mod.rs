@@ -1,16 +1,20 @@
-//! The scheduler interface: every lock, condition, thread, pause and clock read of an engine above `io`.
+//! The scheduler interface: every lock, condition, thread, pause and clock read of an engine above
+//! `io`.
 //!
-//! Without the feature `simulation` these are zero-cost wrappers of `std`. With it, a thread that belongs to a
-//! simulated machine (see `simulated`) calls that machine's scheduler instead: one such thread runs at a time, a seed
-//! decides which, and time passes only while all of them wait. Other threads behave as without the feature.
+//! Without the feature `simulation` these are zero-cost wrappers of `std`. With it, a thread that
+//! belongs to a simulated machine (see `simulated`) calls that machine's scheduler instead: one
+//! such thread runs at a time, a seed decides which, and time passes only while all of them wait.
+//! Other threads behave as without the feature.
 //!
 //! Two rules apply to users of this module:
 //!
-//! * **Locking never panics.** A thread that panics while it holds a lock leaves its partial changes behind, and
-//!   [`Mutex::was_poisoned`] reports it. The users of the engine's two large locks (`state`, `log`) check that and
-//!   stop writes; published data is immutable, so reads continue.
-//! * **Nothing here may be called while a lock of another kind is held** (a shard of a cache crate, say): in a
-//!   simulation the thread may be suspended at any call, and the others would wait for a lock whose owner never runs.
+//! * **Locking never panics.** A thread that panics while it holds a lock leaves its partial
+//!   changes behind, and [`Mutex::was_poisoned`] reports it. The users of the engine's two large
+//!   locks (`state`, `log`) check that and stop writes; published data is immutable, so reads
+//!   continue.
+//! * **Nothing here may be called while a lock of another kind is held** (a shard of a cache crate,
+//!   say): in a simulation the thread may be suspended at any call, and the others would wait for a
+//!   lock whose owner never runs.
 
 use std::sync::{LockResult, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -151,7 +155,8 @@ impl Condvar {
         Condvar(std::sync::Condvar::new())
     }
 
-    /// Releases the lock, waits for a notification (or a spurious wakeup), and acquires the lock again.
+    /// Releases the lock, waits for a notification (or a spurious wakeup), and acquires the lock
+    /// again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.wait_until(guard, None)
     }
@@ -222,8 +227,8 @@ pub fn since(then: Instant) -> Duration {
     now().saturating_duration_since(then)
 }
 
-/// A point between two steps of a lock-free algorithm where a simulated machine may switch threads. Otherwise does
-/// nothing.
+/// A point between two steps of a lock-free algorithm where a simulated machine may switch threads.
+/// Otherwise does nothing.
 #[inline(always)]
 pub fn point() {
     #[cfg(feature = "simulation")]
@@ -232,7 +237,8 @@ pub fn point() {
     }
 }
 
-/// Spins for a few microseconds until `done`. Pointless, and therefore skipped, where only one thread runs at a time.
+/// Spins for a few microseconds until `done`. Pointless, and therefore skipped, where only one
+/// thread runs at a time.
 #[inline]
 pub fn spin_until(done: impl Fn() -> bool) {
     #[cfg(feature = "simulation")]
@@ -245,8 +251,9 @@ pub fn spin_until(done: impl Fn() -> bool) {
     }
 }
 
-/// Lets other threads run until `done`, or until `limit` has passed: for waits shorter than it takes to sleep and be woken. In a
-/// simulation, where time passes only while all threads wait, it sleeps.
+/// Lets other threads run until `done`, or until `limit` has passed: for waits shorter than it
+/// takes to sleep and be woken. In a simulation, where time passes only while all threads wait, it
+/// sleeps.
 pub fn wait_up_to(limit: Duration, done: impl Fn() -> bool) {
     #[cfg(feature = "simulation")]
     if simulated::current().is_some() {

@@ -1,8 +1,9 @@
 //! The interface between threads and the simulated machine that schedules them.
 //!
-//! The threads of a simulation are operating system threads, of which one runs at a time: a thread runs until it
-//! calls its [`Scheduler`], which may let another one run before it returns. Everything between two calls is one
-//! step, and a schedule is the sequence of threads that ran the steps.
+//! The threads of a simulation are operating system threads, of which one runs at a time: a thread
+//! runs until it calls its [`Scheduler`], which may let another one run before it returns.
+//! Everything between two calls is one step, and a schedule is the sequence of threads that ran the
+//! steps.
 
 use std::cell::RefCell;
 use std::io;
@@ -24,12 +25,14 @@ pub enum Point {
     File,
 }
 
-/// A simulated machine. The running thread calls every method, which returns when it is that thread's turn again.
+/// A simulated machine. The running thread calls every method, which returns when it is that
+/// thread's turn again.
 pub trait Scheduler: Send + Sync {
     /// Lets other threads run.
     fn point(&self, point: Point);
 
-    /// Waits until another thread [`unpark`](Scheduler::unpark)s the address `on`, or until `timeout` has passed.
+    /// Waits until another thread [`unpark`](Scheduler::unpark)s the address `on`, or until
+    /// `timeout` has passed.
     fn park(&self, on: usize, timeout: Option<Duration>);
 
     /// Wakes one or all of the threads that wait for the address `on`. Does not block.
@@ -41,14 +44,15 @@ pub trait Scheduler: Send + Sync {
     /// Returns the machine's time.
     fn now(&self) -> Instant;
 
-    /// Registers a thread that will be started. Does not block. Returns the system's error if it is out of threads.
+    /// Registers a thread that will be started. Does not block. Returns the system's error if it is
+    /// out of threads.
     fn register(&self, name: &str) -> io::Result<TaskId>;
 
     /// Called by the thread `task` when it begins, before anything else.
     fn begin(&self, task: TaskId);
 
-    /// Called when the thread `task` has ended or was never started. If the thread itself calls this, it no longer
-    /// runs in the simulation.
+    /// Called when the thread `task` has ended or was never started. If the thread itself calls
+    /// this, it no longer runs in the simulation.
     fn end(&self, task: TaskId, panicked: bool);
 
     /// Waits for the end of `task`.
@@ -76,8 +80,8 @@ pub fn run_in<T>(machine: &Arc<dyn Scheduler>, id: TaskId, work: impl FnOnce() -
     Task::new(machine.clone(), id).run(work)
 }
 
-/// Lets other threads run, if the calling thread belongs to a machine. For file systems, which are called from within
-/// the engine.
+/// Lets other threads run, if the calling thread belongs to a machine. For file systems, which are
+/// called from within the engine.
 pub fn point(point: Point) {
     if let Some(machine) = current() {
         machine.point(point);

@@ -129,7 +129,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
 #[cfg(feature = "simulation")]
 impl Drop for Scope<'_, '_> {
-    /// The underlying scope waits for its threads in the operating system, where a simulated thread must not wait.
+    /// The underlying scope waits for its threads in the operating system, where a simulated thread
+    /// must not wait.
     fn drop(&mut self) {
         self.tasks.borrow().iter().for_each(Task::wait);
     }

@@ -1,7 +1,7 @@
 //! The seccomp filter that selects the system calls decided by the listener.
 //!
-//! Only calls in [`SITES`] are, except those on the three standard descriptors, through which the worker reports, and
-//! anonymous mappings, which the allocator creates while it holds its lock.
+//! Only calls in [`SITES`] are, except those on the three standard descriptors, through which the
+//! worker reports, and anonymous mappings, which the allocator creates while it holds its lock.
 
 use std::mem::offset_of;
 
@@ -46,7 +46,8 @@ pub(super) fn program() -> Vec<libc::sock_filter> {
     // A mapping: is it of a file?
     program.push(load_argument(3));
     program.push(step(JUMP_ANY_BIT, libc::MAP_ANONYMOUS as u32, 3, 2));
-    // Anything else: is it on a standard descriptor? Paths are addresses, or begin at AT_FDCWD, which is negative.
+    // Anything else: is it on a standard descriptor? Paths are addresses, or begin at AT_FDCWD,
+    // which is negative.
     program.push(load_argument(0));
     program.push(step(JUMP_GREATER, LAST_STANDARD, 0, 1));
     program.push(step(RETURN, libc::SECCOMP_RET_USER_NOTIF, 0, 0));

@@ -23,12 +23,12 @@ pub(super) enum Answer {
     Kill,
 }
 
-/// Passes the calls selected by `program`, from this thread and from threads that it starts later, to a listener.
-/// Returns the listener's descriptor.
+/// Passes the calls selected by `program`, from this thread and from threads that it starts later,
+/// to a listener. Returns the listener's descriptor.
 pub(super) fn install(program: &[libc::sock_filter]) -> io::Result<i32> {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-    // SAFETY: the first call takes numbers only. The second takes a pointer to `filter`, which lives until it returns
-    // and describes `program`; the kernel copies both and writes to neither.
+    // SAFETY: the first call takes numbers only. The second takes a pointer to `filter`, which
+    // lives until it returns and describes `program`; the kernel copies both and writes to neither.
     let descriptor = unsafe {
         if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
             return Err(io::Error::last_os_error());
@@ -53,7 +53,8 @@ impl Listener {
     /// Answers every call with `decide`. Returns only after the last affected thread has ended.
     pub(super) fn serve(&self, decide: impl Fn(&Call) -> Answer) {
         loop {
-            // SAFETY: the struct consists of numbers, for which zero bytes are valid; the kernel requires them here.
+            // SAFETY: the struct consists of numbers, for which zero bytes are valid; the kernel
+            // requires them here.
             let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
             // SAFETY: the request writes one `seccomp_notif` to the address of one.
             if unsafe { libc::ioctl(self.descriptor, libc::SECCOMP_IOCTL_NOTIF_RECV, &mut asked) } != 0 {
@@ -99,12 +100,12 @@ impl Listener {
     }
 }
 
-/// Executes a call on behalf of the calling thread, which belongs to this process: descriptors and addresses are valid
-/// here.
+/// Executes a call on behalf of the calling thread, which belongs to this process: descriptors and
+/// addresses are valid here.
 fn perform(call: &Call) -> Result<i64, i32> {
     let [a, b, c, d, e, f] = call.args;
-    // SAFETY: the calling thread made this call with these arguments, waits for its result, and keeps alive what they
-    // point to; here it accesses the same memory as it would there.
+    // SAFETY: the calling thread made this call with these arguments, waits for its result, and
+    // keeps alive what they point to; here it accesses the same memory as it would there.
     let result = unsafe { libc::syscall(libc::c_long::from(call.number), a, b, c, d, e, f) };
     match result {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),

@@ -1,16 +1,17 @@
 //! Transparent injection of failures into numbered system calls of this process.
 //!
-//! A seccomp filter hands every file call of the engine's threads to a separate thread (`SECCOMP_RET_USER_NOTIF`). That
-//! thread counts the calls by kind and continues them, answers with an error in the kernel's place, or ends the
-//! process. So calls are caught whatever their origin: some of the engine's calls are made without the C library
-//! (`fallocate`, `flock`), where `LD_PRELOAD` does not see them, and a call costs microseconds instead of strace's
-//! stops. It needs no privileges.
+//! A seccomp filter hands every file call of the engine's threads to a separate thread
+//! (`SECCOMP_RET_USER_NOTIF`). That thread counts the calls by kind and continues them, answers
+//! with an error in the kernel's place, or ends the process. So calls are caught whatever their
+//! origin: some of the engine's calls are made without the C library (`fallocate`, `flock`), where
+//! `LD_PRELOAD` does not see them, and a call costs microseconds instead of strace's stops. It
+//! needs no privileges.
 //!
-//! The deciding thread must never wait for the others: it allocates nothing and takes no lock, since a thread that is
-//! stopped in a call may hold the allocator's.
+//! The deciding thread must never wait for the others: it allocates nothing and takes no lock,
+//! since a thread that is stopped in a call may hold the allocator's.
 //!
-//! Not caught: io_uring (tables are read through it only where they are not mapped, and never written), and page faults
-//! of mappings.
+//! Not caught: io_uring (tables are read through it only where they are not mapped, and never
+//! written), and page faults of mappings.
 
 mod filter;
 mod listener;
@@ -51,8 +52,8 @@ pub(crate) struct Injector {
 }
 
 impl Injector {
-    /// Catches the calls of this thread and of those that it starts later. May be called once per process. No call
-    /// fails before [`arm`](Self::arm).
+    /// Catches the calls of this thread and of those that it starts later. May be called once per
+    /// process. No call fails before [`arm`](Self::arm).
     pub(crate) fn install(plan: Option<Plan>, kill: Option<Kill>) -> io::Result<Injector> {
         let desk = DESK.get_or_init(|| Desk {
             armed: AtomicBool::new(false),

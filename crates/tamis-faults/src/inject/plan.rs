@@ -132,7 +132,8 @@ impl std::str::FromStr for Plan {
     }
 }
 
-/// The end of a process: before the call with this number, from 1, among those that change files in a phase.
+/// The end of a process: before the call with this number, from 1, among those that change files in
+/// a phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kill {
     pub(crate) phase: String,

@@ -9,8 +9,8 @@ pub(crate) struct Site {
     pub(crate) number: libc::c_long,
     /// Possible errors of the kernel that are tried.
     pub(crate) errors: &'static [Errno],
-    /// Whether the call may take effect and fail nevertheless, as on a device or network file system that lost the
-    /// answer.
+    /// Whether the call may take effect and fail nevertheless, as on a device or network file
+    /// system that lost the answer.
     pub(crate) after: bool,
     /// Whether it may transfer only half: the length is the third argument.
     pub(crate) short: bool,

@@ -1,5 +1,5 @@
-//! Dedicated file systems: images behind loop devices, and memory. They are unmounted and detached on drop, whatever
-//! happened.
+//! Dedicated file systems: images behind loop devices, and memory. They are unmounted and detached
+//! on drop, whatever happened.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -94,7 +94,8 @@ impl Mounted {
             let image = image.to_string_lossy().into_owned();
             match kind {
                 Kind::Xfs => run("mkfs.xfs", &["-q", "-f", &image])?,
-                // Deferred initialisation is disabled, since a cut is to interrupt the engine's work instead.
+                // Deferred initialisation is disabled, since a cut is to interrupt the engine's
+                // work instead.
                 _ => run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", &image])?,
             };
             made.device = Some(run("losetup", &["--find", "--show", &image])?);
@@ -122,7 +123,8 @@ impl Mounted {
         Ok(())
     }
 
-    /// Unmounts it. Processes that used it must have exited; the kernel may need a moment to notice.
+    /// Unmounts it. Processes that used it must have exited; the kernel may need a moment to
+    /// notice.
     pub(crate) fn unmount(&mut self) -> Result<(), String> {
         for _ in 0..500 {
             match unmount(&self.point, UnmountFlags::empty()) {

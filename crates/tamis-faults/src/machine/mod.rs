@@ -1,4 +1,5 @@
-//! The suites' interface to the machine: dedicated file systems, workers as processes, and privileges.
+//! The suites' interface to the machine: dedicated file systems, workers as processes, and
+//! privileges.
 
 mod loops;
 mod process;

@@ -15,7 +15,8 @@ fn find(program: &str) -> Option<PathBuf> {
     places.map(|place| place.join(program)).find(|file| file.is_file())
 }
 
-/// Returns why a program cannot be used. As root, one that is in Debian's packages is installed first.
+/// Returns why a program cannot be used. As root, one that is in Debian's packages is installed
+/// first.
 pub(crate) fn missing_tool(program: &str, package: &str) -> Option<String> {
     if find(program).is_some() {
         return None;

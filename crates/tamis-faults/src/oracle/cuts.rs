@@ -1,14 +1,14 @@
-//! The oracle of power cuts: the last writes of each thread may be lost, but none that was acknowledged as synced
-//! before the cut.
+//! The oracle of power cuts: the last writes of each thread may be lost, but none that was
+//! acknowledged as synced before the cut.
 //!
 //! # What is checked
 //!
-//! * A thread's counter is at least the number of its last synced write that was acknowledged before the cut, and at
-//!   most one more than its last acknowledged write.
-//! * The contents are exactly the result of each thread's writes up to its counter: no write is partial, and none
-//!   before the counter is missing.
-//! * All threads' writes together are a prefix of one order: a write records which writes of other threads were
-//!   acknowledged when it began, and these must be present if it is.
+//! * A thread's counter is at least the number of its last synced write that was acknowledged
+//!   before the cut, and at most one more than its last acknowledged write.
+//! * The contents are exactly the result of each thread's writes up to its counter: no write is
+//!   partial, and none before the counter is missing.
+//! * All threads' writes together are a prefix of one order: a write records which writes of other
+//!   threads were acknowledged when it began, and these must be present if it is.
 
 use super::model::{Model, State};
 use super::stream::Stream;

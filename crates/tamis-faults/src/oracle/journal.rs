@@ -1,9 +1,10 @@
-//! The oracle of sessions with failing calls or kills: one thread and no power cut, so every acknowledged write must be
-//! present, however it was written.
+//! The oracle of sessions with failing calls or kills: one thread and no power cut, so every
+//! acknowledged write must be present, however it was written.
 //!
-//! A failed write may be present if nothing was acknowledged after it: the error leaves the state of the disk unknown.
-//! One that was followed by an acknowledged write, and that no reader saw, must not reappear.
-//! unknown. One that was followed by an acknowledged write, and that no reader saw, must not come back.
+//! A failed write may be present if nothing was acknowledged after it: the error leaves the state
+//! of the disk unknown. One that was followed by an acknowledged write, and that no reader saw,
+//! must not reappear. unknown. One that was followed by an acknowledged write, and that no reader
+//! saw, must not come back.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,8 @@ impl Journal {
         Journal { stream, held: Vec::new(), doubtful: Vec::new(), model: Model::default() }
     }
 
-    /// Returns the write as executed: sessions choose the way themselves, and external tables have no operands.
+    /// Returns the write as executed: sessions choose the way themselves, and external tables have
+    /// no operands.
     pub(crate) fn write(&self, number: u64, way: Way) -> Write {
         let mut write = self.stream.write(number);
         if way == Way::Ingestion {

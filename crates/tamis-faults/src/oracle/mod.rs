@@ -1,8 +1,8 @@
 //! The oracles: they know what was written and promised, and so what must be found.
 //!
-//! Every write is a function of its number: the writing process and the judging one generate the same operations and
-//! exchange only numbers. A database itself names the writes it holds (a counter per thread, or a list of numbers), so
-//! its expected contents are known exactly.
+//! Every write is a function of its number: the writing process and the judging one generate the
+//! same operations and exchange only numbers. A database itself names the writes it holds (a
+//! counter per thread, or a list of numbers), so its expected contents are known exactly.
 
 mod cuts;
 mod journal;

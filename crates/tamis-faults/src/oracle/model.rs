@@ -22,7 +22,8 @@ impl Space {
         ["default", "wide", "sums"][self as usize]
     }
 
-    /// Returns the value for comparisons: the number for sums, whose encoding may differ, and a hash for others.
+    /// Returns the value for comparisons: the number for sums, whose encoding may differ, and a
+    /// hash for others.
     pub(crate) fn fingerprint(self, value: &[u8]) -> u64 {
         match (self, <[u8; 8]>::try_from(value)) {
             (Space::Sums, Ok(number)) => u64::from_le_bytes(number),

@@ -4,8 +4,8 @@ use super::model::Space;
 
 /// Number of keys of one thread in one keyspace.
 const KEYS: u64 = 200;
-/// Length of the first and the last key of a keyspace where keys are long: a few flushes with such keys fill a
-/// manifest, so that it is rolled.
+/// Length of the first and the last key of a keyspace where keys are long: a few flushes with such
+/// keys fill a manifest, so that it is rolled.
 const LONG_KEY_BYTES: usize = 40 << 10;
 
 /// The source of one thread's writes.
@@ -44,7 +44,8 @@ pub(crate) struct Write {
     pub(crate) synced: bool,
 }
 
-/// Returns the key under which a thread stores the number of its last write, and what it had seen of other threads.
+/// Returns the key under which a thread stores the number of its last write, and what it had seen
+/// of other threads.
 pub(crate) fn counter_key(thread: u32) -> Vec<u8> {
     format!("{}{thread:02}", layout::COUNTERS).into_bytes()
 }
@@ -115,7 +116,8 @@ impl Stream {
         }
     }
 
-    /// Returns the key at a position of the thread's part of a keyspace. The keys of a thread are contiguous.
+    /// Returns the key at a position of the thread's part of a keyspace. The keys of a thread are
+    /// contiguous.
     pub(crate) fn key(&self, space: Space, place: u64) -> Vec<u8> {
         let mut key = match space {
             Space::Default | Space::Sums => format!("{:02}/{place:05}", self.thread).into_bytes(),

@@ -16,7 +16,8 @@ fn state_of(numbers: &[u64]) -> State {
     state
 }
 
-/// Returns an account of two threads with ten acknowledged writes each; the first four of the first thread are synced.
+/// Returns an account of two threads with ten acknowledged writes each; the first four of the first
+/// thread are synced.
 fn account() -> Cuts {
     let mut cuts = Cuts::new(7, 2, false);
     cuts.judge(&State::default(), 1).unwrap();

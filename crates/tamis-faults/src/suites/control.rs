@@ -1,5 +1,6 @@
-//! The control of the cuts: the same with plain files that are appended to and synced, without the engine. It shows the
-//! losses of the test itself, and that the file systems keep what the test considers promised.
+//! The control of the cuts: the same with plain files that are appended to and synced, without the
+//! engine. It shows the losses of the test itself, and that the file systems keep what the test
+//! considers promised.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

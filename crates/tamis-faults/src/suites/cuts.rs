@@ -1,4 +1,5 @@
-//! Power cuts: a file system is shut down under a database that several threads write to, and mounted again.
+//! Power cuts: a file system is shut down under a database that several threads write to, and
+//! mounted again.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -112,7 +113,8 @@ impl<'a> Database<'a> {
         if let Some(how) = cut {
             lock(&self.trial).freeze();
             mounted.shut_down(how)?;
-            // Acknowledgements from now on show whether the kernel acknowledges syncs that it does not perform.
+            // Acknowledgements from now on show whether the kernel acknowledges syncs that it does
+            // not perform.
             std::thread::sleep(Duration::from_millis(self.rng.u64(1..10)));
         }
         let ended = worker.kill();
@@ -164,7 +166,8 @@ impl<'a> Database<'a> {
         }
     }
 
-    /// Counts the results, and keeps evidence of failures: the state before this session and after it.
+    /// Counts the results, and keeps evidence of failures: the state before this session and after
+    /// it.
     fn settle(&self, setup: &Setup, cut: Option<Shutdown>, early: bool) -> Result<bool, String> {
         let (report, kind) = (self.bench.report, self.kind.name());
         let mut trial = lock(&self.trial);

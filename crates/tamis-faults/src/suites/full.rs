@@ -1,4 +1,5 @@
-//! File systems that are filled and then freed, from outside or by deletes, and one that is read-only.
+//! File systems that are filled and then freed, from outside or by deletes, and one that is
+//! read-only.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -54,8 +55,8 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
 /// The sizes of small file systems. The first is smaller than a memtable of the default size.
 const SMALL: [u64; 3] = [40 << 20, 24 << 20, 96 << 20];
 
-/// Fills small file systems. A range delete must be accepted and end in free space, whatever the options, with no space given back
-/// from outside.
+/// Fills small file systems. A range delete must be accepted and end in free space, whatever the
+/// options, with no space given back from outside.
 pub(super) fn deletes(bench: &Bench<'_>) -> Result<(), String> {
     for kind in [Kind::Tmpfs, Kind::Ext4] {
         for turn in 0..bench.amount.disks {
@@ -117,7 +118,8 @@ fn fill(bench: &Bench<'_>, kind: Kind, mounted: &Mounted, turn: u64, case: &Case
     let mut setup = ground.setup("fill", &more);
     setup.logs = logs.clone();
     let air = mounted.point().join("balloon");
-    // A small part of it is returned when the file system is full: deletes must not need more than that.
+    // A small part of it is returned when the file system is full: deletes must not need more than
+    // that.
     balloon(&air, mounted.point(), case.space)?;
     let space = free(mounted.point())?;
     let messages = Arc::new(Mutex::new(Vec::new()));
@@ -180,7 +182,8 @@ fn tally(bench: &Bench<'_>, kind: Kind, case: &Case, space: u64, account: &Accou
     broken
 }
 
-/// Tests a file system that is remounted read-only: it can be read, and opening for writing is an error.
+/// Tests a file system that is remounted read-only: it can be read, and opening for writing is an
+/// error.
 fn read_only(bench: &Bench<'_>, kind: Kind, mounted: &Mounted) -> Result<(), String> {
     let home = mounted.point().join("home");
     std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;

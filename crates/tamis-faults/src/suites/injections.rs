@@ -10,8 +10,9 @@ use crate::report::Failure;
 const SUITE: &str = "injections";
 /// The number of option sets through which sessions rotate: every filter, each with some policies.
 const TURNS: u64 = 48;
-/// Weights of calls whose failure requires the most work of the engine. Syncs come first: few of them belong to the
-/// manifest, and the state that they interrupt only exists while another job is about to end.
+/// Weights of calls whose failure requires the most work of the engine. Syncs come first: few of
+/// them belong to the manifest, and the state that they interrupt only exists while another job is
+/// about to end.
 const WEIGHTS: [(&str, usize); 5] =
     [("fdatasync", 16), ("openat", 4), ("pwrite64", 4), ("fsync", 4), ("renameat", 4)];
 /// Multiples of this are well distributed over a range.
@@ -95,7 +96,8 @@ fn count_calls(bench: &Bench<'_>) -> Result<BTreeMap<u64, BTreeMap<String, u64>>
     Ok(seen.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
-/// Returns the plans: all troubles in turn over all sets of options, at positions distributed over all calls.
+/// Returns the plans: all troubles in turn over all sets of options, at positions distributed over
+/// all calls.
 fn plan(seed: u64, count: u64, seen: &BTreeMap<u64, BTreeMap<String, u64>>) -> Vec<(u64, Plan)> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut troubles = troubles();

@@ -8,8 +8,8 @@ use crate::report::Failure;
 use crate::worker::step_names;
 
 const SUITE: &str = "kill";
-/// The number of calls varies slightly between sessions because of background threads, so this many more boundaries are
-/// tried.
+/// The number of calls varies slightly between sessions because of background threads, so this many
+/// more boundaries are tried.
 const MARGIN: u64 = 3;
 
 pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {

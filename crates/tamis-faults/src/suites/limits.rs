@@ -53,8 +53,9 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
     })
 }
 
-/// Returns the name of an end that is caused by the limit itself, and that no Rust program can prevent: missing memory
-/// aborts it, and an excessive file size ends it by a signal unless ignored.
+/// Returns the name of an end that is caused by the limit itself, and that no Rust program can
+/// prevent: missing memory aborts it, and an excessive file size ends it by a signal unless
+/// ignored.
 fn how_it_ended(limit: Limit, account: &Account) -> Option<&'static str> {
     match (limit, &account.ended) {
         (Limit::As, Ended::Signal(libc::SIGABRT)) => Some("ended for lack of memory"),

@@ -100,7 +100,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Runs `work` once for every number below `count` on several threads. Ends early on an interrupt.
+    /// Runs `work` once for every number below `count` on several threads. Ends early on an
+    /// interrupt.
     fn share(&self, count: usize, work: impl Fn(usize) -> Result<(), String> + Sync) -> Result<(), String> {
         let next = AtomicUsize::new(0);
         let one = || -> Result<(), String> {

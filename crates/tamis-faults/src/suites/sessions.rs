@@ -80,7 +80,8 @@ impl Ground {
         account
     }
 
-    /// Opens the files left by a session in a new process and judges them. Returns descriptions of what is wrong.
+    /// Opens the files left by a session in a new process and judges them. Returns descriptions of
+    /// what is wrong.
     pub(super) fn judge(&self, left: &Account) -> Result<Vec<String>, String> {
         let copies: Vec<String> = left
             .copies

@@ -1,4 +1,5 @@
-//! The state of one database that is cut repeatedly: its account, and the observations of the current session.
+//! The state of one database that is cut repeatedly: its account, and the observations of the
+//! current session.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

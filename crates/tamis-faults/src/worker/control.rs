@@ -1,5 +1,5 @@
-//! The control: plain files that are appended to and synced, without the engine. Losses here are caused by the test
-//! itself.
+//! The control: plain files that are appended to and synced, without the engine. Losses here are
+//! caused by the test itself.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

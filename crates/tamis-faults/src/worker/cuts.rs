@@ -1,4 +1,5 @@
-//! The load under power cuts: several writing threads, one that requests background work, and one that reads.
+//! The load under power cuts: several writing threads, one that requests background work, and one
+//! that reads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -218,7 +219,8 @@ fn read(shared: &Shared) {
         let keyspace = shared.spaces.get(space);
         let stream = shared.stream(rng.u32(..shared.args.threads));
         for place in 0..20 {
-            // Answers are judged after the writes have ended; here they only exercise filters and caches.
+            // Answers are judged after the writes have ended; here they only exercise filters and
+            // caches.
             if let Err(error) = keyspace.get(stream.key(space, (place * 37 + rng.u64(..50)) % 200)) {
                 return tell(&Message::Failed(format!("get: {error}")));
             }

@@ -19,7 +19,8 @@ const MOST_WRITES: u64 = 80_000;
 pub(crate) const MOST_FLUSHED_WRITES: u64 = 2000;
 /// With frequent flushes, a copy is also made after this many writes.
 const COPY_EVERY: u64 = 200;
-/// A write that takes longer is considered to be waiting for space, such as for a compaction that has none.
+/// A write that takes longer is considered to be waiting for space, such as for a compaction that
+/// has none.
 const STALLED: Duration = Duration::from_secs(8);
 /// Time for retrying writes when there is space again.
 const PATIENCE: Duration = Duration::from_secs(10);

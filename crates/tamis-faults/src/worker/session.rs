@@ -1,4 +1,5 @@
-//! A session in which calls fail, or that ends by a kill: its state, its writes, and their judgement.
+//! A session in which calls fail, or that ends by a kill: its state, its writes, and their
+//! judgement.
 
 use std::path::PathBuf;
 
@@ -144,7 +145,8 @@ impl Session {
 
     /// Attempts `count` writes. Reports whether all were acknowledged.
     pub(super) fn write(&mut self, count: u64, way: Way) -> bool {
-        // Doubtful writes must be resolved first, since the next writes would make their state unknowable.
+        // Doubtful writes must be resolved first, since the next writes would make their state
+        // unknowable.
         if !self.open() || !self.settled {
             return false;
         }
@@ -239,7 +241,8 @@ impl Session {
         true
     }
 
-    /// Checks that reads continue once nothing fails any more, and that everything works after reopening.
+    /// Checks that reads continue once nothing fails any more, and that everything works after
+    /// reopening.
     fn after(&mut self) {
         if self.spaces.is_some() {
             if !self.look() {

@@ -1,5 +1,5 @@
-//! The steps of a session, in order. Each is tried whatever the result of the preceding ones; the database is reopened
-//! if closed.
+//! The steps of a session, in order. Each is tried whatever the result of the preceding ones; the
+//! database is reopened if closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -90,8 +90,8 @@ fn ask(
     }
 }
 
-/// Writes while other threads flush and compact, so that jobs end concurrently: the next one finds what a failed one
-/// leaves behind.
+/// Writes while other threads flush and compact, so that jobs end concurrently: the next one finds
+/// what a failed one leaves behind.
 fn crowd(session: &mut Session) {
     if !session.open() {
         return;

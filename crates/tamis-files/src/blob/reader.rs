@@ -19,8 +19,9 @@ use crate::table::{
     copy_from, prefetch,
 };
 
-/// In a mapped file, it is remembered that a record was verified by where it starts, to this many bytes. Shorter records, of which
-/// two may start so close to each other, are verified at each read.
+/// In a mapped file, it is remembered that a record was verified by where it starts, to this many
+/// bytes. Shorter records, of which two may start so close to each other, are verified at each
+/// read.
 const GRAIN_BYTES: u64 = 1 << 10;
 
 /// An open blob file. The file does not change while it is open.
@@ -30,7 +31,8 @@ pub struct BlobFile {
     mapped: Option<MappedFile>,
     file: TableFile,
     verify: ChecksumMode,
-    /// One bit per [`GRAIN_BYTES`]: a record that starts there matched its checksum. Empty if not mapped.
+    /// One bit per [`GRAIN_BYTES`]: a record that starts there matched its checksum. Empty if not
+    /// mapped.
     verified: Box<[AtomicU64]>,
     cache: Option<Arc<BlockCache>>,
     /// `None` also if the file is mapped.
@@ -42,8 +44,8 @@ pub struct BlobFile {
 }
 
 impl BlobFile {
-    /// Opens blob file `id`, which must never name another file; `None`: whatever its number is. Reads the footer. Errors: a failed
-    /// system call, or damage.
+    /// Opens blob file `id`, which must never name another file; `None`: whatever its number is.
+    /// Reads the footer. Errors: a failed system call, or damage.
     pub fn open(
         fs: &dyn FileSystem,
         path: &Path,
@@ -84,7 +86,8 @@ impl BlobFile {
         })
     }
 
-    /// Creates a stand-in for a file that cannot be opened because of `why`: nothing can be read from it.
+    /// Creates a stand-in for a file that cannot be opened because of `why`: nothing can be read
+    /// from it.
     pub fn lost(path: &Path, id: BlobFileId, why: StorageError) -> BlobFile {
         BlobFile {
             path: path.to_owned(),
@@ -199,8 +202,8 @@ impl BlobFile {
         }
     }
 
-    /// Returns the value of a record, verified: without a copy if the file is mapped and the value is not compressed, otherwise
-    /// through the cache, into which it is put if `fill_cache`.
+    /// Returns the value of a record, verified: without a copy if the file is mapped and the value
+    /// is not compressed, otherwise through the cache, into which it is put if `fill_cache`.
     pub fn read<T: ReadTrace>(
         &self,
         at: &Reference,
@@ -232,7 +235,8 @@ impl BlobFile {
         self.accept(at, &stored, 0, fill_cache, trace)
     }
 
-    /// Reads a record from the file and verifies it, whether or not it was before, and the length of its value.
+    /// Reads a record from the file and verifies it, whether or not it was before, and the length
+    /// of its value.
     pub fn check(&self, at: &Reference) -> Result<(), StorageError> {
         match self.mapped_record(at)? {
             Some(stored) => {
@@ -270,7 +274,8 @@ impl BlobFile {
         Ok(Stretch { file, offset: at.offset, len })
     }
 
-    /// Reads `span` bytes of records at `offset`, for a scan that reads ahead in a file that is not mapped.
+    /// Reads `span` bytes of records at `offset`, for a scan that reads ahead in a file that is not
+    /// mapped.
     #[inline]
     pub fn piece(&self, offset: u64, span: u64) -> Result<Arc<[u8]>, StorageError> {
         self.read_stretch(&self.stretch(&Reference { file: self.id(), offset, span, len: 0, checksum: 0 })?)
@@ -284,7 +289,8 @@ impl BlobFile {
         Ok(bytes)
     }
 
-    /// Returns the value of a record that was read: its stored bytes are those of `piece` from `start` on.
+    /// Returns the value of a record that was read: its stored bytes are those of `piece` from
+    /// `start` on.
     pub fn accept<T: ReadTrace>(
         &self,
         at: &Reference,
@@ -328,13 +334,13 @@ impl BlobFile {
     }
 
     fn cache_key(&self, at: &Reference) -> CacheKey {
-        // Tables and blob files share their numbers. The checksum, which depends on the offset, takes its place: a reference to
-        // anything else at that offset must not find the value.
+        // Tables and blob files share their numbers. The checksum, which depends on the offset,
+        // takes its place: a reference to anything else at that offset must not find the value.
         CacheKey { table: self.footer.id, offset: at.checksum }
     }
 
-    /// Verifies a mapped record unless it was verified before and once is enough. The bits publish nothing (`Relaxed`), as those
-    /// of a table's blocks.
+    /// Verifies a mapped record unless it was verified before and once is enough. The bits publish
+    /// nothing (`Relaxed`), as those of a table's blocks.
     fn verify_mapped<T: ReadTrace>(
         &self,
         stored: &[u8],

@@ -1,4 +1,5 @@
-//! Blob files: what was written is read back in every way of reading, and damaged or hostile bytes are errors.
+//! Blob files: what was written is read back in every way of reading, and damaged or hostile bytes
+//! are errors.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -12,8 +12,8 @@ use crate::error::StorageError;
 use crate::settings::Compression;
 use crate::table::frame::{self, Sealer};
 
-/// Appends end at multiples of this offset in the file, except for the last one and those next to a huge value: as in tables, so
-/// that the page cache may use huge pages.
+/// Appends end at multiples of this offset in the file, except for the last one and those next to a
+/// huge value: as in tables, so that the page cache may use huge pages.
 const APPEND_BYTES: usize = 2 << 20;
 
 /// Values of at least this length are appended without a copy if they are not to be compressed.

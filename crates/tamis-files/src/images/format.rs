@@ -126,9 +126,11 @@ fn key(input: &mut Decoder<'_>) -> Option<KeyBytes> {
     input.bytes().filter(|key| key.len() <= MAX_KEY_BYTES + 1).map(KeyBytes::from)
 }
 
-/// Decodes an index. The images lie one behind the other from the start of the file and take `payload` bytes.
+/// Decodes an index. The images lie one behind the other from the start of the file and take
+/// `payload` bytes.
 ///
-/// Cost: linear in the index. Memory: at most some tens of times its bytes, as an entry takes 14 of them at least.
+/// Cost: linear in the index. Memory: at most some tens of times its bytes, as an entry takes 14 of
+/// them at least.
 pub(super) fn decode_index(bytes: &[u8], payload: u64, file: FilterFileId) -> Result<Vec<Image>, Damage> {
     let mut input = Decoder::new(bytes);
     let (mut images, mut offset) = (Vec::new(), 0u64);

@@ -17,8 +17,9 @@ pub struct Newest<'i> {
     pub image: &'i Image,
 }
 
-/// Divides the key ranges of the images of one kind among the newest ones: returns disjoint ranges in key order, each as long as
-/// possible and within its image's. An image that occurs in none of them is superseded. Images of other kinds do not count.
+/// Divides the key ranges of the images of one kind among the newest ones: returns disjoint ranges
+/// in key order, each as long as possible and within its image's. An image that occurs in none of
+/// them is superseded. Images of other kinds do not count.
 ///
 /// Cost: O(n log n) for n images, whatever their ranges.
 pub fn newest(images: &[Image], kind: ImageKind) -> Vec<Newest<'_>> {

@@ -10,7 +10,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::format::{FOOTER_BYTES, Footer, Image, decode_index};
 use crate::error::StorageError;
 
-/// A filter file whose index was read and is sound. It keeps no descriptor: each read opens the file.
+/// A filter file whose index was read and is sound. It keeps no descriptor: each read opens the
+/// file.
 #[derive(Debug)]
 pub struct ImageFile {
     path: PathBuf,
@@ -81,7 +82,8 @@ impl ImageFile {
     pub fn read(&self, fs: &dyn FileSystem, image: &Image) -> Result<Vec<u8>, StorageError> {
         let path = &self.path;
         let file = fs.open(path, Access::Random).map_err(|e| StorageError::io("open", path, e))?;
-        // The file may have been cut since it was opened: its length then no longer justifies the memory.
+        // The file may have been cut since it was opened: its length then no longer justifies the
+        // memory.
         let len = file.len().map_err(|e| StorageError::io("read", path, e))?;
         if image.offset.checked_add(image.bytes).is_none_or(|end| end > len) {
             return Err(StorageError::corrupt(path, image.offset, "the file ends within an image"));

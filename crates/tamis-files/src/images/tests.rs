@@ -86,7 +86,8 @@ fn a_copy_keeps_its_age() {
     assert_eq!(contents(&fs, &file)[1], Ok(vec![0xAB; 300]));
 }
 
-/// With any bit of any byte flipped there is an error, or nothing has changed. An image beside a damaged one can be read.
+/// With any bit of any byte flipped there is an error, or nothing has changed. An image beside a
+/// damaged one can be read.
 #[test]
 fn a_changed_byte_anywhere_is_noticed() {
     let fs = MemFs::new();

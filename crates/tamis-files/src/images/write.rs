@@ -11,7 +11,8 @@ use super::format::{Footer, Image, ImageKind};
 use super::read::ImageFile;
 use crate::error::StorageError;
 
-/// Writes a filter file, image by image. After an error the file is incomplete: whoever created the writer removes it.
+/// Writes a filter file, image by image. After an error the file is incomplete: whoever created the
+/// writer removes it.
 #[derive(Debug)]
 pub struct ImageWriter {
     file: Box<dyn WriteFile>,
@@ -72,7 +73,8 @@ impl ImageWriter {
         Ok(())
     }
 
-    /// Writes index and footer and makes the contents durable; the file's name is durable once its directory is synced.
+    /// Writes index and footer and makes the contents durable; the file's name is durable once its
+    /// directory is synced.
     pub fn finish(mut self) -> Result<ImageFile, StorageError> {
         let mut end = Vec::new();
         self.images.iter().for_each(|image| image.encode(&mut end));

@@ -1,12 +1,13 @@
 //! Reading data blocks. The layout is in `docs/table-format.md`.
 //!
-//! The structures that a search needs are together at the block's end, so a point lookup touches the lines of the tail, one key
-//! and one value. Fixed-width arrays locate every entry in constant time.
+//! The structures that a search needs are together at the block's end, so a point lookup touches
+//! the lines of the tail, one key and one value. Fixed-width arrays locate every entry in constant
+//! time.
 //!
 //! # Invariants
 //!
-//! [`BlockShape::parse`] checks in constant time that all arrays lie within the block; the arrays' contents are checked on use.
-//! Any input yields an answer or [`Damage`], never a panic.
+//! [`BlockShape::parse`] checks in constant time that all arrays lie within the block; the arrays'
+//! contents are checked on use. Any input yields an answer or [`Damage`], never a panic.
 
 use std::cmp::Ordering;
 
@@ -19,12 +20,13 @@ use super::frame::Damage;
 /// Bytes of the fixed-size footer of a block.
 pub(crate) const BLOCK_FOOTER_BYTES: usize = 24;
 
-/// The maximum number of entries of a block with a hash index. Eight fingerprints are compared at a time; beyond this many
-/// entries a binary search over keys is faster.
+/// The maximum number of entries of a block with a hash index. Eight fingerprints are compared at a
+/// time; beyond this many entries a binary search over keys is faster.
 pub(crate) const MAX_HASHED_ENTRIES: usize = 512;
 
-/// The fingerprint of a key in a block's hash index: one byte of the digest, mixed once more. Filters use the bits of the
-/// digest itself, so among the keys that pass a filter these bits are independent.
+/// The fingerprint of a key in a block's hash index: one byte of the digest, mixed once more.
+/// Filters use the bits of the digest itself, so among the keys that pass a filter these bits are
+/// independent.
 #[inline]
 pub(crate) fn fingerprint(digest: Digest) -> u8 {
     (digest.get().wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 56) as u8
@@ -82,7 +84,8 @@ impl BlockShape {
         self.count
     }
 
-    /// Reads and checks the footer of the uncompressed block `data`. Constant time; touches the last line.
+    /// Reads and checks the footer of the uncompressed block `data`. Constant time; touches the
+    /// last line.
     #[inline]
     pub(crate) fn parse(data: &[u8]) -> Result<BlockShape, Damage> {
         let Some((body, f)) = data.split_last_chunk::<BLOCK_FOOTER_BYTES>() else {
@@ -151,7 +154,8 @@ pub struct Span {
     pub len: usize,
 }
 
-/// Loads a number of `width` bytes (0 to 8) at `at`. The footer behind every array guarantees that the wide load fits.
+/// Loads a number of `width` bytes (0 to 8) at `at`. The footer behind every array guarantees that
+/// the wide load fits.
 #[inline]
 fn load(data: &[u8], at: usize, width: u8) -> Result<u64, Damage> {
     match data.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -186,7 +190,8 @@ impl<'a> BlockView<'a> {
         self.shape.has_fingerprints
     }
 
-    /// Finds the first entry from `from` on whose fingerprint is `wanted`. Eight are compared at a time.
+    /// Finds the first entry from `from` on whose fingerprint is `wanted`. Eight are compared at a
+    /// time.
     #[inline]
     fn next_with_fingerprint(&self, mut from: usize, wanted: u8) -> Result<Option<usize>, Damage> {
         const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
@@ -210,7 +215,8 @@ impl<'a> BlockView<'a> {
         byte.copied().ok_or(Damage("an entry number beyond a data block's end"))
     }
 
-    /// Returns the stored key record of entry `i` (shared-length byte and suffix) as a range of `data`. It is never empty.
+    /// Returns the stored key record of entry `i` (shared-length byte and suffix) as a range of
+    /// `data`. It is never empty.
     #[inline]
     pub fn key_record(&self, i: usize) -> Result<Span, Damage> {
         let s = &self.shape;
@@ -229,9 +235,9 @@ impl<'a> BlockView<'a> {
         Ok(Span { start: s.keys + start as usize, len: (end - start) as usize })
     }
 
-    /// Returns the range of the key with this record if it is contiguous. Otherwise returns `None` and replaces `out` with the
-    /// key; `group` is the record of its group's first key, and the first `held` bytes of `out` are known to be that key's: they are
-    /// not copied again.
+    /// Returns the range of the key with this record if it is contiguous. Otherwise returns `None`
+    /// and replaces `out` with the key; `group` is the record of its group's first key, and the
+    /// first `held` bytes of `out` are known to be that key's: they are not copied again.
     #[inline]
     pub fn key_of(
         &self,
@@ -261,8 +267,8 @@ impl<'a> BlockView<'a> {
         Ok(None)
     }
 
-    /// Returns the key record and the value of entry `i`, which is not the first, as ranges of `data`, given where those of the
-    /// entry before end.
+    /// Returns the key record and the value of entry `i`, which is not the first, as ranges of
+    /// `data`, given where those of the entry before end.
     #[inline]
     pub(crate) fn following(
         &self,
@@ -286,8 +292,8 @@ impl<'a> BlockView<'a> {
         Ok((key, Span { start: value_start, len: end as usize - value_start }))
     }
 
-    /// Returns the key record and the value of entry `i`, which is not the last, as ranges of `data`, given where those of the
-    /// entry behind start.
+    /// Returns the key record and the value of entry `i`, which is not the last, as ranges of
+    /// `data`, given where those of the entry behind start.
     #[inline]
     pub(crate) fn preceding(
         &self,
@@ -311,8 +317,9 @@ impl<'a> BlockView<'a> {
         Ok((key, Span { start: value_start, len: value_end - value_start }))
     }
 
-    /// Reports whether the entry before entry `i`, which has this key record, is known to have another key: `false` also where they are of two
-    /// groups, or share different lengths with the first key of theirs.
+    /// Reports whether the entry before entry `i`, which has this key record, is known to have
+    /// another key: `false` also where they are of two groups, or share different lengths with the
+    /// first key of theirs.
     #[inline]
     pub(crate) fn differs_from_preceding(&self, i: usize, record: Span) -> bool {
         let s = &self.shape;
@@ -343,7 +350,8 @@ impl<'a> BlockView<'a> {
         self.key_record(i >> self.shape.restart_shift << self.shape.restart_shift)
     }
 
-    /// Returns the key of entry `i` in two pieces: the prefix shared with its group's first key, and the rest.
+    /// Returns the key of entry `i` in two pieces: the prefix shared with its group's first key,
+    /// and the rest.
     #[inline]
     pub(crate) fn key_parts(&self, i: usize) -> Result<(&'a [u8], &'a [u8]), Damage> {
         let record = self.key_record(i)?;
@@ -428,7 +436,8 @@ impl<'a> BlockView<'a> {
         Ok(&self.data[span.start..span.start + span.len])
     }
 
-    /// The first entry from `from` on that is at or after (`key`, `seq`) in version order, or [`len`](Self::len).
+    /// The first entry from `from` on that is at or after (`key`, `seq`) in version order, or
+    /// [`len`](Self::len).
     fn lower_bound_from(&self, from: usize, key: &[u8], seq: SeqNo) -> Result<usize, Damage> {
         let (mut low, mut high) = (from, self.len());
         while low < high {
@@ -447,16 +456,18 @@ impl<'a> BlockView<'a> {
         Ok(low)
     }
 
-    /// The first entry at or after (`key`, `seq`) in version order, or [`len`](Self::len) if all are before.
+    /// The first entry at or after (`key`, `seq`) in version order, or [`len`](Self::len) if all
+    /// are before.
     #[inline]
     pub fn lower_bound(&self, key: &[u8], seq: SeqNo) -> Result<usize, Damage> {
         self.lower_bound_from(0, key, seq)
     }
 
-    /// Finds the newest version of `key` with a sequence number of at most `snapshot`, and reports how the hash index answered.
-    /// The block must be the first that may hold `key`, or one that an earlier block's [`InBlock::PerhapsNext`] led to. With a
-    /// hash index and a digest this costs a few words of fingerprints and, in all but a few percent of lookups, one key
-    /// comparison if the key is here and none if it is not.
+    /// Finds the newest version of `key` with a sequence number of at most `snapshot`, and reports
+    /// how the hash index answered. The block must be the first that may hold `key`, or one that an
+    /// earlier block's [`InBlock::PerhapsNext`] led to. With a hash index and a digest this costs a
+    /// few words of fingerprints and, in all but a few percent of lookups, one key comparison if
+    /// the key is here and none if it is not.
     #[inline]
     pub fn find(
         &self,

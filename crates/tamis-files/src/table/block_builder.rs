@@ -8,11 +8,13 @@ use super::block::{BLOCK_FOOTER_BYTES, MAX_HASHED_ENTRIES, fingerprint};
 use super::frame::TRAILER_BYTES;
 use crate::codec::Encode;
 
-/// Collects the entries of one data block; reusable through [`reset`](BlockBuilder::reset). Values go straight to the output,
-/// where the block begins with them; the rest of the block follows when it is finished.
+/// Collects the entries of one data block; reusable through [`reset`](BlockBuilder::reset). Values
+/// go straight to the output, where the block begins with them; the rest of the block follows when
+/// it is finished.
 ///
-/// Invariants: entries come in version order (key ascending, sequence number descending), and between the first of them and
-/// [`finish`](BlockBuilder::finish) nobody else appends to the output.
+/// Invariants: entries come in version order (key ascending, sequence number descending), and
+/// between the first of them and [`finish`](BlockBuilder::finish) nobody else appends to the
+/// output.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     restart_shift: u8,
@@ -58,7 +60,8 @@ fn delta_width(max: u64) -> usize {
 /// Appends one number of each row in `width` bytes, which it must fit.
 fn put_column(out: &mut PageVec<u8>, rows: &[Row], width: usize, number: impl Fn(&Row) -> u64) {
     let mut at = out.len();
-    // Whole words are stored, each over the zeros that end the one before: one store of a fixed size per number.
+    // Whole words are stored, each over the zeros that end the one before: one store of a fixed
+    // size per number.
     out.resize(at + rows.len() * width + 8, 0);
     for row in rows {
         out[at..at + 8].copy_from_slice(&number(row).to_le_bytes());
@@ -68,8 +71,9 @@ fn put_column(out: &mut PageVec<u8>, rows: &[Row], width: usize, number: impl Fn
 }
 
 impl BlockBuilder {
-    /// Creates an empty block. `restart_interval` (entries per group of keys compressed against one) is rounded up to a power
-    /// of two; `hash_index` adds a hash index if the block has few enough entries.
+    /// Creates an empty block. `restart_interval` (entries per group of keys compressed against
+    /// one) is rounded up to a power of two; `hash_index` adds a hash index if the block has few
+    /// enough entries.
     pub(crate) fn new(restart_interval: usize, hash_index: bool) -> BlockBuilder {
         let interval = restart_interval.clamp(1, 1 << 16).next_power_of_two();
         BlockBuilder {
@@ -130,8 +134,8 @@ impl BlockBuilder {
         self.add_with_value_outside(key, digest, seq, kind, 0);
     }
 
-    /// Adds an entry whose value of `value_len` bytes the caller writes to the file itself, before the output of
-    /// [`finish`](Self::finish); it must be the block's only entry.
+    /// Adds an entry whose value of `value_len` bytes the caller writes to the file itself, before
+    /// the output of [`finish`](Self::finish); it must be the block's only entry.
     #[inline]
     pub(crate) fn add_with_value_outside(
         &mut self,
@@ -164,8 +168,8 @@ impl BlockBuilder {
         self.max_seq = self.max_seq.max(seq);
     }
 
-    /// Bytes of the finished block without its trailer, with `more` further entries of `key_len` and `value_len` bytes in total
-    /// and sequence numbers between `min_seq` and `max_seq`.
+    /// Bytes of the finished block without its trailer, with `more` further entries of `key_len`
+    /// and `value_len` bytes in total and sequence numbers between `min_seq` and `max_seq`.
     fn bytes_with(
         &self,
         more: usize,
@@ -185,11 +189,12 @@ impl BlockBuilder {
         values + keys + count * per_entry + BLOCK_FOOTER_BYTES
     }
 
-    /// At least the bytes of the finished block with one more entry of `key_len` and `value_len` bytes, trailer included. Cheap,
-    /// unlike the exact number.
+    /// At least the bytes of the finished block with one more entry of `key_len` and `value_len`
+    /// bytes, trailer included. Cheap, unlike the exact number.
     #[inline]
     fn bound_with(&self, key_len: usize, value_len: usize, end_width: usize) -> usize {
-        // Two ends, a sequence number of up to 7 bytes, a kind and a fingerprint, and a byte per key.
+        // Two ends, a sequence number of up to 7 bytes, a kind and a fingerprint, and a byte per
+        // key.
         let per_entry = 2 * end_width + 10;
         let content = self.inside + self.outside + value_len + self.keys.len() + key_len;
         content + (self.len() + 1) * per_entry + BLOCK_FOOTER_BYTES + TRAILER_BYTES
@@ -206,7 +211,8 @@ impl BlockBuilder {
         self.bytes_with(0, 0, 0, 0, (self.min_seq, self.max_seq))
     }
 
-    /// Reports whether the block with this entry added certainly stays within `limit` bytes, trailer included.
+    /// Reports whether the block with this entry added certainly stays within `limit` bytes,
+    /// trailer included.
     #[inline]
     pub(crate) fn fits(
         &self,
@@ -216,7 +222,8 @@ impl BlockBuilder {
         value_len: usize,
         limit: usize,
     ) -> bool {
-        // Ends within 64 KiB take two bytes each. Only the last entries of a block need the exact number.
+        // Ends within 64 KiB take two bytes each. Only the last entries of a block need the exact
+        // number.
         if self.bound_with(key_len, value_len, 2) <= limit.min(0xFFFF) {
             return true;
         }
@@ -225,8 +232,8 @@ impl BlockBuilder {
         self.bytes_with(1, key_len, value_len, marked, seqs) + TRAILER_BYTES <= limit
     }
 
-    /// Appends the rest of the block, uncompressed and without trailer, to `out`, which ends with its values. The block must not be
-    /// empty. `padding` bytes follow the values.
+    /// Appends the rest of the block, uncompressed and without trailer, to `out`, which ends with
+    /// its values. The block must not be empty. `padding` bytes follow the values.
     pub(crate) fn finish(&mut self, padding: usize, out: &mut PageVec<u8>) {
         debug_assert!(!self.is_empty(), "a data block has an entry");
         let start = out.len() - self.inside;

@@ -1,7 +1,7 @@
 //! Writes a table file from entries in version order.
 //!
-//! The file receives large appends; the buffer holds at most [`APPEND_BYTES`] plus a block. A value too
-//! large for a shared block goes to the file without a copy.
+//! The file receives large appends; the buffer holds at most [`APPEND_BYTES`] plus a block. A value
+//! too large for a shared block goes to the file without a copy.
 
 use std::path::PathBuf;
 
@@ -20,18 +20,20 @@ use super::properties::{DIGEST_FUNCTION, Properties};
 use crate::error::StorageError;
 use crate::settings::Compression;
 
-/// Appends end at multiples of this offset in the file, except for the last one and those next to a huge value. For a write
-/// that covers a huge page, the Linux page cache allocates one on file systems with large folios, and a mapping of it takes a
-/// single TLB entry.
+/// Appends end at multiples of this offset in the file, except for the last one and those next to a
+/// huge value. For a write that covers a huge page, the Linux page cache allocates one on file
+/// systems with large folios, and a mapping of it takes a single TLB entry.
 const APPEND_BYTES: usize = 2 << 20;
 
-/// Room for an append and, at a table's end, filter and index behind it. What is never reached takes no memory.
+/// Room for an append and, at a table's end, filter and index behind it. What is never reached
+/// takes no memory.
 const PENDING_BYTES: usize = 2 * APPEND_BYTES;
 
 /// Values of at least this length are appended separately if they are not to be compressed.
 const HUGE_VALUE_BYTES: usize = 1 << 20;
 
-/// A filter of at least this length begins on a cache line in the file, so that readers of a mapped table can use it where it is.
+/// A filter of at least this length begins on a cache line in the file, so that readers of a mapped
+/// table can use it where it is.
 const ALIGNED_FILTER_BYTES: usize = 4 << 10;
 
 /// Bytes of a cache line.
@@ -42,7 +44,8 @@ const LINE_BYTES: u64 = 64;
 pub struct TableOptions {
     /// The maximum size of a data block, trailer included; only a single large entry exceeds it.
     pub block_bytes: usize,
-    /// Entries per group of keys compressed against the group's first; rounded up to a power of two.
+    /// Entries per group of keys compressed against the group's first; rounded up to a power of
+    /// two.
     pub restart_interval: usize,
     /// Whether data blocks get a hash index.
     pub hash_index: bool,
@@ -200,7 +203,8 @@ impl TableBuilder {
         self.offset() + (block + self.index.estimated_bytes() + 256) as u64
     }
 
-    /// Reports whether the [estimated bytes](Self::estimated_bytes) are at least `bytes`. Cheaper than asking for them.
+    /// Reports whether the [estimated bytes](Self::estimated_bytes) are at least `bytes`. Cheaper
+    /// than asking for them.
     #[inline]
     pub fn reaches(&self, bytes: u64) -> bool {
         let others = self.offset() + (self.index.estimated_bytes() + 256) as u64;
@@ -218,9 +222,9 @@ impl TableBuilder {
         self.finish_block_as(self.options.compression, 0)
     }
 
-    /// Finishes the last block, which must not be empty, before a filter of `filter_bytes`. Where that is to begin on a cache line
-    /// the block is padded, and stored uncompressed if that costs little beside the filter: the length of a compressed block
-    /// cannot be chosen.
+    /// Finishes the last block, which must not be empty, before a filter of `filter_bytes`. Where
+    /// that is to begin on a cache line the block is padded, and stored uncompressed if that costs
+    /// little beside the filter: the length of a compressed block cannot be chosen.
     fn finish_last_block(&mut self, filter_bytes: usize) -> Result<(), StorageError> {
         let bytes = self.block.estimated_bytes();
         let cheap = self.options.compression == Compression::None || filter_bytes / 4 >= bytes;
@@ -301,8 +305,8 @@ impl TableBuilder {
         Part { offset, span: self.offset() - offset }
     }
 
-    /// Writes the rest, with the opaque bytes of a filter and of range tombstones if present, and syncs the file (not its
-    /// directory).
+    /// Writes the rest, with the opaque bytes of a filter and of range tombstones if present, and
+    /// syncs the file (not its directory).
     pub fn finish(
         mut self,
         filter: Option<Vec<u8>>,

@@ -1,4 +1,5 @@
-//! Examines a whole table: every checksum, the order of all entries, and whether the properties are true.
+//! Examines a whole table: every checksum, the order of all entries, and whether the properties are
+//! true.
 
 use tamis_base::key::{Kind, MAX_KEY_BYTES, MAX_SEQNO, SeqNo, compare_versions};
 use tamis_filter::Digest;
@@ -53,13 +54,14 @@ struct Walk {
 }
 
 impl Table {
-    /// Reads every block from the file, bypassing the cache, and reports all problems. Never fails: unreadable blocks are
-    /// problems like others. Cost: one pass over the file.
+    /// Reads every block from the file, bypassing the cache, and reports all problems. Never fails:
+    /// unreadable blocks are problems like others. Cost: one pass over the file.
     pub fn check(&self) -> TableCheck {
         self.check_while(&mut |_| true)
     }
 
-    /// The same, for as long as `go_on`, which is called with the size of each block read, returns `true`.
+    /// The same, for as long as `go_on`, which is called with the size of each block read, returns
+    /// `true`.
     pub fn check_while(&self, go_on: &mut dyn FnMut(u64) -> bool) -> TableCheck {
         let mut report = TableCheck::default();
         for (part, offset) in [

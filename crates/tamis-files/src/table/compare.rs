@@ -1,4 +1,5 @@
-//! Compares short byte strings without a call: most keys, and most suffixes left by prefix compression, fit a register.
+//! Compares short byte strings without a call: most keys, and most suffixes left by prefix
+//! compression, fit a register.
 
 use std::cmp::Ordering;
 

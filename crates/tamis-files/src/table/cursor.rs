@@ -1,13 +1,15 @@
 //! A cursor over the entries of one table in version order, in both directions.
 //!
-//! The cursor decodes an entry's location when it moves there, so that accessing the entry afterwards cannot fail; the value's
-//! bytes are not touched until requested. A cursor belongs to one thread at a time.
+//! The cursor decodes an entry's location when it moves there, so that accessing the entry
+//! afterwards cannot fail; the value's bytes are not touched until requested. A cursor belongs to
+//! one thread at a time.
 //!
 //! # Invariants
-//! * Every step, and every seek that starts from an entry ([`pass`](TableCursor::pass), [`pass_before`](TableCursor::pass_before)),
-//!   moves strictly in its direction or ends, whatever the bytes of the table: an iteration ends.
-//! * A cursor stops at the edge of a block only if what it seeks does not lie before that edge, and nothing that comes before what it
-//!   seeks lies behind it.
+//! * Every step, and every seek that starts from an entry ([`pass`](TableCursor::pass),
+//!   [`pass_before`](TableCursor::pass_before)), moves strictly in its direction or ends, whatever
+//!   the bytes of the table: an iteration ends.
+//! * A cursor stops at the edge of a block only if what it seeks does not lie before that edge, and
+//!   nothing that comes before what it seeks lies behind it.
 
 use std::sync::Arc;
 
@@ -30,8 +32,9 @@ const MIN_READ_AHEAD: u64 = 256 << 10;
 pub struct CursorOptions {
     /// Whether blocks missing from the cache are inserted into it.
     pub fill_cache: bool,
-    /// The bytes per read of a file that is not mapped, for cursors that traverse much of it in order; such reads bypass the
-    /// cache. 0: block by block through the cache. Otherwise at least 256 KiB.
+    /// The bytes per read of a file that is not mapped, for cursors that traverse much of it in
+    /// order; such reads bypass the cache. 0: block by block through the cache. Otherwise at least
+    /// 256 KiB.
     pub read_ahead: u64,
 }
 
@@ -68,8 +71,9 @@ struct Entry {
     kind: Kind,
 }
 
-/// Where a cursor is in its table, in the order of the entries: the number of the block; the number of the entry from 1, or the edge
-/// before the block's first entry (0) or behind its last one (`usize::MAX`).
+/// Where a cursor is in its table, in the order of the entries: the number of the block; the number
+/// of the entry from 1, or the edge before the block's first entry (0) or behind its last one
+/// (`usize::MAX`).
 pub type Place = (usize, usize);
 
 /// Reports whether `to` lies behind `from`, in this direction.
@@ -86,7 +90,8 @@ pub struct TableCursor {
     /// Fetched by the first seek.
     index: Option<Arc<Index>>,
     loaded: Option<Loaded>,
-    /// The result of [`prepare`](TableCursor::prepare) for the seek that follows: the block, or that there is none.
+    /// The result of [`prepare`](TableCursor::prepare) for the seek that follows: the block, or
+    /// that there is none.
     prepared: Option<Option<BlockAt>>,
     entry: Option<Entry>,
     /// The stored first key of the current entry's group.
@@ -98,7 +103,8 @@ pub struct TableCursor {
     ahead: Option<(u64, Arc<[u8]>)>,
     /// Nothing from this key on will be requested.
     end: Option<Vec<u8>>,
-    /// Whether the cursor stops before a block that it would have to read; see [`defer`](TableCursor::defer).
+    /// Whether the cursor stops before a block that it would have to read; see
+    /// [`defer`](TableCursor::defer).
     defers: bool,
     /// The block before which it stopped, and whether it moves backwards.
     deferred: Option<(BlockAt, bool)>,
@@ -143,7 +149,8 @@ impl TableCursor {
         }
     }
 
-    /// Promises that nothing before `start` or from `end` on will be requested, so that it is not read ahead.
+    /// Promises that nothing before `start` or from `end` on will be requested, so that it is not
+    /// read ahead.
     #[inline]
     pub fn within(&mut self, start: &[u8], end: Option<&[u8]>) {
         if let Some(scan) = &mut self.scan {
@@ -154,15 +161,16 @@ impl TableCursor {
         }
     }
 
-    /// Lets the cursor stop at the edge of a block if reads of the table may overlap: it is then not valid, and
-    /// [`resume`](Self::resume) leads on. So a block that nobody asks for is not read, and others can be read with it.
+    /// Lets the cursor stop at the edge of a block if reads of the table may overlap: it is then
+    /// not valid, and [`resume`](Self::resume) leads on. So a block that nobody asks for is not
+    /// read, and others can be read with it.
     #[inline]
     pub fn defer(&mut self) {
         self.defers = self.scan.is_some();
     }
 
-    /// Returns the bound of what follows the edge at which the cursor stopped: forwards no key is less, backwards none is
-    /// greater.
+    /// Returns the bound of what follows the edge at which the cursor stopped: forwards no key is
+    /// less, backwards none is greater.
     #[inline]
     pub fn deferred_bound(&self) -> Option<Vec<u8>> {
         let (at, backward) = self.deferred?;
@@ -170,15 +178,17 @@ impl TableCursor {
         Some(index.separator(if backward { at.index } else { at.index.checked_sub(1)? }))
     }
 
-    /// Moves on from the edge of a block, if the cursor stopped at one: to the next entry in its direction.
+    /// Moves on from the edge of a block, if the cursor stopped at one: to the next entry in its
+    /// direction.
     #[inline]
     pub fn resume(&mut self) -> Result<(), StorageError> {
         let Some((at, backward)) = self.deferred.take() else { return Ok(()) };
         self.enter_at(Some(at), |view| Ok(if backward { view.len() - 1 } else { 0 }))
     }
 
-    /// Returns the blocks that the cursor will load next, from that of a prepared seek on, or else from the next one in this
-    /// direction; `None` if there are none, or if reads of the table do not overlap.
+    /// Returns the blocks that the cursor will load next, from that of a prepared seek on, or else
+    /// from the next one in this direction; `None` if there are none, or if reads of the table do
+    /// not overlap.
     pub fn coming(&self, backward: bool) -> Option<Coming> {
         let scan = self.scan.as_ref()?;
         let index = self.index.as_ref()?;
@@ -251,8 +261,9 @@ impl TableCursor {
         (self.entry, self.deferred) = (None, None);
     }
 
-    /// Performs the first half of a [`seek`](Self::seek) to `key`, which must be the next call: searches the index and
-    /// prefetches the block, so that the cache misses of several cursors overlap, or their reads.
+    /// Performs the first half of a [`seek`](Self::seek) to `key`, which must be the next call:
+    /// searches the index and prefetches the block, so that the cache misses of several cursors
+    /// overlap, or their reads.
     pub fn prepare(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let index = self.index()?;
         let is_behind = self.entry.is_some() && *self.key() < *key;
@@ -279,7 +290,8 @@ impl TableCursor {
         self.prepared = None;
     }
 
-    /// The same as [`prepare`](Self::prepare) for a [`seek_before`](Self::seek_before), or without a key for [`seek_to_last`](Self::seek_to_last).
+    /// The same as [`prepare`](Self::prepare) for a [`seek_before`](Self::seek_before), or without
+    /// a key for [`seek_to_last`](Self::seek_to_last).
     pub fn prepare_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError> {
         self.leave();
         let index = self.index()?;
@@ -297,8 +309,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to the newest version of the
-    /// first key that is not less than `key`.
+    /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to
+    /// the newest version of the first key that is not less than `key`.
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.leave();
         let index = self.index()?;
@@ -312,7 +324,8 @@ impl TableCursor {
         self.seek_from(&index, at, key, seq)
     }
 
-    /// Moves on from an entry to the first one at or after (`key`, `seq`), which must lie behind it, and not before its key.
+    /// Moves on from an entry to the first one at or after (`key`, `seq`), which must lie behind
+    /// it, and not before its key.
     pub fn pass(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         let from = self.place();
         let at = self.loaded.as_ref().map(|loaded| loaded.at);
@@ -322,7 +335,8 @@ impl TableCursor {
         self.check_passed(from, false)
     }
 
-    /// Moves back from an entry to the last one whose user key is less than `key`, which must not be greater than that of the entry.
+    /// Moves back from an entry to the last one whose user key is less than `key`, which must not
+    /// be greater than that of the entry.
     #[inline]
     pub fn pass_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let from = self.place();
@@ -330,7 +344,8 @@ impl TableCursor {
         self.check_passed(from, true)
     }
 
-    /// Returns an error if the cursor is not beyond the place `from`: the keys of the blocks contradict each other, or the index.
+    /// Returns an error if the cursor is not beyond the place `from`: the keys of the blocks
+    /// contradict each other, or the index.
     fn check_passed(&mut self, from: Option<Place>, backward: bool) -> Result<(), StorageError> {
         if let (Some(from), Some(to)) = (from, self.place())
             && !is_beyond(from, to, backward)
@@ -351,7 +366,8 @@ impl TableCursor {
         }
     }
 
-    /// Moves to the first entry at or after (`key`, `seq`) in block `at` or behind it; nothing before that block is at or after it.
+    /// Moves to the first entry at or after (`key`, `seq`) in block `at` or behind it; nothing
+    /// before that block is at or after it.
     fn seek_from(
         &mut self,
         index: &Index,
@@ -365,8 +381,9 @@ impl TableCursor {
                 self.enter(first_not_before)?;
                 break;
             }
-            // All entries are before: the key lies between the block's last key and its separator, or its newer versions end
-            // the block, and may go on in the next one, and maybe many others.
+            // All entries are before: the key lies between the block's last key and its separator,
+            // or its newer versions end the block, and may go on in the next one, and maybe many
+            // others.
             if self.defers && !self.ends_with(key)? {
                 self.deferred = index.block(block.index + 1).map(|next| (next, false));
                 break;
@@ -387,7 +404,8 @@ impl TableCursor {
         view.key_equals(view.len() - 1, key).map_err(|damage| self.damaged(damage.0))
     }
 
-    /// Returns the block in which the search for (`key`, `seq`) continues that found everything in `block` to be before.
+    /// Returns the block in which the search for (`key`, `seq`) continues that found everything in
+    /// `block` to be before.
     fn following_with(
         &mut self,
         index: &Index,
@@ -396,7 +414,8 @@ impl TableCursor {
         seq: SeqNo,
     ) -> Result<Option<BlockAt>, StorageError> {
         let (mut low, mut high) = (block.index + 1, index.behind_all_of(block.index, key));
-        // The first block whose last entry is not before, or the one behind all that end with a version of `key`.
+        // The first block whose last entry is not before, or the one behind all that end with a
+        // version of `key`.
         while low < high {
             let middle = low + (high - low) / 2;
             let Some(at) = index.block(middle) else { break };
@@ -410,7 +429,8 @@ impl TableCursor {
         Ok(index.block(low))
     }
 
-    /// Moves to the last entry whose user key is less than `key`: the oldest version of the greatest such.
+    /// Moves to the last entry whose user key is less than `key`: the oldest version of the
+    /// greatest such.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
         if self.prepared.is_none() {
             self.prepare_before(Some(key))?;
@@ -458,8 +478,8 @@ impl TableCursor {
         let (Some(entry), Some(loaded)) = (&self.entry, &self.loaded) else { return Ok(()) };
         let (i, at) = (entry.index + 1, loaded.at);
         if i < loaded.shape.len() {
-            // An iteration that moves once usually continues: the next block's lines arrive while this block's entries are
-            // visited.
+            // An iteration that moves once usually continues: the next block's lines arrive while
+            // this block's entries are visited.
             if self.prefetched != at.index + 1 {
                 self.prefetched = at.index + 1;
                 if let Some(following) = self.index.as_ref().and_then(|index| index.block(at.index + 1)) {
@@ -473,7 +493,8 @@ impl TableCursor {
         self.cross(following, false)
     }
 
-    /// Moves to the previous entry; before the first, the cursor is not valid. Does nothing if not valid.
+    /// Moves to the previous entry; before the first, the cursor is not valid. Does nothing if not
+    /// valid.
     #[inline]
     pub fn prev(&mut self) -> Result<(), StorageError> {
         let (Some(entry), Some(loaded)) = (&self.entry, &self.loaded) else { return Ok(()) };
@@ -629,8 +650,9 @@ impl TableCursor {
         })
     }
 
-    /// Makes a neighbour of the current entry the current one: what is known about that one is not decoded again. `locate` returns its
-    /// number, its key record and its value, and its group's first record if that is another group.
+    /// Makes a neighbour of the current entry the current one: what is known about that one is not
+    /// decoded again. `locate` returns its number, its key record and its value, and its group's
+    /// first record if that is another group.
     #[inline]
     fn step_to(
         &mut self,
@@ -718,7 +740,8 @@ impl TableCursor {
         (key, entry.seq, entry.kind)
     }
 
-    /// The current entry's value, pinned. No copy; see [`BlockData`](super::data::BlockData) for what it keeps alive.
+    /// The current entry's value, pinned. No copy; see [`BlockData`](super::data::BlockData) for
+    /// what it keeps alive.
     #[inline]
     pub fn pinned_value(&self) -> PinnedValue {
         self.pin(self.current().value)

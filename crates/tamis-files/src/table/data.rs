@@ -1,7 +1,7 @@
 //! Table bytes that outlive the call that found them.
 //!
-//! A mapped table keeps several handles to its mapping, one per group of threads, so that threads that pin values at the same
-//! time do not write to the same reference count.
+//! A mapped table keeps several handles to its mapping, one per group of threads, so that threads
+//! that pin values at the same time do not write to the same reference count.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use tamis_env::io::Mapping;
 /// The number of handles to the mapping that a table keeps.
 const PINS: usize = 8;
 
-/// Keeps a mapping alive. The alignment separates its reference count from everything else, including the pointer to the
-/// mapping, which readers on other cores use.
+/// Keeps a mapping alive. The alignment separates its reference count from everything else,
+/// including the pointer to the mapping, which readers on other cores use.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct MapPin(Mapping);
@@ -27,7 +27,8 @@ impl Pins {
         Pins(std::array::from_fn(|_| Arc::new(MapPin(mapping.clone()))))
     }
 
-    /// The handle for this thread. Every [`PINS`]th thread shares one, in the order of their first calls.
+    /// The handle for this thread. Every [`PINS`]th thread shares one, in the order of their first
+    /// calls.
     #[inline]
     pub(crate) fn mine(&self) -> Arc<MapPin> {
         Arc::clone(&self.0[thread_slot()])
@@ -65,8 +66,8 @@ impl Deref for HeapBlock {
     }
 }
 
-/// Shared bytes of a mapping or of a block on the heap. Cheap to clone; keeps the table's file mapped, or the block in memory,
-/// as long as it lives.
+/// Shared bytes of a mapping or of a block on the heap. Cheap to clone; keeps the table's file
+/// mapped, or the block in memory, as long as it lives.
 #[derive(Clone, Debug)]
 pub enum BlockData {
     /// `start..start + len` of a mapped file.

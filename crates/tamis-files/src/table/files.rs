@@ -1,21 +1,21 @@
-//! The files of unmapped tables, of which a limited number are open at a time, and a file system for the rest of the database
-//! that makes room for its own descriptors by closing them.
+//! The files of unmapped tables, of which a limited number are open at a time, and a file system
+//! for the rest of the database that makes room for its own descriptors by closing them.
 //!
-//! A mapped table needs no descriptor once it is mapped, and keeps none. Any other table opens its file when it is read and may
-//! find it closed the next time: beyond the limit, the files that were not read for the longest time are closed, as
-//! approximated by a clock algorithm.
+//! A mapped table needs no descriptor once it is mapped, and keeps none. Any other table opens its
+//! file when it is read and may find it closed the next time: beyond the limit, the files that were
+//! not read for the longest time are closed, as approximated by a clock algorithm.
 //!
 //! # Threads
 //!
-//! A read of an open file takes no lock: it loads a pointer, sets a flag to record the use, and takes a reference, which keeps
-//! the descriptor open for the duration of the read even if the file is closed meanwhile. So the limit may be exceeded by the
-//! number of reads in flight. Opening and closing take the mutex of the clock. The flag is a hint (`Relaxed`): it publishes
-//! nothing.
+//! A read of an open file takes no lock: it loads a pointer, sets a flag to record the use, and
+//! takes a reference, which keeps the descriptor open for the duration of the read even if the file
+//! is closed meanwhile. So the limit may be exceeded by the number of reads in flight. Opening and
+//! closing take the mutex of the clock. The flag is a hint (`Relaxed`): it publishes nothing.
 //!
 //! # Invariants
 //!
-//! A file is removed only when nothing holds its table any more, so a closed file can always be reopened. A file of the same
-//! length is taken for the same file; blocks have checksums.
+//! A file is removed only when nothing holds its table any more, so a closed file can always be
+//! reopened. A file of the same length is taken for the same file; blocks have checksums.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,13 +29,15 @@ use tamis_env::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
 use tamis_env::sync::Mutex;
 use tamis_env::sync::thread::sleep;
 
-/// After running out of descriptors, the number of table files to open before batches of reads may be large again.
+/// After running out of descriptors, the number of table files to open before batches of reads may
+/// be large again.
 const CAREFUL: u32 = 10_000;
 
 /// The number of attempts when no descriptor is available: others may have taken what was freed.
 const TRIES: u32 = 5;
 
-/// The open files of a database's tables. As a [`FileSystem`] it closes them when descriptors run out.
+/// The open files of a database's tables. As a [`FileSystem`] it closes them when descriptors run
+/// out.
 #[derive(Debug)]
 pub struct OpenFiles {
     fs: Arc<dyn FileSystem>,
@@ -99,15 +101,16 @@ impl OpenFiles {
         self.scarce.load(Relaxed) > 0
     }
 
-    /// Runs `act`, which may need a descriptor. If none is left, all files of the clock are closed and `act` runs again: a call
-    /// that failed this way had no effect, except where `act` knows better.
+    /// Runs `act`, which may need a descriptor. If none is left, all files of the clock are closed
+    /// and `act` runs again: a call that failed this way had no effect, except where `act` knows
+    /// better.
     fn with_room<T>(&self, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         for attempt in 0..TRIES {
             match act() {
                 Err(error) if out_of_descriptors(&error) => {
                     self.scarce.store(CAREFUL, Relaxed);
-                    // If there is nothing to close, other threads may be about to: they are reading, or have just closed all
-                    // files but one.
+                    // If there is nothing to close, other threads may be about to: they are
+                    // reading, or have just closed all files but one.
                     if !self.close_all() && attempt > 0 {
                         sleep(Duration::from_millis(1 << attempt));
                     }
@@ -132,8 +135,8 @@ impl OpenFiles {
         TableFile::Shared(shared)
     }
 
-    /// Keeps a file open that was just opened, and closes files beyond the limit. Returns the file, or another handle to it if
-    /// another thread was faster.
+    /// Keeps a file open that was just opened, and closes files beyond the limit. Returns the file,
+    /// or another handle to it if another thread was faster.
     fn hold(&self, shared: &Arc<SharedFile>, file: Arc<dyn ReadFile>) -> Arc<dyn ReadFile> {
         let mut clock = self.clock.lock();
         if let Some(held) = &*shared.held.load() {
@@ -251,7 +254,8 @@ impl TableFile {
         matches!(self, TableFile::Shared(shared) if shared.files.are_scarce())
     }
 
-    /// Returns the file for a read. Errors: it cannot be reopened, or is a different file. Panics if it is mapped.
+    /// Returns the file for a read. Errors: it cannot be reopened, or is a different file. Panics
+    /// if it is mapped.
     #[inline]
     pub(crate) fn get(&self) -> io::Result<Arc<dyn ReadFile>> {
         match self {

@@ -15,8 +15,8 @@ const MAGIC: [u8; 8] = *b"tamis\0tb";
 /// The format version of a table without references to blob files.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
-/// The format version of a table with such references, which a reader of version 1 would return as values; the newest that this
-/// library reads.
+/// The format version of a table with such references, which a reader of version 1 would return as
+/// values; the newest that this library reads.
 const FORMAT_WITH_BLOBS: u32 = 2;
 
 /// A part of the file, trailer included; `span` 0 means that the part is absent.
@@ -28,8 +28,8 @@ pub(crate) struct Part {
     pub(crate) span: u64,
 }
 
-/// The parts of a table file. They are adjacent, in the order of the fields, so their lengths determine everything and every
-/// byte of the file is accounted for.
+/// The parts of a table file. They are adjacent, in the order of the fields, so their lengths
+/// determine everything and every byte of the file is accounted for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footer {
     /// Bytes of all data blocks.

@@ -1,12 +1,14 @@
-//! How a block is stored: its bytes, compressed or not, and a trailer with the compression method and a checksum.
+//! How a block is stored: its bytes, compressed or not, and a trailer with the compression method
+//! and a checksum.
 //!
 //! ```text
 //! payload | compression: u8 | XXH3-64 of (payload, compression), seeded with the block's file offset: u64
 //! ```
 //!
-//! Because of the seed, a block stored at the wrong place fails like one with a flipped bit. A compressed payload starts with
-//! the uncompressed length (u32); that length is at most [`MAX_DECODED_BYTES`] and at most [`MAX_RATIO`] times the payload, so
-//! that no stored number can request much more memory than the file has bytes.
+//! Because of the seed, a block stored at the wrong place fails like one with a flipped bit. A
+//! compressed payload starts with the uncompressed length (u32); that length is at most
+//! [`MAX_DECODED_BYTES`] and at most [`MAX_RATIO`] times the payload, so that no stored number can
+//! request much more memory than the file has bytes.
 
 use std::sync::Arc;
 
@@ -24,7 +26,8 @@ pub(crate) const MAX_DECODED_BYTES: usize = 256 << 20;
 /// The largest ratio of uncompressed to stored length; LZ4 cannot exceed it by construction.
 const MAX_RATIO: usize = 255;
 
-/// After this many blocks in a row that compression did not shrink, it is tried less and less often, …
+/// After this many blocks in a row that compression did not shrink, it is tried less and less
+/// often, …
 const VAIN_ATTEMPTS: u32 = 4;
 
 /// … down to once in this many blocks, plus one.
@@ -45,8 +48,9 @@ impl Compression {
     }
 }
 
-/// Stores blocks. Values that are compressed already, or random, cost a merge half of its time if each block of them is tried
-/// once more: where compression is of no use, most blocks are stored without an attempt, until one shrinks again.
+/// Stores blocks. Values that are compressed already, or random, cost a merge half of its time if
+/// each block of them is tried once more: where compression is of no use, most blocks are stored
+/// without an attempt, until one shrinks again.
 #[derive(Debug, Default)]
 pub(crate) struct Sealer {
     /// Compressed bytes; keeps its length between calls, so that it is not zeroed for each.
@@ -58,8 +62,8 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    /// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`: compressed if that is tried and
-    /// saves at least an eighth, trailer appended.
+    /// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`:
+    /// compressed if that is tried and saves at least an eighth, trailer appended.
     pub(crate) fn seal_next(
         &mut self,
         out: &mut PageVec<u8>,
@@ -111,8 +115,8 @@ pub(crate) fn trailer_of_pieces(head: &[u8], tail: &[u8], offset: u64) -> [u8; T
     trailer
 }
 
-/// Puts the compressed payload of `raw` at the start of `out` and returns the method and the payload's length; `None` means that
-/// `raw` is to be stored uncompressed.
+/// Puts the compressed payload of `raw` at the start of `out` and returns the method and the
+/// payload's length; `None` means that `raw` is to be stored uncompressed.
 fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Option<(Compression, usize)> {
     if wanted == Compression::None || raw.len() > MAX_DECODED_BYTES {
         return None;

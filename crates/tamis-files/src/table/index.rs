@@ -1,13 +1,14 @@
 //! The index of a table, which maps a key to its data block.
 //!
-//! Between the last key of a block and the first of the next lies a *separator*: the shortest user key `s` with
-//! `last <= s < first`, or the key itself if the versions of one key span both. The block of a key is the first whose
-//! separator is not less.
+//! Between the last key of a block and the first of the next lies a *separator*: the shortest user
+//! key `s` with `last <= s < first`, or the key itself if the versions of one key span both. The
+//! block of a key is the first whose separator is not less.
 //!
-//! In memory the common prefix of the separators is stripped and the next eight bytes, the *head*, go into a [`SearchTree`]; lengths
-//! and what follows the head are compared only among equals. Few separators have anything there, since they are as short as the
-//! keys allow, so a head is not stored twice. Blocks are adjacent from the start of the file, so one array of offsets locates all
-//! of them.
+//! In memory the common prefix of the separators is stripped and the next eight bytes, the *head*,
+//! go into a [`SearchTree`]; lengths and what follows the head are compared only among equals. Few
+//! separators have anything there, since they are as short as the keys allow, so a head is not
+//! stored twice. Blocks are adjacent from the start of the file, so one array of offsets locates
+//! all of them.
 //!
 //! Immutable; shared by all threads.
 
@@ -53,7 +54,8 @@ impl IndexBuilder {
     }
 }
 
-/// Returns a short key `s` with `last <= s < next`; `last` itself if there is no shorter one (or if both are equal).
+/// Returns a short key `s` with `last <= s < next`; `last` itself if there is no shorter one (or if
+/// both are equal).
 pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     let shared = common_prefix_len(last, next);
     let (Some(&low), Some(&high)) = (last.get(shared), next.get(shared)) else {
@@ -136,15 +138,17 @@ pub struct Index {
     offsets: Ends,
     /// How many bytes of separator `i` its head holds.
     head_lens: Box<[u8]>,
-    /// What follows the heads, concatenated; separators with less than a whole head have nothing there.
+    /// What follows the heads, concatenated; separators with less than a whole head have nothing
+    /// there.
     rests: Box<[u8]>,
-    /// The rest of separator `i` is `rests[rest_ends[i]..rest_ends[i + 1]]`; no numbers if all are empty.
+    /// The rest of separator `i` is `rests[rest_ends[i]..rest_ends[i + 1]]`; no numbers if all are
+    /// empty.
     rest_ends: Ends,
 }
 
 impl Index {
-    /// Decodes an index block's content. The blocks must fill the first `data_span` bytes of the file exactly. Memory stays
-    /// within a small multiple of `bytes`.
+    /// Decodes an index block's content. The blocks must fill the first `data_span` bytes of the
+    /// file exactly. Memory stays within a small multiple of `bytes`.
     pub(crate) fn decode(bytes: &[u8], data_span: u64) -> Result<Index, Damage> {
         const CUT: Damage = Damage("an index that ends within an entry");
         let mut input = Decoder::new(bytes);
@@ -228,19 +232,20 @@ impl Index {
         &self.rests[self.rest_ends.get(i) as usize..self.rest_ends.get(i + 1) as usize]
     }
 
-    /// The separator behind block `i < len`: no key of the block is greater, and every key of the next one is greater, or equal
-    /// if the versions of one key span both.
+    /// The separator behind block `i < len`: no key of the block is greater, and every key of the
+    /// next one is greater, or equal if the versions of one key span both.
     #[inline]
     pub fn separator(&self, i: usize) -> Vec<u8> {
         let head = self.heads.get(i).unwrap_or_default().to_be_bytes();
         [&self.common, &head[..usize::from(self.head_lens[i])], self.rest(i)].concat()
     }
 
-    /// The number of the first block whose separator is at least `key`: the only one that may hold it (or its newest versions).
-    /// `None` if `key` is beyond all blocks.
+    /// The number of the first block whose separator is at least `key`: the only one that may hold
+    /// it (or its newest versions). `None` if `key` is beyond all blocks.
     ///
-    /// Cost: one cache line per level, `log9(blocks / 8) + 1` in total, and a binary search over whole separators among those
-    /// that agree with `key` in the eight bytes after the common prefix.
+    /// Cost: one cache line per level, `log9(blocks / 8) + 1` in total, and a binary search over
+    /// whole separators among those that agree with `key` in the eight bytes after the common
+    /// prefix.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         let (start, rest) = key.split_at(key.len().min(self.common.len()));
@@ -256,7 +261,8 @@ impl Index {
         }
     }
 
-    /// Reports whether `key` is less than the separator behind block `i`, as far as their heads tell: `false` if these are equal.
+    /// Reports whether `key` is less than the separator behind block `i`, as far as their heads
+    /// tell: `false` if these are equal.
     #[inline]
     pub(crate) fn ends_behind(&self, i: usize, key: &[u8]) -> bool {
         let tail = key.strip_prefix(&*self.common);
@@ -278,15 +284,16 @@ impl Index {
         (low < self.len()).then_some(low)
     }
 
-    /// Compares what follows the common prefix: of separator `i`, which has this head, and of a key, cut behind the length of a head.
+    /// Compares what follows the common prefix: of separator `i`, which has this head, and of a
+    /// key, cut behind the length of a head.
     #[inline]
     fn compare(&self, i: usize, head: &[u8; HEAD_BYTES], tail: (&[u8], &[u8])) -> Ordering {
         // A head of fewer than eight bytes has no rest, so the pairs compare as the whole do.
         (&head[..usize::from(self.head_lens[i])], self.rest(i)).cmp(&tail)
     }
 
-    /// Returns the number of the first block from `from` on whose separator is not `key`, if that of `from` is not greater than `key`:
-    /// the versions of `key` may fill those before it.
+    /// Returns the number of the first block from `from` on whose separator is not `key`, if that
+    /// of `from` is not greater than `key`: the versions of `key` may fill those before it.
     #[cold]
     pub(crate) fn behind_all_of(&self, from: usize, key: &[u8]) -> usize {
         let Some(tail) = key.strip_prefix(&*self.common) else { return from + 1 };

@@ -1,4 +1,5 @@
-//! Point lookups in a table: index, block, value. Either in one call, or in steps for many keys at once.
+//! Point lookups in a table: index, block, value. Either in one call, or in steps for many keys at
+//! once.
 
 use tamis_base::key::{Entry, SeqNo};
 use tamis_filter::Digest;
@@ -12,8 +13,8 @@ use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::error::StorageError;
 
 impl Table {
-    /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search of the in-memory index; no
-    /// block is touched.
+    /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search
+    /// of the in-memory index; no block is touched.
     #[inline]
     pub fn locate<T: ReadTrace>(&self, key: &[u8], trace: &mut T) -> Result<Option<BlockAt>, StorageError> {
         let index = self.index(trace)?;
@@ -21,7 +22,8 @@ impl Table {
         Ok(index.find(key).and_then(|i| index.block(i)))
     }
 
-    /// Prefetches the lines that a lookup in the block starts with. Does nothing for a file that is not mapped.
+    /// Prefetches the lines that a lookup in the block starts with. Does nothing for a file that is
+    /// not mapped.
     #[inline]
     pub fn prefetch_block(&self, at: BlockAt) {
         if let Some(stored) = self.mapped_block(at) {
@@ -29,9 +31,10 @@ impl Table {
         }
     }
 
-    /// Returns the newest version of `key` with a sequence number of at most `snapshot`, searching from the block that
-    /// [`locate`](Self::locate) returned for the key. With `digest` (the key's) the block's hash index is used. Touches one
-    /// block, unless the key has enough newer versions to fill it.
+    /// Returns the newest version of `key` with a sequence number of at most `snapshot`, searching
+    /// from the block that [`locate`](Self::locate) returned for the key. With `digest` (the key's)
+    /// the block's hash index is used. Touches one block, unless the key has enough newer versions
+    /// to fill it.
     #[inline]
     pub fn get_in_block<T: ReadTrace>(
         &self,
@@ -103,8 +106,8 @@ impl Table {
         }
     }
 
-    /// Returns the block in which a search goes on that found only newer versions of `key` at the end of `block`: they may fill many
-    /// blocks, of which this reads a logarithmic number.
+    /// Returns the block in which a search goes on that found only newer versions of `key` at the
+    /// end of `block`: they may fill many blocks, of which this reads a logarithmic number.
     #[cold]
     fn block_with<T: ReadTrace>(
         &self,
@@ -115,7 +118,8 @@ impl Table {
     ) -> Result<Option<BlockAt>, StorageError> {
         let behind = self.index(trace)?.behind_all_of(block.index, key);
         let (mut low, mut high) = (block.index + 1, behind);
-        // The first block whose last entry is not a newer version, or the one behind all that end with a version of `key`.
+        // The first block whose last entry is not a newer version, or the one behind all that end
+        // with a version of `key`.
         while low < high {
             let middle = low + (high - low) / 2;
             let Some(at) = self.index(trace)?.block(middle) else { break };
@@ -132,8 +136,8 @@ impl Table {
         Ok(self.index(trace)?.block(low))
     }
 
-    /// Returns the newest version of `key` with a sequence number of at most `snapshot`. With `digest` (the key's) the block's
-    /// hash index is used.
+    /// Returns the newest version of `key` with a sequence number of at most `snapshot`. With
+    /// `digest` (the key's) the block's hash index is used.
     #[inline]
     pub fn get<T: ReadTrace>(
         &self,
@@ -149,9 +153,9 @@ impl Table {
     }
 }
 
-/// Prefetches the last lines of a stored block: footer, fingerprints, arrays and keys of a typical block, which would otherwise
-/// miss one after the other. They take a sixteenth of a block with values of a few hundred bytes; the processor cannot keep up
-/// with more than sixteen lines.
+/// Prefetches the last lines of a stored block: footer, fingerprints, arrays and keys of a typical
+/// block, which would otherwise miss one after the other. They take a sixteenth of a block with
+/// values of a few hundred bytes; the processor cannot keep up with more than sixteen lines.
 #[inline]
 pub(super) fn prefetch_tail(block: &[u8]) {
     let tail = (block.len() / 16 + 64).min(1024);

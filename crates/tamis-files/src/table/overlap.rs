@@ -2,8 +2,9 @@
 //!
 //! # Invariant
 //!
-//! A block returned from here is verified and in the cache, just like one read by [`Table::block`]; the caller holds a
-//! reference to it, so that it is not read again if the cache is too small to keep it.
+//! A block returned from here is verified and in the cache, just like one read by [`Table::block`];
+//! the caller holds a reference to it, so that it is not read again if the cache is too small to
+//! keep it.
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ impl<'t> Fetch<'t> {
         Fetch { table, at, got: None }
     }
 
-    /// Returns the block for one touch of it. After the first touch, a block that was read counts as already fetched.
+    /// Returns the block for one touch of it. After the first touch, a block that was read counts
+    /// as already fetched.
     #[inline]
     pub fn take(&mut self) -> Option<(HeapBlock, BlockSource)> {
         let (block, source) = self.got.as_mut()?;
@@ -45,12 +47,13 @@ impl<'t> Fetch<'t> {
     }
 }
 
-/// Fetches all the blocks, no two of them the same: from the cache, and the others in batches from their files. Reads and
-/// misses are added to `counts`; touches are counted by the caller. If blocks cannot be read or are damaged, the first of them
-/// is the error, and the others are in the cache.
+/// Fetches all the blocks, no two of them the same: from the cache, and the others in batches from
+/// their files. Reads and misses are added to `counts`; touches are counted by the caller. If
+/// blocks cannot be read or are damaged, the first of them is the error, and the others are in the
+/// cache.
 ///
-/// A batch keeps the files that it reads open. So it has at most as many blocks as are read at a time, and fewer if no more
-/// files can be opened.
+/// A batch keeps the files that it reads open. So it has at most as many blocks as are read at a
+/// time, and fewer if no more files can be opened.
 pub fn fetch(
     reads: &BatchReader,
     fetches: &mut [Fetch<'_>],
@@ -106,19 +109,23 @@ pub fn fetch(
     failed.map_or(Ok(()), Err)
 }
 
-/// The maximum number of bytes that a scan reads ahead at a time, in one table or in several together.
+/// The maximum number of bytes that a scan reads ahead at a time, in one table or in several
+/// together.
 pub const MOST_BYTES: u64 = 1 << 20;
 
-/// The blocks that a cursor will load next, of which the first ones may be read before it asks for them.
+/// The blocks that a cursor will load next, of which the first ones may be read before it asks for
+/// them.
 ///
-/// They are adjacent in the file, so one transfer reads those that were [taken](Coming::take). Blocks that are in the cache or
-/// were read before are passed over as long as nothing is taken, and end the transfer otherwise.
+/// They are adjacent in the file, so one transfer reads those that were [taken](Coming::take).
+/// Blocks that are in the cache or were read before are passed over as long as nothing is taken,
+/// and end the transfer otherwise.
 #[derive(Debug)]
 pub struct Coming {
     table: Arc<Table>,
     index: Arc<Index>,
     backward: bool,
-    /// The block to be taken next; `None` if there is none, or if it cannot be part of the transfer.
+    /// The block to be taken next; `None` if there is none, or if it cannot be part of the
+    /// transfer.
     next: Option<BlockAt>,
     /// Whether a seek waits for `next`.
     sought: bool,
@@ -130,7 +137,8 @@ pub struct Coming {
 }
 
 impl Coming {
-    /// Returns the blocks from `next` on, if the first of them is yet to be read; `loaded` is the one that the cursor has.
+    /// Returns the blocks from `next` on, if the first of them is yet to be read; `loaded` is the
+    /// one that the cursor has.
     pub(super) fn new(
         (table, index): (&Arc<Table>, &Arc<Index>),
         scan: &ScanAhead,
@@ -169,7 +177,8 @@ impl Coming {
         (self.next, self.sought) = (next.and_then(|next| self.index.block(next)), false);
     }
 
-    /// Reports whether the block that comes first is neither in the cache nor anywhere else in memory.
+    /// Reports whether the block that comes first is neither in the cache nor anywhere else in
+    /// memory.
     #[inline]
     pub fn starts_with_a_read(&self) -> bool {
         self.taken.0 == 0 && self.next.is_some_and(|at| !self.table.is_cached(at))
@@ -181,15 +190,16 @@ impl Coming {
         self.sought
     }
 
-    /// Returns the key whose passing makes the next block necessary: forwards no key of the block is less, backwards none is
-    /// greater. `None` without a next block.
+    /// Returns the key whose passing makes the next block necessary: forwards no key of the block
+    /// is less, backwards none is greater. `None` without a next block.
     #[inline]
     pub fn needed_at(&self) -> Option<Vec<u8>> {
         let at = self.next?;
         Some(self.index.separator(if self.backward { at.index } else { at.index.checked_sub(1)? }))
     }
 
-    /// Takes the next block for the transfer, unless it is in memory. Returns the bytes to be read for it.
+    /// Takes the next block for the transfer, unless it is in memory. Returns the bytes to be read
+    /// for it.
     pub fn take(&mut self, most_bytes: u64) -> u64 {
         let Some(at) = self.next else { return 0 };
         let (count, offset, span) = self.taken;
@@ -215,8 +225,9 @@ impl Coming {
     }
 }
 
-/// Reads the blocks taken, those of each table in one transfer and all transfers together. Counts reads and misses. What cannot
-/// be read is left out: its cursor will read it itself if it gets there, and then report the error.
+/// Reads the blocks taken, those of each table in one transfer and all transfers together. Counts
+/// reads and misses. What cannot be read is left out: its cursor will read it itself if it gets
+/// there, and then report the error.
 pub fn read_coming(reads: &BatchReader, all: &mut [&mut Coming], counts: &mut TouchCounts) {
     let batched = all.len() > 1;
     let mut rest = all;
@@ -245,19 +256,23 @@ pub fn read_coming(reads: &BatchReader, all: &mut [&mut Coming], counts: &mut To
     }
 }
 
-/// The number of steps from a block to its neighbour after which a cursor counts as scanning: the second of two neighbouring
-/// blocks is read together with the one behind it, which costs little more than reading it alone.
+/// The number of steps from a block to its neighbour after which a cursor counts as scanning: the
+/// second of two neighbouring blocks is read together with the one behind it, which costs little
+/// more than reading it alone.
 const SCANNING: u32 = 1;
 
-/// Readahead of a cursor over a table that is not mapped, once it moves from block to block. In a merge, the blocks of all its
-/// cursors are read together instead, and [accepted](ScanAhead::accept) here.
+/// Readahead of a cursor over a table that is not mapped, once it moves from block to block. In a
+/// merge, the blocks of all its cursors are read together instead, and
+/// [accepted](ScanAhead::accept) here.
 ///
-/// The following blocks are adjacent in the file, so one transfer fetches them, which is cheaper than one each: 2 blocks at
-/// first, then 4, 8 and so on up to the queue depth, and at most 1 MiB. Blocks that are in the cache are not read: the byte
-/// range ends before them. It ends at the bounds of the iteration, too. Each block is verified and inserted into the cache when
-/// the cursor reaches it. A cursor that moves elsewhere drops what it read ahead and starts over.
+/// The following blocks are adjacent in the file, so one transfer fetches them, which is cheaper
+/// than one each: 2 blocks at first, then 4, 8 and so on up to the queue depth, and at most 1 MiB.
+/// Blocks that are in the cache are not read: the byte range ends before them. It ends at the
+/// bounds of the iteration, too. Each block is verified and inserted into the cache when the cursor
+/// reaches it. A cursor that moves elsewhere drops what it read ahead and starts over.
 ///
-/// Memory: one byte range for each open table of an iterator. Belongs to its cursor, and like it to one thread at a time.
+/// Memory: one byte range for each open table of an iterator. Belongs to its cursor, and like it to
+/// one thread at a time.
 #[derive(Debug, Default)]
 pub(super) struct ScanAhead {
     /// The last block requested.
@@ -269,7 +284,8 @@ pub(super) struct ScanAhead {
     window: usize,
     /// The bytes that were read ahead, and their offset in the file.
     piece: Option<(u64, Arc<[u8]>)>,
-    /// The block to be requested next, whatever was requested last: the bytes are for it or for those behind it.
+    /// The block to be requested next, whatever was requested last: the bytes are for it or for
+    /// those behind it.
     expected: Option<usize>,
     /// Nothing before the first key or from the second on will be requested.
     bounds: Option<(Vec<u8>, Option<Vec<u8>>)>,
@@ -311,8 +327,8 @@ impl ScanAhead {
         self.steps >= SCANNING
     }
 
-    /// Returns the block if it was read ahead or is to be; `None` leaves it to [`Table::block`]. `fill_cache`: whether a block
-    /// that is read is inserted into the cache.
+    /// Returns the block if it was read ahead or is to be; `None` leaves it to [`Table::block`].
+    /// `fill_cache`: whether a block that is read is inserted into the cache.
     pub(super) fn block(
         &mut self,
         table: &Table,

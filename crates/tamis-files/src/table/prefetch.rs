@@ -15,7 +15,8 @@ pub(crate) fn prefetch_place<T>(place: &T) {
 #[inline]
 fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no architectural effect and never faults, whatever the address. SSE is part of every x86-64.
+    // SAFETY: a prefetch has no architectural effect and never faults, whatever the address. SSE is
+    // part of every x86-64.
     #[allow(unused_unsafe)]
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,7 +1,7 @@
 //! The properties recorded in a table.
 //!
-//! A record of tagged fields: varint tag, varint length, that many bytes. A reader skips unknown tags, so that later versions
-//! may add fields; a missing field has its default.
+//! A record of tagged fields: varint tag, varint length, that many bytes. A reader skips unknown
+//! tags, so that later versions may add fields; a missing field has its default.
 
 use tamis_base::ids::BlobFileId;
 use tamis_base::key::SeqNo;
@@ -26,7 +26,8 @@ const MERGED: u64 = 25;
 /// The tag of [`Properties::blobs`].
 const BLOBS: u64 = 26;
 
-/// Facts about one table. Counts and bounds cover point entries (puts and deletes) only, unless the field says otherwise.
+/// Facts about one table. Counts and bounds cover point entries (puts and deletes) only, unless the
+/// field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     /// Key versions, deletes included.
@@ -57,11 +58,13 @@ pub struct Properties {
     pub filter_kind: String,
     /// The library and version that wrote the table.
     pub created_by: String,
-    /// The version of the rules for tables built outside a database (`docs/table-format.md`); 0 in a database's own tables.
+    /// The version of the rules for tables built outside a database (`docs/table-format.md`); 0 in
+    /// a database's own tables.
     pub external: u64,
     /// Where the table comes from.
     pub origin: Origin,
-    /// The blob files that entries refer to, by ascending number, with the bytes of the records referred to.
+    /// The blob files that entries refer to, by ascending number, with the bytes of the records
+    /// referred to.
     pub blobs: Vec<(BlobFileId, u64)>,
 }
 

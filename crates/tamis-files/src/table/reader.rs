@@ -2,14 +2,15 @@
 //!
 //! # Ways of reading
 //!
-//! * *Mapped, uncompressed*: blocks are used in place. A lookup makes no copy, takes no lock and writes no shared memory,
-//!   except that returning a found value clones one of several reference counts.
+//! * *Mapped, uncompressed*: blocks are used in place. A lookup makes no copy, takes no lock and
+//!   writes no shared memory, except that returning a found value clones one of several reference
+//!   counts.
 //! * *Mapped, compressed*, and *unmapped*: blocks go through the [`BlockCache`], if there is one.
 //!
 //! # Invariants
 //!
-//! The file does not change while the table is open. Its contents are not trusted: lengths are checked against the file's
-//! length, blocks against their checksum, block contents on use.
+//! The file does not change while the table is open. Its contents are not trusted: lengths are
+//! checked against the file's length, blocks against their checksum, block contents on use.
 //!
 //! Every method may be called from any thread at any time.
 
@@ -48,12 +49,14 @@ pub struct ReaderConfig {
     pub pin_metadata: bool,
     /// Overlaps reads of files that are not mapped. `None`: reads do not overlap.
     pub reads: Option<Arc<BatchReader>>,
-    /// Limits the number of open files that are not mapped. `None`: each table keeps its own file open.
+    /// Limits the number of open files that are not mapped. `None`: each table keeps its own file
+    /// open.
     pub files: Option<Arc<OpenFiles>>,
 }
 
 impl ReaderConfig {
-    /// For inspecting a file without side effects: read with system calls, every block checked, nothing cached.
+    /// For inspecting a file without side effects: read with system calls, every block checked,
+    /// nothing cached.
     #[inline]
     pub fn for_a_look() -> ReaderConfig {
         ReaderConfig { verify: ChecksumMode::Always, pin_metadata: true, ..ReaderConfig::default() }
@@ -123,7 +126,8 @@ pub struct Table {
     /// One bit per data block whose bytes matched their checksum; empty if not mapped.
     verified: Box<[AtomicU64]>,
     id: u64,
-    /// The sequence number of all entries of an ingested table, which are stored with number 0; 0 in every other table.
+    /// The sequence number of all entries of an ingested table, which are stored with number 0; 0
+    /// in every other table.
     global_seq: SeqNo,
     cache: Option<Arc<BlockCache>>,
     /// `None` also if the file is mapped.
@@ -162,8 +166,8 @@ impl std::ops::Deref for IndexRef<'_> {
 impl Table {
     /// Opens the table file `path`; `id` names it in the cache and must never name another file.
     ///
-    /// Reads footer, index and properties (three reads, or none if mapped). Errors: a failed system call, or damage in any of
-    /// the three.
+    /// Reads footer, index and properties (three reads, or none if mapped). Errors: a failed system
+    /// call, or damage in any of the three.
     pub fn open(
         fs: &dyn FileSystem,
         path: &Path,
@@ -194,7 +198,8 @@ impl Table {
         Ok(Arc::new(table))
     }
 
-    /// Creates a stand-in for a table that cannot be opened because of `why`: it has no index, so nothing can be read from it.
+    /// Creates a stand-in for a table that cannot be opened because of `why`: it has no index, so
+    /// nothing can be read from it.
     pub fn lost(path: &Path, id: u64, why: StorageError) -> Arc<Table> {
         let flaw = Flaw::default();
         flaw.note(&why);
@@ -264,8 +269,8 @@ impl Table {
         error
     }
 
-    /// Returns bytes of the file: borrowed from the mapping or read. The range must lie within the file, which bounds the
-    /// allocation.
+    /// Returns bytes of the file: borrowed from the mapping or read. The range must lie within the
+    /// file, which bounds the allocation.
     fn stored(&self, offset: u64, span: u64) -> Result<BlockRef<'_>, StorageError> {
         if offset.checked_add(span).is_none_or(|end| end > self.file_bytes) {
             return Err(self.damaged(offset, Damage("a part beyond the end of the file")));
@@ -283,7 +288,8 @@ impl Table {
         Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }))
     }
 
-    /// Announces bytes that are touched next and may be on the device. They need not lie within the file.
+    /// Announces bytes that are touched next and may be on the device. They need not lie within the
+    /// file.
     fn announce(&self, offset: u64, span: u64) {
         if let Some(mapped) = &self.mapped {
             let part = usize::try_from(offset).ok().zip(usize::try_from(offset.saturating_add(span)).ok());
@@ -361,8 +367,8 @@ impl Table {
         &self.footer
     }
 
-    /// Sets the number of all entries of an ingested table, which are stored with number 0, to `seq`. Must be called before the
-    /// table is shared with readers.
+    /// Sets the number of all entries of an ingested table, which are stored with number 0, to
+    /// `seq`. Must be called before the table is shared with readers.
     #[inline]
     pub fn set_global_seq(&mut self, seq: SeqNo) {
         self.global_seq = seq;
@@ -380,7 +386,8 @@ impl Table {
         self.mapped.is_some()
     }
 
-    /// Reports whether the table is mapped and memory too scarce for its pages to stay: see [`MappedPages::are_scarce`].
+    /// Reports whether the table is mapped and memory too scarce for its pages to stay: see
+    /// [`MappedPages::are_scarce`].
     ///
     /// [`MappedPages::are_scarce`]: tamis_env::io::MappedPages::are_scarce
     #[inline]
@@ -401,8 +408,8 @@ impl Table {
 
     /// The byte range of this block in the file.
     pub(super) fn stretch(&self, at: BlockAt) -> Result<Stretch, StorageError> {
-        // The index's offsets were checked against the span of all blocks when it was decoded. A read beyond the end of the
-        // file would fail, but its memory must not be allocated first.
+        // The index's offsets were checked against the span of all blocks when it was decoded. A
+        // read beyond the end of the file would fail, but its memory must not be allocated first.
         if at.offset.checked_add(at.span).is_none_or(|end| end > self.file_bytes) {
             return Err(self.damaged(at.offset, Damage("a part beyond the end of the file")));
         }
@@ -443,7 +450,8 @@ impl Table {
         self.pin(&part, whole)
     }
 
-    /// Returns the filter's bytes as passed to the builder, verified; `None` without a filter. Read on demand and not kept.
+    /// Returns the filter's bytes as passed to the builder, verified; `None` without a filter. Read
+    /// on demand and not kept.
     #[inline]
     pub fn filter_bytes(&self) -> Result<Option<BlockData>, StorageError> {
         self.opaque_part(self.footer.filter)
@@ -460,9 +468,9 @@ impl Table {
         self.footer.filter.offset.saturating_add(at)
     }
 
-    /// Reads `len` bytes of the filter from `offset` on with one read, for filters that are used in parts. *Not* verified: the
-    /// filter's checksum covers all of it, so parts must have their own. Errors: a failed system call, or a range that does not
-    /// lie within the filter.
+    /// Reads `len` bytes of the filter from `offset` on with one read, for filters that are used in
+    /// parts. *Not* verified: the filter's checksum covers all of it, so parts must have their own.
+    /// Errors: a failed system call, or a range that does not lie within the filter.
     pub(crate) fn filter_stretch(&self, offset: u64, len: u64) -> Result<PinnedValue, StorageError> {
         if offset.checked_add(len).is_none_or(|end| end > self.filter_len()) {
             let at = self.filter_offset(offset);
@@ -472,7 +480,8 @@ impl Table {
         self.stored(self.filter_offset(offset), len).map(|stretch| self.pinned(stretch))
     }
 
-    /// Returns the range tombstones' bytes as passed to the builder, verified; `None` if there are none.
+    /// Returns the range tombstones' bytes as passed to the builder, verified; `None` if there are
+    /// none.
     #[inline]
     pub fn tombstone_bytes(&self) -> Result<Option<BlockData>, StorageError> {
         self.opaque_part(self.footer.tombstones)
@@ -514,8 +523,9 @@ impl Table {
         }
     }
 
-    /// Returns up to `count` ascending keys within the table, each with the approximate bytes of data between it and the
-    /// previous one. They come from the index and need not be keys of the table.
+    /// Returns up to `count` ascending keys within the table, each with the approximate bytes of
+    /// data between it and the previous one. They come from the index and need not be keys of the
+    /// table.
     pub fn keys_within(&self, count: usize) -> Result<Vec<(Vec<u8>, u64)>, StorageError> {
         let index = self.index(&mut ())?;
         let step = index.len().div_ceil(count.max(1)).max(1);
@@ -555,8 +565,8 @@ impl Table {
         Ok(index)
     }
 
-    /// The stored bytes of a data block in the mapping; `None` if the file is not mapped (or the block lies outside it, which
-    /// the index rules out).
+    /// The stored bytes of a data block in the mapping; `None` if the file is not mapped (or the
+    /// block lies outside it, which the index rules out).
     #[inline]
     pub(super) fn mapped_block(&self, at: BlockAt) -> Option<&[u8]> {
         let start = at.offset as usize;
@@ -588,11 +598,12 @@ impl Table {
         self.block_through_cache(at, fill_cache, trace).map(BlockRef::Heap)
     }
 
-    /// Verifies a mapped block unless it was verified before and once is enough. The first time it may be on the device, and at any time
-    /// if memory is scarce.
+    /// Verifies a mapped block unless it was verified before and once is enough. The first time it
+    /// may be on the device, and at any time if memory is scarce.
     ///
-    /// Relaxed suffices for the bits: the bytes they describe are constant and existed before the table was shared. Seeing a
-    /// bit late only repeats the check, and the bit guards no other data.
+    /// Relaxed suffices for the bits: the bytes they describe are constant and existed before the
+    /// table was shared. Seeing a bit late only repeats the check, and the bit guards no other
+    /// data.
     #[inline]
     fn verify_mapped<T: ReadTrace>(
         &self,
@@ -636,7 +647,8 @@ impl Table {
         }
         let block = match self.opened(stored, at.offset)? {
             BlockRef::Heap(block) => block,
-            // Only reached if the method byte changed between two reads of a mapping: the file is being written to.
+            // Only reached if the method byte changed between two reads of a mapping: the file is
+            // being written to.
             BlockRef::Mapped { .. } => {
                 return Err(self.damaged(at.offset, Damage("a block that changed while it was being read")));
             }
@@ -652,7 +664,8 @@ impl Table {
         Ok(block)
     }
 
-    /// A range of the mapping returned by an earlier [`block`](Self::block) call; empty if not mapped.
+    /// A range of the mapping returned by an earlier [`block`](Self::block) call; empty if not
+    /// mapped.
     #[inline]
     pub(super) fn mapped_bytes(&self, span: Span) -> &[u8] {
         match &self.mapped {

@@ -1,4 +1,5 @@
-//! Hooks through which reads report what they touch. The default methods do nothing, so that with `()` they compile away.
+//! Hooks through which reads report what they touch. The default methods do nothing, so that with
+//! `()` they compile away.
 
 use super::block::HashAnswer;
 

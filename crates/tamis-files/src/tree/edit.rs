@@ -1,11 +1,11 @@
 //! Version edits: the changes in one record of the manifest.
 //!
-//! An edit is a sequence of fields, each a tag, a length and that many bytes (`docs/manifest-format.md`). A reader skips
-//! unknown fields with an odd tag and rejects an edit with an unknown even tag. A table's description ends with a sequence of
-//! the same kind.
+//! An edit is a sequence of fields, each a tag, a length and that many bytes
+//! (`docs/manifest-format.md`). A reader skips unknown fields with an odd tag and rejects an edit
+//! with an unknown even tag. A table's description ends with a sequence of the same kind.
 //!
-//! Decoding trusts nothing: every length is checked against the available bytes before memory is allocated, and counters are
-//! rejected from 2^56, so that adding one to them never overflows.
+//! Decoding trusts nothing: every length is checked against the available bytes before memory is
+//! allocated, and counters are rejected from 2^56, so that adding one to them never overflows.
 
 use tamis_base::epochs::{Epoch, EpochMap, EpochSegment};
 use tamis_base::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, RunId, TableId};
@@ -22,17 +22,19 @@ pub(crate) const MAX_LEVEL: u32 = 63;
 /// The exclusive upper bound of file, run and epoch numbers.
 pub const NUMBER_LIMIT: u64 = 1 << 56;
 
-/// An atomic change of the database's shape. Within one edit, keyspaces are created first, then renamed, then options and log floors set,
-/// tables removed, tables added, filter files removed and added, and keyspaces dropped last. A table that moves to another level is removed and added under the
-/// same id by one edit.
+/// An atomic change of the database's shape. Within one edit, keyspaces are created first, then
+/// renamed, then options and log floors set, tables removed, tables added, filter files removed and
+/// added, and keyspaces dropped last. A table that moves to another level is removed and added
+/// under the same id by one edit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VersionEdit {
-    /// Files with this number and above have not been created. Counters never decrease: the larger of the old and the new value
-    /// applies.
+    /// Files with this number and above have not been created. Counters never decrease: the larger
+    /// of the old and the new value applies.
     pub next_file: Option<u64>,
     /// All sequence numbers in tables and finished logs are at most this.
     pub last_seq: Option<SeqNo>,
-    /// Epochs from this one on have not been assigned to a flush of any keyspace. Only old manifests contain this.
+    /// Epochs from this one on have not been assigned to a flush of any keyspace. Only old
+    /// manifests contain this.
     pub next_epoch: Option<Epoch>,
     /// Epochs from this one on have not been assigned to a flush of the keyspace.
     pub next_epochs: Vec<(KeyspaceId, Epoch)>,
@@ -68,13 +70,14 @@ pub struct VersionEdit {
     pub removed_filters: Vec<(KeyspaceId, FilterFileId)>,
 }
 
-/// The known ages of a keyspace's entries. A keyspace that once had a time to live keeps this forever.
+/// The known ages of a keyspace's entries. A keyspace that once had a time to live keeps this
+/// forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ages {
     /// Up to this write, entries may have lost their sequence numbers, and with them their age.
     pub since: SeqNo,
-    /// Everything up to this write has expired, and parts of it may be gone: the rest must stay invisible, whatever becomes of
-    /// the clock or of the time to live. 0: nothing.
+    /// Everything up to this write has expired, and parts of it may be gone: the rest must stay
+    /// invisible, whatever becomes of the clock or of the time to live. 0: nothing.
     pub expired: SeqNo,
 }
 
@@ -94,7 +97,8 @@ mod tag {
     pub(super) const KEYSPACE_EPOCH: u64 = 25;
     /// Odd: a reader that does not know it takes entries for younger than they are.
     pub(super) const TIMES: u64 = 27;
-    /// Even: a reader that does not know it would return old entries whose replacements have since been dropped.
+    /// Even: a reader that does not know it would return old entries whose replacements have since
+    /// been dropped.
     pub(super) const AGES: u64 = 28;
     /// Even: a reader that does not know it would find the data under a name that it no longer has.
     pub(super) const RENAME_KEYSPACE: u64 = 30;
@@ -102,7 +106,8 @@ mod tag {
     pub(super) const FLOOR: u64 = 32;
     /// Odd: a reader that does not know it learns the hotness anew.
     pub(super) const HOTNESS: u64 = 29;
-    /// Odd, both of them: a reader that does not know filter files builds the filters from the tables.
+    /// Odd, both of them: a reader that does not know filter files builds the filters from the
+    /// tables.
     pub(super) const ADD_FILTER: u64 = 31;
     pub(super) const REMOVE_FILTER: u64 = 33;
 }
@@ -529,7 +534,8 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
 
 fn decode_epochs(f: &mut Decoder<'_>) -> Result<EpochMap, DecodeError> {
     let count = f.varint_usize().ok_or(CUT)?;
-    // A segment takes at least three bytes, so the count cannot request more memory than the field justifies.
+    // A segment takes at least three bytes, so the count cannot request more memory than the field
+    // justifies.
     if count > f.remaining() / 3 {
         return Err(CUT);
     }

@@ -1,7 +1,7 @@
 //! The names of the files in a database directory.
 //!
-//! A name and its number determine each other: [`parse`] accepts only the names that these functions produce, so no two names
-//! refer to one file.
+//! A name and its number determine each other: [`parse`] accepts only the names that these
+//! functions produce, so no two names refer to one file.
 
 use std::path::{Path, PathBuf};
 
@@ -31,10 +31,11 @@ pub enum FileKind {
     Options,
     /// `RESERVE`: space kept for when the disk is full; nothing depends on it.
     Reserve,
-    /// `STATS`: the metrics of the session, replaced again and again while it lasts; nothing depends on it.
+    /// `STATS`: the metrics of the session, replaced again and again while it lasts; nothing
+    /// depends on it.
     Stats,
-    /// `CURRENT.tmp`, `OPTIONS.tmp`, `STATS.tmp`, `LOG.tmp`: a file being replaced or created atomically; a leftover of a crash unless it is
-    /// being written.
+    /// `CURRENT.tmp`, `OPTIONS.tmp`, `STATS.tmp`, `LOG.tmp`: a file being replaced or created
+    /// atomically; a leftover of a crash unless it is being written.
     Temporary,
 }
 

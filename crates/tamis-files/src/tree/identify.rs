@@ -34,7 +34,8 @@ pub enum Contents {
     Manifest(u64),
     /// Text: a `CURRENT` or `OPTIONS` file, or one that is not part of a database.
     Text,
-    /// Bytes without a magic number: a damaged file (a table without its end, a log without its start), or not a database file.
+    /// Bytes without a magic number: a damaged file (a table without its end, a log without its
+    /// start), or not a database file.
     Unknown,
 }
 
@@ -54,8 +55,8 @@ impl fmt::Display for Contents {
     }
 }
 
-/// Identifies the contents of a file. Reads its start and its end, and for a table also its properties and index. Ignores the
-/// file's name; damage is not an error.
+/// Identifies the contents of a file. Reads its start and its end, and for a table also its
+/// properties and index. Ignores the file's name; damage is not an error.
 ///
 /// # Errors
 ///

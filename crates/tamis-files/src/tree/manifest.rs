@@ -1,14 +1,15 @@
 //! The manifest: the log of edits that defines which tables make up the database.
 //!
-//! A manifest is a record log (`docs/log-format.md`) named `MANIFEST-<number>`, whose number is its log id. Its first record is
-//! the whole state at its creation, each later one an edit (`docs/manifest-format.md`). `CURRENT` names the manifest in force.
+//! A manifest is a record log (`docs/log-format.md`) named `MANIFEST-<number>`, whose number is its
+//! log id. Its first record is the whole state at its creation, each later one an edit
+//! (`docs/manifest-format.md`). `CURRENT` names the manifest in force.
 //!
 //! Invariants:
 //!
-//! * `CURRENT` names a manifest whose first record is durable: [`Manifest::create`] syncs the file and the
-//!   directory before [`set_current`] may be called.
-//! * An edit is durable when [`Manifest::append`] returns. What it depends on (tables, their names) must be durable before, and
-//!   what it makes obsolete may be removed only after.
+//! * `CURRENT` names a manifest whose first record is durable: [`Manifest::create`] syncs the file
+//!   and the directory before [`set_current`] may be called.
+//! * An edit is durable when [`Manifest::append`] returns. What it depends on (tables, their names)
+//!   must be durable before, and what it makes obsolete may be removed only after.
 //! * A manifest is never appended to after a restart: every opening for writing starts a new one.
 //!
 //! Threads: one owner at a time.
@@ -29,9 +30,9 @@ const MIN_ROLL_BYTES: u64 = 1 << 20;
 /// A manifest is rolled when it has grown to this many times the length of its first record.
 const ROLL_FACTOR: u64 = 4;
 
-/// Space for edits to come is reserved in steps of so many bytes, or of two edits, before half of it is
-/// used. On a full disk an edit that frees space must fit: after one that does not, a whole manifest is
-/// needed.
+/// Space for edits to come is reserved in steps of so many bytes, or of two edits, before half of
+/// it is used. On a full disk an edit that frees space must fit: after one that does not, a whole
+/// manifest is needed.
 const RESERVED_BYTES: u64 = 64 << 10;
 
 /// The maximum length of a valid `CURRENT`, in bytes.
@@ -58,8 +59,8 @@ pub struct LoadedManifest {
 }
 
 impl Manifest {
-    /// Writes manifest `number` with `state` as its first record and makes it and its name durable. It is not in force before
-    /// [`set_current`].
+    /// Writes manifest `number` with `state` as its first record and makes it and its name durable.
+    /// It is not in force before [`set_current`].
     pub fn create(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -82,8 +83,9 @@ impl Manifest {
 
     /// Reads the manifest in force. `None` if there is no `CURRENT`, and thus no database.
     ///
-    /// A torn last edit is dropped with a warning: nothing that depends on it was done. Errors: damage, with file and offset; a
-    /// newer format; edits that this library does not understand or that do not apply.
+    /// A torn last edit is dropped with a warning: nothing that depends on it was done. Errors:
+    /// damage, with file and offset; a newer format; edits that this library does not understand or
+    /// that do not apply.
     pub fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<LoadedManifest>, FileError> {
         let Some(number) = read_current(fs, dir)? else { return Ok(None) };
         let path = files::manifest_path(dir, number);
@@ -104,9 +106,10 @@ impl Manifest {
         Ok(Some(LoadedManifest { number, state, end }))
     }
 
-    /// Reads the readable part of manifest `number`: returns the state after its first edits, up to one that is damaged or does
-    /// not apply, and the error. A state without keyspaces means that not even the first edit could be read. Errors: failed
-    /// reads, except of a missing file; a newer format.
+    /// Reads the readable part of manifest `number`: returns the state after its first edits, up to
+    /// one that is damaged or does not apply, and the error. A state without keyspaces means that
+    /// not even the first edit could be read. Errors: failed reads, except of a missing file; a
+    /// newer format.
     pub fn read_what_is_there(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -148,8 +151,8 @@ impl Manifest {
         }
     }
 
-    /// Appends an edit and makes it durable. After a failure it is unknown whether the next opening will find the edit; every
-    /// later call returns the same error.
+    /// Appends an edit and makes it durable. After a failure it is unknown whether the next opening
+    /// will find the edit; every later call returns the same error.
     pub fn append(&mut self, edit: &VersionEdit) -> Result<(), StorageError> {
         self.buf.clear();
         edit.encode(&mut self.buf);
@@ -186,8 +189,9 @@ impl Manifest {
     }
 }
 
-/// Reads the manifest in force of a database that another process may be writing to, and what is added to it since. After an error the
-/// state may be that of no moment: the reader is to be made anew.
+/// Reads the manifest in force of a database that another process may be writing to, and what is
+/// added to it since. After an error the state may be that of no moment: the reader is to be made
+/// anew.
 #[derive(Debug)]
 pub struct ManifestReader {
     number: u64,
@@ -196,7 +200,8 @@ pub struct ManifestReader {
 }
 
 impl ManifestReader {
-    /// Reads the manifest in force. `None` if there is no `CURRENT`. Errors: those of [`Manifest::open`].
+    /// Reads the manifest in force. `None` if there is no `CURRENT`. Errors: those of
+    /// [`Manifest::open`].
     pub fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<ManifestReader>, FileError> {
         let Some(number) = read_current(fs, dir)? else { return Ok(None) };
         let path = files::manifest_path(dir, number);
@@ -259,14 +264,15 @@ impl ManifestReader {
     }
 }
 
-/// Puts manifest `number`, made by [`Manifest::create`], in force: replaces `CURRENT` atomically and durably. After an error
-/// either manifest may be in force.
+/// Puts manifest `number`, made by [`Manifest::create`], in force: replaces `CURRENT` atomically
+/// and durably. After an error either manifest may be in force.
 pub fn set_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
     prepare_current(fs, dir, number)?;
     switch_current(fs, dir)
 }
 
-/// Writes the file that [`switch_current`] makes the new `CURRENT`. After an error nothing has changed.
+/// Writes the file that [`switch_current`] makes the new `CURRENT`. After an error nothing has
+/// changed.
 pub fn prepare_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
     let line = format!("{}\n", files::manifest_name(number));
     let written = (|| {
@@ -277,7 +283,8 @@ pub fn prepare_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(
     written.map_err(|e| StorageError::io("replace", &files::current_path(dir), e))
 }
 
-/// Replaces `CURRENT` with the prepared file, durably. After an error either manifest may be in force.
+/// Replaces `CURRENT` with the prepared file, durably. After an error either manifest may be in
+/// force.
 pub fn switch_current(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
     let path = files::current_path(dir);
     let renamed = fs.rename(&files::temporary_current_path(dir), &path).and_then(|()| fs.sync_dir(dir));
@@ -302,7 +309,8 @@ pub fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64>, Stor
     }
 }
 
-/// Reports whether an error means that a file is damaged or missing, so that retrying does not help.
+/// Reports whether an error means that a file is damaged or missing, so that retrying does not
+/// help.
 pub fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
@@ -311,8 +319,9 @@ pub fn is_damage(error: &StorageError) -> bool {
     }
 }
 
-/// Passes the edits of manifest `number` at `path` to `each`, in order with their offsets, and returns how the file ends. The
-/// first edit is the state at the manifest's creation; there is always one.
+/// Passes the edits of manifest `number` at `path` to `each`, in order with their offsets, and
+/// returns how the file ends. The first edit is the state at the manifest's creation; there is
+/// always one.
 pub fn read_edits(
     fs: &dyn FileSystem,
     path: &Path,
@@ -357,7 +366,8 @@ mod tests {
             .collect()
     }
 
-    /// Creates a database with `n` edits after the first record; returns the state after each and the manifest's length then.
+    /// Creates a database with `n` edits after the first record; returns the state after each and
+    /// the manifest's length then.
     fn database(fs: &ToyFs, n: u64) -> (Manifest, Vec<(ManifestState, u64)>) {
         let dir = Path::new(DIR);
         let mut state = ManifestState::new("default", "");
@@ -479,7 +489,8 @@ mod tests {
         assert_eq!((loaded.number, loaded.state), (2, state));
     }
 
-    /// What frees space is an edit too. Where it did not fit, a new manifest was needed, which fits even less.
+    /// What frees space is an edit too. Where it did not fit, a new manifest was needed, which fits
+    /// even less.
     #[test]
     fn an_edit_fits_on_a_full_disk() {
         let fs = tamis_testkit::FaultyFs::new(1);

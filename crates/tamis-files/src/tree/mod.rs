@@ -1,4 +1,5 @@
-//! The shape of trees on disk: names of files, range tombstones, version edits, and the manifest that records them.
+//! The shape of trees on disk: names of files, range tombstones, version edits, and the manifest
+//! that records them.
 
 pub mod edit;
 pub mod files;

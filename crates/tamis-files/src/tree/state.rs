@@ -7,8 +7,8 @@
 //! * no run is empty;
 //! * each counter exceeds every number of its kind in the state.
 //!
-//! A manifest is untrusted until it is applied: no part of an edit may cost time proportional to the state, or a file of some
-//! megabytes could keep an opening busy for hours.
+//! A manifest is untrusted until it is applied: no part of an edit may cost time proportional to
+//! the state, or a file of some megabytes could keep an opening busy for hours.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
@@ -29,7 +29,8 @@ pub struct KeyspaceState {
     pub name: Arc<str>,
     /// The text of its options, which many keyspaces share.
     pub options: Arc<str>,
-    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables; see [`ManifestState::floor_of`].
+    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables; see
+    /// [`ManifestState::floor_of`].
     pub log_floor: LogId,
     /// The first epoch not assigned to a flush of the keyspace.
     pub next_epoch: Epoch,
@@ -48,8 +49,8 @@ impl KeyspaceState {
     }
 }
 
-/// The tables of one run, ordered by key. Their key ranges are disjoint, so their smallest keys identify them. Shared, so that
-/// a copy of the state is cheap.
+/// The tables of one run, ordered by key. Their key ranges are disjoint, so their smallest keys
+/// identify them. Shared, so that a copy of the state is cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunTables(BTreeMap<KeyBytes, Arc<TableMeta>>);
 
@@ -89,8 +90,8 @@ impl FromIterator<Arc<TableMeta>> for RunTables {
     }
 }
 
-/// The shape of a database. Read the fields freely; change them only through [`apply`](Self::apply). A copy shares all that does not
-/// change.
+/// The shape of a database. Read the fields freely; change them only through
+/// [`apply`](Self::apply). A copy shares all that does not change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ManifestState {
     /// The first unused file number.
@@ -101,7 +102,8 @@ pub struct ManifestState {
     pub next_run: RunId,
     /// The first unused keyspace number.
     pub next_keyspace: KeyspaceId,
-    /// No keyspace needs logs with smaller ids; 0 in a manifest that says so for each keyspace alone.
+    /// No keyspace needs logs with smaller ids; 0 in a manifest that says so for each keyspace
+    /// alone.
     floor: LogId,
     /// The keyspaces by number.
     pub keyspaces: SharedMap<KeyspaceId, Arc<KeyspaceState>>,
@@ -168,7 +170,8 @@ impl ManifestState {
         keyspace.log_floor.max(self.floor)
     }
 
-    /// Forgets what was written after `until`, which is in no table; otherwise returns the oldest state that the tables allow.
+    /// Forgets what was written after `until`, which is in no table; otherwise returns the oldest
+    /// state that the tables allow.
     pub fn cut_at(&mut self, until: SeqNo) -> Result<(), SeqNo> {
         let newest = |keyspace: &Arc<KeyspaceState>| {
             let tables = keyspace.tables().map(|table| table.max_seq);
@@ -183,8 +186,8 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Takes the keyspace's next epoch, which is not assigned again; `None` if there is no such keyspace. An edit that records
-    /// its use must follow.
+    /// Takes the keyspace's next epoch, which is not assigned again; `None` if there is no such
+    /// keyspace. An edit that records its use must follow.
     pub fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<Epoch> {
         let next = &mut Arc::make_mut(self.keyspaces.get_mut(&keyspace)?).next_epoch;
         *next += 1;
@@ -193,10 +196,11 @@ impl ManifestState {
 
     /// Applies an edit, in the order of parts that [`VersionEdit`] describes.
     ///
-    /// An edit that does not apply (an unknown keyspace or table, an id in use, tables of a run that overlap) is an error
-    /// message. The state is then partly changed and must be discarded.
+    /// An edit that does not apply (an unknown keyspace or table, an id in use, tables of a run
+    /// that overlap) is an error message. The state is then partly changed and must be discarded.
     ///
-    /// Cost: for each table added or removed, one hash probe and a search among the tables of its run.
+    /// Cost: for each table added or removed, one hash probe and a search among the tables of its
+    /// run.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
         for (id, name, options) in &edit.create_keyspaces {
             self.create_keyspace(*id, name, options)?;
@@ -241,7 +245,8 @@ impl ManifestState {
             raise(&mut known.since, Some(ages.since));
             raise(&mut known.expired, Some(ages.expired));
         }
-        // Filter files are advisory: one of an unknown keyspace, or one that is not there, is ignored.
+        // Filter files are advisory: one of an unknown keyspace, or one that is not there, is
+        // ignored.
         for (id, file) in &edit.removed_filters {
             if let Some(keyspace) = self.keyspaces.get_mut(id) {
                 Arc::make_mut(keyspace).filter_files.remove(file);
@@ -392,7 +397,8 @@ impl ManifestState {
     }
 }
 
-/// Raises a counter; it never decreases, as edits may be logged in a different order than their counters were read.
+/// Raises a counter; it never decreases, as edits may be logged in a different order than their
+/// counters were read.
 fn raise<T: Ord + Copy>(counter: &mut T, to: Option<T>) {
     *counter = (*counter).max(to.unwrap_or(*counter));
 }
@@ -420,8 +426,9 @@ mod tests {
         state
     }
 
-    /// Each of these edits makes some ten megabytes of manifest. With time quadratic in their number, any of them would keep an
-    /// opening busy for many minutes, and this test would not end.
+    /// Each of these edits makes some ten megabytes of manifest. With time quadratic in their
+    /// number, any of them would keep an opening busy for many minutes, and this test would not
+    /// end.
     #[test]
     fn a_hostile_manifest_is_applied_in_linear_time() {
         let mut state = ManifestState::new("default", "");

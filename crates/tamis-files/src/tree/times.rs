@@ -1,17 +1,20 @@
 //! Times of writes: samples of the sequence number and the time.
 //!
-//! A sample (t, s) states that every write with a sequence number up to s was made at or before the time t. So the writes
-//! covered by a sample older than the time to live have certainly outlived it. Later writes may be as old as the previous
-//! sample and have to wait for the next one. Entries expire late by at most the time between two samples, never early.
+//! A sample (t, s) states that every write with a sequence number up to s was made at or before the
+//! time t. So the writes covered by a sample older than the time to live have certainly outlived
+//! it. Later writes may be as old as the previous sample and have to wait for the next one. Entries
+//! expire late by at most the time between two samples, never early.
 //!
 //! # Invariants
 //!
-//! * Samples ascend strictly, in time and in sequence number. A clock that goes back does not affect them: a sample gets at
-//!   least the time of the newest one, so writes made meanwhile count as younger than they are.
-//! * Two samples are at most the requested distance or 1/128 of their age apart, wherever there was a write. A query for an age
-//!   uses the samples of that age and older, so the error stays below 1/128 of any time to live. The number of samples is thus
-//!   logarithmic in the time that they span: at most 256 for the youngest, and 256 more for each time that the age grows by a
-//!   factor of e.
+//! * Samples ascend strictly, in time and in sequence number. A clock that goes back does not
+//!   affect them: a sample gets at least the time of the newest one, so writes made meanwhile count
+//!   as younger than they are.
+//! * Two samples are at most the requested distance or 1/128 of their age apart, wherever there was
+//!   a write. A query for an age uses the samples of that age and older, so the error stays below
+//!   1/128 of any time to live. The number of samples is thus logarithmic in the time that they
+//!   span: at most 256 for the youngest, and 256 more for each time that the age grows by a factor
+//!   of e.
 //!
 //! Plain data: the owner locks it.
 
@@ -65,8 +68,9 @@ impl SeqTimes {
         }
     }
 
-    /// Records that all writes up to `seq` were made by `time`. Within one interval of `distance` seconds (at least 1) only the
-    /// last sample is kept. O(1); linear in the samples when an interval begins.
+    /// Records that all writes up to `seq` were made by `time`. Within one interval of `distance`
+    /// seconds (at least 1) only the last sample is kept. O(1); linear in the samples when an
+    /// interval begins.
     pub fn note(&mut self, sample: Sample, distance: u64, keep: u64) {
         let Sample { mut time, seq } = sample;
         if let Some(newest) = self.0.last_mut() {
@@ -95,8 +99,8 @@ impl SeqTimes {
         self.thin(1, u64::MAX);
     }
 
-    /// Drops the samples older than `keep` seconds, except the newest of them, and those whose neighbours are close enough
-    /// together for their age.
+    /// Drops the samples older than `keep` seconds, except the newest of them, and those whose
+    /// neighbours are close enough together for their age.
     fn thin(&mut self, distance: u64, keep: u64) {
         let Some(newest) = self.newest() else { return };
         let outdated = self.0.partition_point(|sample| sample.time < newest.time.saturating_sub(keep));
@@ -218,7 +222,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// A write never seems older than it is, and seems younger by less than the distance or 1/128 of its age.
+        /// A write never seems older than it is, and seems younger by less than the distance or
+        /// 1/128 of its age.
         #[test]
         fn ages_are_never_too_high_and_barely_too_low(
             steps in prop::collection::vec(prop_oneof![8 => 0..3u64, 2 => 0..100u64, 1 => 0..5000u64], 1..400),

@@ -1,18 +1,21 @@
 //! Range tombstones: deletes of whole key ranges, cut into disjoint fragments.
 //!
-//! A range tombstone deletes every older version in `[start, end)`. Overlapping tombstones are *fragmented*: cut at each
-//! other's borders, so that one binary search finds all tombstones over a key.
+//! A range tombstone deletes every older version in `[start, end)`. Overlapping tombstones are
+//! *fragmented*: cut at each other's borders, so that one binary search finds all tombstones over a
+//! key.
 //!
 //! Invariants of [`Tombstones`]:
 //! * Fragments are sorted by start, not empty, and do not overlap; only the last may have no end.
 //! * A fragment's sequence numbers are strictly descending, never 0, and at least one.
-//! * Two fragments that touch differ in their sequence numbers. So equal sets of deletes are equal values.
+//! * Two fragments that touch differ in their sequence numbers. So equal sets of deletes are equal
+//!   values.
 //!
 //! Immutable values; any thread may read them.
 //!
-//! Nested tombstones cost space: `n` of them, each within the one before, make `2n − 1` fragments with `n²` sequence numbers in
-//! total. So what goes to tables is fragmented with only the numbers that readers can tell apart
-//! ([`fragment_for`](Tombstones::fragment_for)): one in each fragment for each snapshot, and one for all other readers.
+//! Nested tombstones cost space: `n` of them, each within the one before, make `2n − 1` fragments
+//! with `n²` sequence numbers in total. So what goes to tables is fragmented with only the numbers
+//! that readers can tell apart ([`fragment_for`](Tombstones::fragment_for)): one in each fragment
+//! for each snapshot, and one for all other readers.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -22,7 +25,8 @@ use crate::codec::{Decoder, Encode};
 pub use tamis_base::key::RangeTombstone;
 use tamis_base::key::{Cover, KeyBytes, MAX_SEQNO, SeqNo};
 
-/// The sequence number of range tombstones in a table built outside a database, until it is ingested.
+/// The sequence number of range tombstones in a table built outside a database, until it is
+/// ingested.
 pub const EXTERNAL_TOMBSTONE_SEQ: SeqNo = 1;
 
 /// A key range covered by the same tombstones throughout.
@@ -65,22 +69,23 @@ impl Tombstones {
             .sum()
     }
 
-    /// Cuts tombstones at each other's borders. Empty ranges, reversed ranges and tombstones with sequence number 0 delete
-    /// nothing and are dropped. O(n log n + size of the result).
+    /// Cuts tombstones at each other's borders. Empty ranges, reversed ranges and tombstones with
+    /// sequence number 0 delete nothing and are dropped. O(n log n + size of the result).
     #[inline]
     pub fn fragment(tombstones: Vec<RangeTombstone>) -> Self {
         Self::fragment_with(tombstones, |open| open.keys().rev().copied().collect())
     }
 
-    /// The same with the numbers that readers can tell apart, as [`retain_visible`](Self::retain_visible) leaves them.
-    /// O((n + size of the result) · log n).
+    /// The same with the numbers that readers can tell apart, as
+    /// [`retain_visible`](Self::retain_visible) leaves them. O((n + size of the result) · log n).
     pub fn fragment_for(tombstones: Vec<RangeTombstone>, readers: &[SeqNo]) -> Self {
         Self::fragment_with(tombstones, |open| {
             let newest = readers.last().copied().unwrap_or(0);
             let mut seqs: Vec<SeqNo> =
                 open.range((Excluded(newest), Unbounded)).rev().map(|(&seq, _)| seq).collect();
             let mut readers = readers;
-            // The newest that the newest reader sees, then the newest that the next reader sees which does not see that one.
+            // The newest that the newest reader sees, then the newest that the next reader sees
+            // which does not see that one.
             while let Some(&reader) = readers.last()
                 && let Some((&seq, _)) = open.range(..=reader).next_back()
             {
@@ -106,8 +111,8 @@ impl Tombstones {
         borders.sort_unstable_by(|a, b| a.0.cmp(&b.0));
 
         let mut result = Tombstones::default();
-        // The number of tombstones of each sequence number over the current range: pieces of one tombstone that was cut
-        // elsewhere may overlap.
+        // The number of tombstones of each sequence number over the current range: pieces of one
+        // tombstone that was cut elsewhere may overlap.
         let mut open: BTreeMap<SeqNo, usize> = BTreeMap::new();
         for stretch in borders.chunk_by(|a, b| a.0 == b.0) {
             let key = &stretch[0].0;
@@ -118,7 +123,8 @@ impl Tombstones {
             }
             for &(_, seq, begins) in stretch {
                 let count = open.entry(seq).or_insert(0);
-                // Ends and starts at one key come in any order: the count may dip below zero in between.
+                // Ends and starts at one key come in any order: the count may dip below zero in
+                // between.
                 *count = if begins { count.wrapping_add(1) } else { count.wrapping_sub(1) };
             }
             for (_, seq, _) in stretch {
@@ -133,7 +139,8 @@ impl Tombstones {
         result
     }
 
-    /// Appends a fragment, joining it with the last one if they touch and have the same sequence numbers.
+    /// Appends a fragment, joining it with the last one if they touch and have the same sequence
+    /// numbers.
     fn push(&mut self, fragment: Fragment) {
         match self.fragments.last_mut() {
             Some(last) if last.end.as_ref() == Some(&fragment.start) && last.seqs == fragment.seqs => {
@@ -169,8 +176,8 @@ impl Tombstones {
         })
     }
 
-    /// Returns the sequence number of the newest tombstone over `key` visible at `snapshot`, or 0: versions of `key` with a
-    /// smaller sequence number are deleted. O(log n).
+    /// Returns the sequence number of the newest tombstone over `key` visible at `snapshot`, or 0:
+    /// versions of `key` with a smaller sequence number are deleted. O(log n).
     #[inline]
     pub fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         self.fragment_at(key).map_or(0, |fragment| fragment.visible_at(snapshot))
@@ -195,8 +202,8 @@ impl Tombstones {
         self.fragments[..next].last().filter(|f| f.ends_behind(key))
     }
 
-    /// Returns the same ranges with the number `to`, for a set whose tombstones all have the number `from`; `None` for any
-    /// other set.
+    /// Returns the same ranges with the number `to`, for a set whose tombstones all have the number
+    /// `from`; `None` for any other set.
     pub fn renumbered(mut self, from: SeqNo, to: SeqNo) -> Option<Tombstones> {
         for fragment in &mut self.fragments {
             match &mut *fragment.seqs {
@@ -207,7 +214,8 @@ impl Tombstones {
         Some(self)
     }
 
-    /// Returns the part of the tombstones within `[lower, upper)`; unbounded above if `upper` is `None`.
+    /// Returns the part of the tombstones within `[lower, upper)`; unbounded above if `upper` is
+    /// `None`.
     pub fn clip(&self, lower: &[u8], upper: Option<&[u8]>) -> Tombstones {
         let from = self.fragments.partition_point(|f| !f.ends_behind(lower));
         let mut result = Tombstones::default();
@@ -233,25 +241,29 @@ impl Tombstones {
         Self::fragment(sets.into_iter().flat_map(Tombstones::iter).collect())
     }
 
-    /// The same with the numbers that readers can tell apart, as [`retain_visible`](Self::retain_visible) leaves them.
+    /// The same with the numbers that readers can tell apart, as
+    /// [`retain_visible`](Self::retain_visible) leaves them.
     #[inline]
     pub fn merge_for<'a>(sets: impl IntoIterator<Item = &'a Tombstones>, readers: &[SeqNo]) -> Tombstones {
         Self::fragment_for(sets.into_iter().flat_map(Tombstones::iter).collect(), readers)
     }
 
-    /// Returns the tombstones that a compaction keeps. `readers` are the sequence numbers of possible reads, ascending: all
-    /// snapshots and, last, the newest visible one. Of the tombstones between two readers only the newest matters; those newer
-    /// than every reader all stay, as new readers may come between them.
+    /// Returns the tombstones that a compaction keeps. `readers` are the sequence numbers of
+    /// possible reads, ascending: all snapshots and, last, the newest visible one. Of the
+    /// tombstones between two readers only the newest matters; those newer than every reader all
+    /// stay, as new readers may come between them.
     ///
-    /// With `bottommost` (nothing older lies below the compaction in its key range) a tombstone that even the oldest reader
-    /// sees is dropped too: the same compaction drops everything that it deletes.
+    /// With `bottommost` (nothing older lies below the compaction in its key range) a tombstone
+    /// that even the oldest reader sees is dropped too: the same compaction drops everything that
+    /// it deletes.
     pub fn retain_visible(&self, readers: &[SeqNo], bottommost: bool) -> Tombstones {
         let oldest = readers.first().copied().unwrap_or(0);
         let mut result = Tombstones::default();
         for fragment in &self.fragments {
             let mut stripe_of_last = usize::MAX;
             let kept = fragment.seqs.iter().copied().filter(|&seq| {
-                // The first reader that sees it; no reader can distinguish tombstones that share it.
+                // The first reader that sees it; no reader can distinguish tombstones that share
+                // it.
                 let stripe = readers.partition_point(|&reader| reader < seq);
                 let is_newest = stripe == readers.len() || stripe != stripe_of_last;
                 stripe_of_last = stripe;
@@ -265,8 +277,9 @@ impl Tombstones {
         result
     }
 
-    /// Appends the binary form: the number of fragments, and for each a byte of flags, its borders and its sequence numbers,
-    /// the first one absolute and the others as differences. A start that equals the end of the previous fragment is omitted.
+    /// Appends the binary form: the number of fragments, and for each a byte of flags, its borders
+    /// and its sequence numbers, the first one absolute and the others as differences. A start that
+    /// equals the end of the previous fragment is omitted.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.fragments.len() as u64);
         let mut previous_end: Option<&KeyBytes> = None;
@@ -289,8 +302,8 @@ impl Tombstones {
         }
     }
 
-    /// Decodes the output of [`encode`](Self::encode); `None` for any other bytes. Allocates at most a small multiple of
-    /// `bytes`.
+    /// Decodes the output of [`encode`](Self::encode); `None` for any other bytes. Allocates at
+    /// most a small multiple of `bytes`.
     pub fn decode(bytes: &[u8]) -> Option<Tombstones> {
         let mut input = Decoder::new(bytes);
         let mut result = Tombstones::default();

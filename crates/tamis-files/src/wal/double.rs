@@ -1,5 +1,5 @@
-//! An in-memory test double of the file system for the record log and the manifest: files as byte vectors, and a
-//! switch that makes writes fail.
+//! An in-memory test double of the file system for the record log and the manifest: files as byte
+//! vectors, and a switch that makes writes fail.
 
 use std::collections::BTreeMap;
 use std::io;

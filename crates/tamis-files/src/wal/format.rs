@@ -55,7 +55,8 @@ pub struct LogHeader {
 }
 
 impl LogHeader {
-    /// Decodes the header at the start of `bytes`; `None` if it is cut short, not intact, or of an unknown kind.
+    /// Decodes the header at the start of `bytes`; `None` if it is cut short, not intact, or of an
+    /// unknown kind.
     pub(crate) fn decode(bytes: &[u8]) -> Option<LogHeader> {
         let raw = RawHeader::decode(bytes)?;
         let kind = [LogKind::Writes, LogKind::Manifest].into_iter().find(|kind| *kind as u8 == raw.kind)?;
@@ -122,16 +123,17 @@ impl RecordType {
 
 /// Returns the checksum seed of the record at `offset` of log `id`.
 pub(super) fn seed(id: LogId, offset: u64) -> u64 {
-    // A multiplication spreads the id before a bijective finaliser: the seeds of two places differ unless their ids
-    // and offsets were chosen to collide.
+    // A multiplication spreads the id before a bijective finaliser: the seeds of two places differ
+    // unless their ids and offsets were chosen to collide.
     let mut x = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ offset;
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ (x >> 31)
 }
 
-/// Returns the check over type, length and distance alone (`bytes` starts at the type byte). It lets a search for
-/// records dismiss a false match without hashing as many bytes as its would-be length says.
+/// Returns the check over type, length and distance alone (`bytes` starts at the type byte). It
+/// lets a search for records dismiss a false match without hashing as many bytes as its would-be
+/// length says.
 fn head_check(seed: u64, bytes: &[u8]) -> u32 {
     xxh3_64_with_seed(bytes, !seed) as u32
 }
@@ -148,8 +150,8 @@ pub(super) struct RecordHead {
 }
 
 impl RecordHead {
-    /// Appends the head of a record at `offset` to `buf`, with zeros in place of the checksum, and returns the head's
-    /// length.
+    /// Appends the head of a record at `offset` to `buf`, with zeros in place of the checksum, and
+    /// returns the head's length.
     pub(super) fn encode(
         buf: &mut Vec<u8>,
         id: LogId,
@@ -168,8 +170,8 @@ impl RecordHead {
         buf.len() - start
     }
 
-    /// Parses the head at the start of `bytes`, which lie at `offset` of a log of `file_len` bytes. Returns `None` if
-    /// it is not intact or describes a record that would not fit.
+    /// Parses the head at the start of `bytes`, which lie at `offset` of a log of `file_len` bytes.
+    /// Returns `None` if it is not intact or describes a record that would not fit.
     pub(super) fn parse(bytes: &[u8], id: LogId, offset: u64, file_len: u64) -> Option<RecordHead> {
         let mut d = Decoder::new(bytes);
         d.u64()?;

@@ -1,14 +1,16 @@
 //! Reads a log back and determines how it ends.
 //!
-//! A bad record is either *torn* (it was being written when the power failed or the process died) or *damaged* (it
-//! was once intact on disk and no longer is). A torn record and everything after it may be dropped, since it was
-//! never reported as durable; dropping a damaged one would silently lose acknowledged writes. The records after the
-//! bad one distinguish the two. Each states how far the log had been synced when it was written; if that is beyond
-//! the bad record, the bad record is damaged. If no intact record says so, the bad one is torn, even if intact
-//! records follow: unsynced sectors may survive in any order.
+//! A bad record is either *torn* (it was being written when the power failed or the process died)
+//! or *damaged* (it was once intact on disk and no longer is). A torn record and everything after
+//! it may be dropped, since it was never reported as durable; dropping a damaged one would silently
+//! lose acknowledged writes. The records after the bad one distinguish the two. Each states how far
+//! the log had been synced when it was written; if that is beyond the bad record, the bad record is
+//! damaged. If no intact record says so, the bad one is torn, even if intact records follow:
+//! unsynced sectors may survive in any order.
 //!
-//! The search for later records is linear in the file's length: the check over a record's head dismisses nearly every
-//! position without hashing a payload, and a budget bounds the hashing that hostile bytes can cause.
+//! The search for later records is linear in the file's length: the check over a record's head
+//! dismisses nearly every position without hashing a payload, and a budget bounds the hashing that
+//! hostile bytes can cause.
 
 use std::fmt;
 use std::path::Path;
@@ -28,8 +30,8 @@ use crate::error::{FileError, StorageError};
 /// How to read a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions {
-    /// The log was finished before anything that depends on it happened (a later log exists), so anything but a
-    /// closing record at its end is damage.
+    /// The log was finished before anything that depends on it happened (a later log exists), so
+    /// anything but a closing record at its end is damage.
     pub expect_complete: bool,
     /// Continue after damage with the next intact record, and list what was skipped.
     pub salvage: bool,
@@ -68,8 +70,8 @@ pub enum End {
         /// The start of the bad record; everything from here on must be dropped.
         offset: u64,
     },
-    /// Damage: bytes that had been synced and differ from what was written. A salvaging reader ends like this if no
-    /// intact record follows the damage.
+    /// Damage: bytes that had been synced and differ from what was written. A salvaging reader ends
+    /// like this if no intact record follows the damage.
     Damaged {
         /// The start of the bad record.
         offset: u64,
@@ -104,7 +106,8 @@ pub struct LogReader {
     reused: bool,
     /// Where the next record starts.
     pos: u64,
-    /// Everything before this offset was once synced: the largest such claim of the intact records read so far.
+    /// Everything before this offset was once synced: the largest such claim of the intact records
+    /// read so far.
     proven: u64,
     /// The number of bytes that searches for records may still hash.
     budget: u64,
@@ -122,9 +125,9 @@ enum Place {
 impl LogReader {
     /// Opens log `id` of the given kind in `file`; errors name the file `path`.
     ///
-    /// Errors: [`FileError::Format`] for a newer format, damage if the header is bad although the log had been synced
-    /// (unless salvaging), failed reads. A file without any trace of the log (created but never synced) is not an
-    /// error: it has no records.
+    /// Errors: [`FileError::Format`] for a newer format, damage if the header is bad although the
+    /// log had been synced (unless salvaging), failed reads. A file without any trace of the log
+    /// (created but never synced) is not an error: it has no records.
     pub fn open(
         file: Arc<dyn ReadFile>,
         path: &Path,
@@ -164,7 +167,8 @@ impl LogReader {
                 return Err(StorageError::corrupt(path, 0, what).into());
             }
             other => {
-                // An earlier log's header: the file was recycled and the new header did not reach the disk.
+                // An earlier log's header: the file was recycled and the new header did not reach
+                // the disk.
                 reader.reused = other.is_some();
                 reader.pos = 0;
                 reader.resolve("the header is not intact", false)?;
@@ -173,8 +177,9 @@ impl LogReader {
         Ok(reader)
     }
 
-    /// Returns the next record, or `None` at the end, which [`end`](Self::end) then describes. Damage is an error
-    /// that names the offset, unless the reader salvages. The whole payload is held in memory.
+    /// Returns the next record, or `None` at the end, which [`end`](Self::end) then describes.
+    /// Damage is an error that names the offset, unless the reader salvages. The whole payload is
+    /// held in memory.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, StorageError> {
         while self.end.is_none() {
             match self.look(self.pos)? {
@@ -189,8 +194,9 @@ impl LogReader {
         Ok(None)
     }
 
-    /// Returns the next record of a log that another process appends to, or `None` if there is none yet: the next call looks again.
-    /// Once the log is closed, [`end`](Self::end) says so; nothing else is concluded from what is behind the last record.
+    /// Returns the next record of a log that another process appends to, or `None` if there is none
+    /// yet: the next call looks again. Once the log is closed, [`end`](Self::end) says so; nothing
+    /// else is concluded from what is behind the last record.
     pub fn poll(&mut self) -> Result<Option<Record<'_>>, StorageError> {
         let mut is_fresh = false;
         while self.end.is_none() {
@@ -245,13 +251,14 @@ impl LogReader {
         Ok(Some(Record { offset, end, synced, payload }))
     }
 
-    /// Reads anew what was behind the last record, and from there on what was appended since. Only for a log that has grown: its next
-    /// record must be whole by now.
+    /// Reads anew what was behind the last record, and from there on what was appended since. Only
+    /// for a log that has grown: its next record must be whole by now.
     pub fn refresh(&mut self) -> Result<(), StorageError> {
         self.window.refresh()
     }
 
-    /// Refreshes, and reports whether the log has become shorter: once it is full, it gives back the space behind its last record.
+    /// Refreshes, and reports whether the log has become shorter: once it is full, it gives back
+    /// the space behind its last record.
     pub fn was_cut(&mut self) -> Result<bool, StorageError> {
         let known = self.window.len;
         self.window.refresh()?;
@@ -263,7 +270,8 @@ impl LogReader {
         &self.window.path
     }
 
-    /// Returns how the log ends, once [`next_record`](Self::next_record) has returned `None` or damage.
+    /// Returns how the log ends, once [`next_record`](Self::next_record) has returned `None` or
+    /// damage.
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
@@ -292,7 +300,8 @@ impl LogReader {
         })
     }
 
-    /// Classifies the bad record at `self.pos`: sets the end of the log, or (salvaging) continues after the damage.
+    /// Classifies the bad record at `self.pos`: sets the end of the log, or (salvaging) continues
+    /// after the damage.
     fn resolve(&mut self, what: &'static str, head_intact: bool) -> Result<(), StorageError> {
         let bad = self.pos;
         let mut damaged = self.options.expect_complete || self.proven > bad;
@@ -304,7 +313,8 @@ impl LogReader {
             let Search::Found { offset, head } = self.find_record(from, &mut undecided)? else { break };
             next.get_or_insert(offset);
             self.proven = self.proven.max(head.synced);
-            // The header shares a sector with the record right after it, so the header was lost later.
+            // The header shares a sector with the record right after it, so the header was lost
+            // later.
             damaged |= self.proven > bad || (bad == 0 && offset == HEADER_BYTES);
             from = head.end(offset);
         }
@@ -340,7 +350,8 @@ impl LogReader {
         Ok(())
     }
 
-    /// Finds the first intact record at or after `from`. Sets `exhausted` if the budget ended the search.
+    /// Finds the first intact record at or after `from`. Sets `exhausted` if the budget ended the
+    /// search.
     fn find_record(&mut self, mut from: u64, exhausted: &mut bool) -> Result<Search, StorageError> {
         let (id, file_len) = (self.id, self.window.len);
         while from.saturating_add(MIN_RECORD_BYTES) <= file_len {
@@ -374,7 +385,8 @@ impl LogReader {
     }
 }
 
-/// Reports whether `file` still begins as log `id` does, and so was not overwritten for a later log.
+/// Reports whether `file` still begins as log `id` does, and so was not overwritten for a later
+/// log.
 pub fn is_header_of(file: &dyn ReadFile, id: LogId) -> std::io::Result<bool> {
     let mut bytes = [0; HEADER_BYTES as usize];
     if file.len()? < HEADER_BYTES {
@@ -389,8 +401,8 @@ enum Search {
     Nothing,
 }
 
-/// Finds the first record head among the first `places` positions of `bytes`, which lie at `base` of log `id`, a file
-/// of `file_len` bytes.
+/// Finds the first record head among the first `places` positions of `bytes`, which lie at `base`
+/// of log `id`, a file of `file_len` bytes.
 fn first_head(
     bytes: &[u8],
     places: usize,

@@ -85,7 +85,8 @@ const PLAIN: ReadOptions = ReadOptions { expect_complete: false, salvage: false 
 const COMPLETE: ReadOptions = ReadOptions { expect_complete: true, salvage: false };
 const SALVAGE: ReadOptions = ReadOptions { expect_complete: false, salvage: true };
 
-/// Writes a log of the given records, each synced or not; returns its bytes and the end of every record.
+/// Writes a log of the given records, each synced or not; returns its bytes and the end of every
+/// record.
 fn log_of(records: &[(Vec<u8>, bool)]) -> (Vec<u8>, Vec<u64>) {
     let fs = ToyFs::default();
     let mut log = writer(&fs);
@@ -228,8 +229,8 @@ fn a_log_of_another_kind_or_a_newer_format_is_refused() {
     assert!(matches!(open(LogKind::Writes), Err(FileError::Format { found: 9, .. })));
 }
 
-/// Two logs under each other's names were both taken for recycled files whose new headers had not reached the disk:
-/// empty, silently losing all their writes.
+/// Two logs under each other's names were both taken for recycled files whose new headers had not
+/// reached the disk: empty, silently losing all their writes.
 #[test]
 fn a_later_log_under_an_earlier_name_is_damage() {
     let (bytes, _) = three(true);
@@ -296,7 +297,8 @@ fn preallocated_zeros_are_a_clean_end() {
     assert_eq!(read(&[0; 5000], PLAIN).end, Some(End::Clean { offset: 0 }), "created, never written");
 }
 
-/// Rolled logs used to keep the space reserved for a full memtable or left over from a recycled file.
+/// Rolled logs used to keep the space reserved for a full memtable or left over from a recycled
+/// file.
 #[test]
 fn a_finished_log_releases_the_space_after_its_end() {
     for reused in [false, true] {
@@ -434,8 +436,8 @@ fn claimed(records: &[(Vec<u8>, bool)], ends: &[u64]) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Corrupts any bytes anywhere: the reader returns a prefix of what was written, and reports a corrupted record
-    /// that was provably synced as damage at exactly that record.
+    /// Corrupts any bytes anywhere: the reader returns a prefix of what was written, and reports a
+    /// corrupted record that was provably synced as damage at exactly that record.
     #[test]
     fn corrupted_bytes_never_yield_a_wrong_record(
         records in records(),
@@ -476,8 +478,8 @@ proptest! {
         }
     }
 
-    /// A power cut keeps any subset of the sectors written since the last sync: the synced records come back, and no
-    /// damage is reported.
+    /// A power cut keeps any subset of the sectors written since the last sync: the synced records
+    /// come back, and no damage is reported.
     #[test]
     fn a_power_cut_is_never_reported_as_damage(
         records in records(),

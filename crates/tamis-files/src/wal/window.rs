@@ -49,7 +49,8 @@ impl Window {
         Ok(&self.buf[start..start + wanted])
     }
 
-    /// Returns all buffered bytes from `offset` on, at least `min` of them (fewer only at the end of the file).
+    /// Returns all buffered bytes from `offset` on, at least `min` of them (fewer only at the end
+    /// of the file).
     pub(super) fn ahead(&mut self, offset: u64, min: u64) -> Result<&[u8], StorageError> {
         self.get(offset, min)?;
         Ok(&self.buf[(offset - self.base) as usize..])
@@ -72,7 +73,8 @@ impl Window {
         StorageError::io("hold a record of", &self.path, io::Error::from(io::ErrorKind::OutOfMemory))
     }
 
-    /// Returns the seeded XXH3-64 of the bytes in `start..end`, read in chunks. `end` must lie within the file.
+    /// Returns the seeded XXH3-64 of the bytes in `start..end`, read in chunks. `end` must lie
+    /// within the file.
     pub(super) fn hash(&mut self, seed: u64, start: u64, end: u64) -> Result<u64, StorageError> {
         debug_assert!(end <= self.len);
         let mut hasher = Xxh3::with_seed(seed);
@@ -85,7 +87,8 @@ impl Window {
         Ok(hasher.digest())
     }
 
-    /// Reports whether all bytes from `offset` to the end of the file are zero. Stops at the first that is not.
+    /// Reports whether all bytes from `offset` to the end of the file are zero. Stops at the first
+    /// that is not.
     pub(super) fn zeros_from(&mut self, offset: u64) -> Result<bool, StorageError> {
         let mut at = offset;
         while at < self.len {

@@ -9,14 +9,14 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 use super::format::{HEADER_BYTES, LogHeader, RecordHead, RecordType, seed};
 use crate::error::StorageError;
 
-/// Records up to this size are assembled in memory and written with one call. Longer ones are written in parts, so
-/// that a huge value is not held twice.
+/// Records up to this size are assembled in memory and written with one call. Longer ones are
+/// written in parts, so that a huge value is not held twice.
 const ASSEMBLE_BYTES: u64 = 1 << 20;
 
 /// Appends records to one log file.
 ///
-/// After a failed append or sync the state of the file's end is unknown, so the writer is poisoned: every later call
-/// returns the first error and does nothing.
+/// After a failed append or sync the state of the file's end is unknown, so the writer is poisoned:
+/// every later call returns the first error and does nothing.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
@@ -25,7 +25,8 @@ pub struct LogWriter {
     len: u64,
     /// The log is durable up to here.
     synced: u64,
-    /// The end of the file's allocated space, if beyond `len`: preallocated, or the old content of a recycled file.
+    /// The end of the file's allocated space, if beyond `len`: preallocated, or the old content of
+    /// a recycled file.
     reserved: u64,
     /// A reservation was refused; none is retried before the log reaches this length.
     refused: u64,
@@ -40,8 +41,8 @@ impl LogWriter {
         self.buf.capacity()
     }
 
-    /// Starts a log in `file`, an empty or recycled file at `path`, by writing the header. Neither the file nor its
-    /// name is synced yet.
+    /// Starts a log in `file`, an empty or recycled file at `path`, by writing the header. Neither
+    /// the file nor its name is synced yet.
     pub fn create(
         file: Box<dyn WriteFile>,
         path: &Path,
@@ -62,9 +63,9 @@ impl LogWriter {
         Ok(writer)
     }
 
-    /// Appends one record with the concatenated `parts` as its payload, and returns the offset of its end. On return
-    /// the operating system has the record. Costs one write call for a record of up to 1 MiB; larger ones are written
-    /// in parts of that size without a copy.
+    /// Appends one record with the concatenated `parts` as its payload, and returns the offset of
+    /// its end. On return the operating system has the record. Costs one write call for a record of
+    /// up to 1 MiB; larger ones are written in parts of that size without a copy.
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<u64, StorageError> {
         self.append_record(RecordType::Data, parts)
     }
@@ -90,9 +91,9 @@ impl LogWriter {
         self
     }
 
-    /// Reserves space for a log of `bytes` in total; returns `false` if there is none. A failure does not poison the
-    /// writer, since the append that needs the space will fail anyway. It is not retried before the log reaches that
-    /// length.
+    /// Reserves space for a log of `bytes` in total; returns `false` if there is none. A failure
+    /// does not poison the writer, since the append that needs the space will fail anyway. It is
+    /// not retried before the log reaches that length.
     pub fn preallocate(&mut self, bytes: u64) -> bool {
         if bytes <= self.allocated() || self.len < self.refused || self.failure.is_some() {
             return true;
@@ -111,9 +112,11 @@ impl LogWriter {
         true
     }
 
-    /// Cuts off space reserved after the records or left over from a recycled file. A failure only wastes space.
+    /// Cuts off space reserved after the records or left over from a recycled file. A failure only
+    /// wastes space.
     pub fn give_back(&mut self) {
-        // After a failed append the file's end is unknown; it is left for the next opening to judge.
+        // After a failed append the file's end is unknown; it is left for the next opening to
+        // judge.
         if self.failure.is_some() || self.reserved <= self.len {
             return;
         }
@@ -123,8 +126,8 @@ impl LogWriter {
         }
     }
 
-    /// Finishes the log: appends the closing record, releases the space reserved after it, and syncs. Returns the
-    /// log's length.
+    /// Finishes the log: appends the closing record, releases the space reserved after it, and
+    /// syncs. Returns the log's length.
     pub fn close(mut self) -> Result<u64, StorageError> {
         let end = self.finish(None)?;
         self.give_back();
@@ -132,8 +135,8 @@ impl LogWriter {
         Ok(end)
     }
 
-    /// Appends the closing record without syncing. Nothing may be appended after it. `successor` is the log that
-    /// continues this one; its name is durable.
+    /// Appends the closing record without syncing. Nothing may be appended after it. `successor` is
+    /// the log that continues this one; its name is durable.
     pub fn finish(&mut self, successor: Option<LogId>) -> Result<u64, StorageError> {
         match successor {
             Some(id) => self.append_record(RecordType::Close, &[&id.to_le_bytes()]),
@@ -156,8 +159,8 @@ impl LogWriter {
         self.file.mapped()
     }
 
-    /// Returns the bytes that the file takes, including space reserved after the records or left over from a recycled
-    /// file.
+    /// Returns the bytes that the file takes, including space reserved after the records or left
+    /// over from a recycled file.
     pub fn allocated(&self) -> u64 {
         self.len.max(self.reserved)
     }

@@ -1,8 +1,10 @@
-//! Building a blocked filter: collect digests, size the filter once their number is known, set the bits.
+//! Building a blocked filter: collect digests, size the filter once their number is known, set the
+//! bits.
 //!
-//! A filter larger than the cache is built at the pace of its cache misses, so the writes run [`AHEAD`] keys behind
-//! the prefetches of their lines. Partitioning the digests by line first would touch each of them twice more, and
-//! pays off only where the prefetch misses themselves saturate the machine.
+//! A filter larger than the cache is built at the pace of its cache misses, so the writes run
+//! [`AHEAD`] keys behind the prefetches of their lines. Partitioning the digests by line first
+//! would touch each of them twice more, and pays off only where the prefetch misses themselves
+//! saturate the machine.
 
 use super::portable::line_insert;
 use super::{BlockedBloom, BlockedShape, Line, Lines, locate};
@@ -60,7 +62,8 @@ impl BlockedBloomBuilder {
         self.digests.clear();
     }
 
-    /// Builds the filter over the keys added; the builder keeps them until [`BlockedBloomBuilder::clear`].
+    /// Builds the filter over the keys added; the builder keeps them until
+    /// [`BlockedBloomBuilder::clear`].
     ///
     /// # Errors
     /// Same as [`BlockedBloom::build`].
@@ -70,11 +73,13 @@ impl BlockedBloomBuilder {
 }
 
 impl BlockedBloom {
-    /// Builds a filter over `digests` (consecutive duplicates count once) of `bits_per_key`, rounded up to whole
-    /// lines, with [`theory::optimal_blocked_probes`]. O(keys), one cache miss per key, overlapped.
+    /// Builds a filter over `digests` (consecutive duplicates count once) of `bits_per_key`,
+    /// rounded up to whole lines, with [`theory::optimal_blocked_probes`]. O(keys), one cache miss
+    /// per key, overlapped.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] unless `0 < bits_per_key <= 64`; [`FilterError::TooLarge`] beyond 2^32 lines.
+    /// [`FilterError::BitsPerKey`] unless `0 < bits_per_key <= 64`; [`FilterError::TooLarge`]
+    /// beyond 2^32 lines.
     pub fn build(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         let repeats = digests.windows(2).filter(|pair| pair[0] == pair[1]).count();
         build(digests, (digests.len() - repeats) as u64, bits_per_key, salt)

@@ -1,4 +1,5 @@
-//! Where the lines of a filter lie: in memory of its own, or in bytes that it shares, such as a mapped file.
+//! Where the lines of a filter lie: in memory of its own, or in bytes that it shares, such as a
+//! mapped file.
 //!
 //! A probe must not ask which, so the address is kept beside the owner.
 
@@ -23,7 +24,8 @@ enum Owner {
     Shared(SharedBytes),
 }
 
-// SAFETY: the lines are only ever read, as by `&[Line]`, which any thread may have and share, and so may the owner.
+// SAFETY: the lines are only ever read, as by `&[Line]`, which any thread may have and share, and
+// so may the owner.
 unsafe impl Send for Lines {}
 // SAFETY: the same.
 unsafe impl Sync for Lines {}
@@ -36,8 +38,8 @@ impl Lines {
         Lines { lines: NonNull::from(&**lines), owner }
     }
 
-    /// Returns the first `count` lines of the bytes, where they are; `None` if they are no lines of this machine: too few, not on
-    /// its cache lines, or of the other byte order.
+    /// Returns the first `count` lines of the bytes, where they are; `None` if they are no lines of
+    /// this machine: too few, not on its cache lines, or of the other byte order.
     pub(crate) fn in_place(bytes: SharedBytes, count: usize) -> Option<Lines> {
         if cfg!(target_endian = "big") {
             return None;
@@ -65,8 +67,9 @@ impl Deref for Lines {
 
     #[inline(always)]
     fn deref(&self) -> &[Line] {
-        // SAFETY: the lines were borrowed from what the owner points at. That stays where it is and is only shared as long as there
-        // is an `Arc` of it, and this value keeps one; so they are good for as long as it is borrowed.
+        // SAFETY: the lines were borrowed from what the owner points at. That stays where it is and
+        // is only shared as long as there is an `Arc` of it, and this value keeps one; so they are
+        // good for as long as it is borrowed.
         unsafe { self.lines.as_ref() }
     }
 }

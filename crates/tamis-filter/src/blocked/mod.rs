@@ -1,13 +1,16 @@
 //! The cache-line-blocked Bloom filter: one key, one 64-byte line, one cache miss.
 //!
-//! The remixed digest's top bits choose a line of 512 bits, its low 32 bits choose *k* bits in that line. Up to 2^32
-//! lines the two halves do not overlap, so the rate holds far beyond the tens of millions of keys where filters on
-//! 32-bit hashes degrade. The positions are defined in `portable.rs`; `x86.rs` computes the same with AVX2.
+//! The remixed digest's top bits choose a line of 512 bits, its low 32 bits choose *k* bits in that
+//! line. Up to 2^32 lines the two halves do not overlap, so the rate holds far beyond the tens of
+//! millions of keys where filters on 32-bit hashes degrade. The positions are defined in
+//! `portable.rs`; `x86.rs` computes the same with AVX2.
 //!
 //! # Invariants
-//! * There is always at least one line, so every hash has a line; without keys it is all zero and nothing matches.
+//! * There is always at least one line, so every hash has a line; without keys it is all zero and
+//!   nothing matches.
 //! * `1 <= probes <= 16`.
-//! * Every path (build, one probe, batch, bytes in place, the concurrent filter) uses the same line and positions.
+//! * Every path (build, one probe, batch, bytes in place, the concurrent filter) uses the same line
+//!   and positions.
 //!
 //! # Threads
 //! Immutable after building. Cloning shares the lines.
@@ -33,8 +36,8 @@ pub use view::BlockedBloomRef;
 /// Maximum number of filters, or keys, in one batch: a result is one bit of a `u64`.
 pub const BATCH: usize = 64;
 
-/// Lines prefetched before the first is tested. Some cores track no more misses than this at once, and the arrays of
-/// this size live on the stack.
+/// Lines prefetched before the first is tested. Some cores track no more misses than this at once,
+/// and the arrays of this size live on the stack.
 const GROUP: usize = 32;
 
 /// One 512-bit line of sixteen words, with bit `p` being bit `p % 32` of word `p / 32`.
@@ -109,8 +112,8 @@ impl BlockedBloom {
         line_contains(line, low, self.probes)
     }
 
-    /// Prefetches the line that [`BlockedBloom::contains`] will read. Does nothing where the platform has no
-    /// stable prefetch.
+    /// Prefetches the line that [`BlockedBloom::contains`] will read. Does nothing where the
+    /// platform has no stable prefetch.
     #[inline]
     pub fn prefetch(&self, digest: Digest) {
         prefetch(self.line_of(digest).0);
@@ -126,7 +129,8 @@ impl BlockedBloom {
         size_of::<Self>() + self.line_bytes()
     }
 
-    /// Returns how many of them lie in bytes that were [opened in place](crate::Filter::open_in_place).
+    /// Returns how many of them lie in bytes that were [opened in
+    /// place](crate::Filter::open_in_place).
     pub fn in_place_bytes(&self) -> usize {
         if self.lines.are_in_place() { self.line_bytes() } else { 0 }
     }
@@ -166,10 +170,11 @@ impl fmt::Debug for BlockedBloom {
     }
 }
 
-/// Probes many runs for one key: bit `j` of the result is set if `filters[chosen[j]]` may contain it.
+/// Probes many runs for one key: bit `j` of the result is set if `filters[chosen[j]]` may contain
+/// it.
 ///
-/// All lines are located and prefetched before any is tested, so the cache misses of up to 32 filters overlap
-/// instead of following each other; the tests then do not branch on their outcome.
+/// All lines are located and prefetched before any is tested, so the cache misses of up to 32
+/// filters overlap instead of following each other; the tests then do not branch on their outcome.
 ///
 /// # Panics
 /// If `chosen` holds more than [`BATCH`] entries or one that is not an index of `filters`.
@@ -178,8 +183,8 @@ pub fn probe_selected(filters: &[BlockedBloom], chosen: &[u32], digest: Digest) 
     probe_batch(chosen, |&i| (&filters[i as usize], digest))
 }
 
-/// Probes one run for many keys: bit `j` of the result is set if `filter` may contain `digests[j]`. Overlaps the
-/// cache misses like [`probe_selected`].
+/// Probes one run for many keys: bit `j` of the result is set if `filter` may contain `digests[j]`.
+/// Overlaps the cache misses like [`probe_selected`].
 ///
 /// # Panics
 /// If there are more than [`BATCH`] digests.
@@ -188,8 +193,8 @@ pub fn probe_many_keys(filter: &BlockedBloom, digests: &[Digest]) -> u64 {
     probe_batch(digests, |&digest| (filter, digest))
 }
 
-/// Probes each run for its own key: bit `j` of the result is set if `filters[pairs[j].0]` may contain `pairs[j].1`.
-/// Overlaps the cache misses like [`probe_selected`].
+/// Probes each run for its own key: bit `j` of the result is set if `filters[pairs[j].0]` may
+/// contain `pairs[j].1`. Overlaps the cache misses like [`probe_selected`].
 ///
 /// # Panics
 /// If there are more than [`BATCH`] pairs, or one is not an index of `filters`.

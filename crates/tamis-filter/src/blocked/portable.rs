@@ -4,8 +4,8 @@
 use super::Line;
 use crate::theory::MAX_BLOCKED_PROBES;
 
-/// One odd multiplier per probe, drawn at random: the top nine bits of `low * LANES[i]` are the position of probe
-/// `i`. Part of the file format.
+/// One odd multiplier per probe, drawn at random: the top nine bits of `low * LANES[i]` are the
+/// position of probe `i`. Part of the file format.
 pub(crate) static LANES: [u32; MAX_BLOCKED_PROBES as usize] = [
     0x9018_775b,
     0x6edd_3a25,
@@ -25,8 +25,8 @@ pub(crate) static LANES: [u32; MAX_BLOCKED_PROBES as usize] = [
     0xbafc_aba9,
 ];
 
-/// A 512-bit line as sixteen little-endian 32-bit words: owned memory or borrowed bytes. An implementor is 64 bytes
-/// of plain integers in exactly that layout (on a little-endian machine).
+/// A 512-bit line as sixteen little-endian 32-bit words: owned memory or borrowed bytes. An
+/// implementor is 64 bytes of plain integers in exactly that layout (on a little-endian machine).
 pub(crate) trait CacheLine {
     /// Returns word `i < 16`.
     fn word(&self, i: usize) -> u32;
@@ -53,7 +53,8 @@ pub(crate) fn position(low: u32, i: usize) -> usize {
     (low.wrapping_mul(LANES[i]) >> 23) as usize
 }
 
-/// Returns whether all `probes <= 16` bits are set. No early exit: a branch per probe costs more in mispredictions than it saves.
+/// Returns whether all `probes <= 16` bits are set. No early exit: a branch per probe costs more in
+/// mispredictions than it saves.
 #[inline]
 pub(crate) fn line_contains<L: CacheLine>(line: &L, low: u32, probes: u8) -> bool {
     let mut all = 1;

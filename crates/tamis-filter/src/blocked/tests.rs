@@ -20,7 +20,8 @@ fn vector_and_portable_kernels_agree_on_random_lines() {
     let mut seen = [0u32; 2];
     for i in 0..40_000u64 {
         let hash = Digest::from_u64(i).remix(1);
-        // Dense lines: otherwise random hashes would hardly ever match and only negatives would be compared.
+        // Dense lines: otherwise random hashes would hardly ever match and only negatives would be
+        // compared.
         let density = 1 + i % 7;
         let line = Line(std::array::from_fn(|w| {
             (0..density).fold(0, |acc, d| acc | Digest::from_u64(i * 64 + w as u64 * 4).remix(d + 2) as u32)

@@ -7,8 +7,8 @@ use crate::digest::Digest;
 use crate::format::SharedBytes;
 use crate::words::prefetch;
 
-/// A blocked Bloom filter over borrowed bytes. Any alignment is correct; if [`BlockedBloomRef::is_aligned`] is false
-/// a probe may touch two cache lines instead of one.
+/// A blocked Bloom filter over borrowed bytes. Any alignment is correct; if
+/// [`BlockedBloomRef::is_aligned`] is false a probe may touch two cache lines instead of one.
 #[derive(Clone, Copy)]
 pub struct BlockedBloomRef<'a> {
     lines: &'a [[u8; 64]],
@@ -69,7 +69,8 @@ impl<'a> BlockedBloomRef<'a> {
         BlockedBloom::from_parts(self.shape, Lines::own(self.lines.iter().map(line).collect()))
     }
 
-    /// Makes a filter of `bytes`, which begin with what this is a view of; a copy where the lines cannot be used as they lie.
+    /// Makes a filter of `bytes`, which begin with what this is a view of; a copy where the lines
+    /// cannot be used as they lie.
     pub(crate) fn to_shared(self, bytes: SharedBytes) -> BlockedBloom {
         match Lines::in_place(bytes, self.lines.len()) {
             Some(lines) => BlockedBloom::from_parts(self.shape, lines),

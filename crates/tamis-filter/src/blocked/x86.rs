@@ -1,7 +1,8 @@
 //! The x86-64 kernels: eight probes of a line at a time with AVX2.
 //!
-//! Equal to the portable kernel on every input (a test compares them). `unsafe` here is the intrinsics that take
-//! pointers and the calls into code compiled for AVX2, which [`available`] guards.
+//! Equal to the portable kernel on every input (a test compares them). `unsafe` here is the
+//! intrinsics that take pointers and the calls into code compiled for AVX2, which [`available`]
+//! guards.
 
 use core::arch::x86_64::*;
 
@@ -20,8 +21,8 @@ pub(crate) fn available() -> bool {
 pub(crate) fn line_contains<L: CacheLine>(line: &L, low: u32, probes: u8) -> bool {
     const { assert!(size_of::<L>() == 64) };
     let base = core::ptr::from_ref(line).cast::<__m256i>();
-    // SAFETY: a `CacheLine` is 64 bytes of plain integers (size asserted above), so both 32-byte halves lie within
-    // the referenced value; `loadu` asks for no alignment.
+    // SAFETY: a `CacheLine` is 64 bytes of plain integers (size asserted above), so both 32-byte
+    // halves lie within the referenced value; `loadu` asks for no alignment.
     let (lower, upper) = unsafe { (_mm256_loadu_si256(base), _mm256_loadu_si256(base.add(1))) };
     let hash = _mm256_set1_epi32(low as i32);
     let wanted = _mm256_set1_epi32(i32::from(probes));
@@ -34,7 +35,8 @@ pub(crate) fn line_contains<L: CacheLine>(line: &L, low: u32, probes: u8) -> boo
     first & all_set(lower, upper, hash, 8, _mm256_cmpgt_epi32(wanted, lane))
 }
 
-/// Returns whether the bits of probes `from..from + 8` whose lane is `active` are all set in the line.
+/// Returns whether the bits of probes `from..from + 8` whose lane is `active` are all set in the
+/// line.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn all_set(lower: __m256i, upper: __m256i, hash: __m256i, from: usize, active: __m256i) -> bool {
@@ -42,9 +44,9 @@ fn all_set(lower: __m256i, upper: __m256i, hash: __m256i, from: usize, active: _
     // SAFETY: the slice above is eight `u32`, 32 bytes; `loadu` asks for no alignment.
     let lanes = unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) };
     let product = _mm256_mullo_epi32(hash, lanes);
-    // Position = top nine bits: one for the half of the line, three for the word in it, five for the bit in the word.
-    // The permutation looks only at the three bits of the word number, and the blend at the sign bit, which selects
-    // the half.
+    // Position = top nine bits: one for the half of the line, three for the word in it, five for
+    // the bit in the word. The permutation looks only at the three bits of the word number, and the
+    // blend at the sign bit, which selects the half.
     let word = _mm256_srli_epi32::<28>(product);
     let in_lower = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(lower, word));
     let in_upper = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(upper, word));

@@ -1,27 +1,29 @@
 //! A filter in several units, any of which may be in memory: hotter filters load more units.
 //!
-//! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large
-//! Key-Value Stores" (ATC 2019), section 3.2: a *group* of `n` Bloom filters of few bits per key over the same keys.
-//! Their false positives are independent, so the loaded ones together are as good as one filter of all their bits.
+//! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read
+//! Performance in Large Key-Value Stores" (ATC 2019), section 3.2: a *group* of `n` Bloom filters
+//! of few bits per key over the same keys. Their false positives are independent, so the loaded
+//! ones together are as good as one filter of all their bits.
 //!
 //! # One digest for all units
-//! The paper gives every unit its own hash functions. Hash sharing (Zhu et al., DaMoN 2021, section 4.2) derives all
-//! from one digest, and so does this module: the digest is remixed once per group, and probe `i` of unit `u`, of `k`
-//! each, is number `u * k + i` of one arithmetic sequence. The units' probes are those of one Bloom filter of `n * k`
-//! probes, dealt out; measured rates of 1 to 6 units of 4 bits are within 2 % of theory in both schemes and layouts.
-//! A salt per unit would be as good but cost a remix per unit probed. The step of [`BloomScheme::Rotation`] is the
-//! hash rotated by 33 bits: `x + (x rotated by 32)` keeps only 32 bits of `x`, which is harmless for the position of
-//! a single bit but not for unit 1 as a whole where a unit derives all its positions from that one number
-//! ([`ElasticLayout::Blocked`]).
+//! The paper gives every unit its own hash functions. Hash sharing (Zhu et al., DaMoN 2021, section
+//! 4.2) derives all from one digest, and so does this module: the digest is remixed once per group,
+//! and probe `i` of unit `u`, of `k` each, is number `u * k + i` of one arithmetic sequence. The
+//! units' probes are those of one Bloom filter of `n * k` probes, dealt out; measured rates of 1 to
+//! 6 units of 4 bits are within 2 % of theory in both schemes and layouts. A salt per unit would be
+//! as good but cost a remix per unit probed. The step of [`BloomScheme::Rotation`] is the hash
+//! rotated by 33 bits: `x + (x rotated by 32)` keeps only 32 bits of `x`, which is harmless for the
+//! position of a single bit but not for unit 1 as a whole where a unit derives all its positions
+//! from that one number ([`ElasticLayout::Blocked`]).
 //!
 //! # Invariants
-//! * All units of a group have the same keys, size, probes and salt; the salt identifies the group. A unit of another
-//!   group is rejected.
+//! * All units of a group have the same keys, size, probes and salt; the salt identifies the group.
+//!   A unit of another group is rejected.
 //! * No subset of a group's units ever rejects one of its keys. The empty subset rejects nothing.
 //!
 //! # Threads
-//! Units are immutable and cheap to clone. An [`ElasticSet`] is a value: to change what readers use, clone it, load
-//! or unload, and publish the copy.
+//! Units are immutable and cheap to clone. An [`ElasticSet`] is a value: to change what readers
+//! use, clone it, load or unload, and publish the copy.
 //!
 //! ```
 //! use tamis_filter::{
@@ -62,20 +64,22 @@ pub const MAX_ELASTIC_UNITS: u32 = 16;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum ElasticLayout {
-    /// Anywhere in the unit, as in [`Bloom`](crate::Bloom): the textbook rate, one cache miss per probe.
+    /// Anywhere in the unit, as in [`Bloom`](crate::Bloom): the textbook rate, one cache miss per
+    /// probe.
     Standard = 0,
-    /// In one cache line, as in [`BlockedBloom`](crate::BlockedBloom): one cache miss per unit probed, and a rate
-    /// that is 1 % higher per unit at 4 bits per key.
+    /// In one cache line, as in [`BlockedBloom`](crate::BlockedBloom): one cache miss per unit
+    /// probed, and a rate that is 1 % higher per unit at 4 bits per key.
     Blocked = 1,
-    /// In a block of [`theory::INTERLEAVED_BITS`] that has the same place in every unit, so that the units in memory can be
-    /// laid out with a key's blocks side by side ([`ElasticStack`]): one cache miss for up to two units, and mostly for more,
-    /// as the second unit is tested only where the first accepts. The price is in [`theory::interleaved_rates`].
+    /// In a block of [`theory::INTERLEAVED_BITS`] that has the same place in every unit, so that
+    /// the units in memory can be laid out with a key's blocks side by side ([`ElasticStack`]): one
+    /// cache miss for up to two units, and mostly for more, as the second unit is tested only where
+    /// the first accepts. The price is in [`theory::interleaved_rates`].
     Interleaved = 2,
 }
 
 impl ElasticLayout {
-    /// Returns the theoretical false-positive rates of 0, 1, … `units` units of `bits_per_key` with `probes` each, of a large
-    /// group.
+    /// Returns the theoretical false-positive rates of 0, 1, … `units` units of `bits_per_key` with
+    /// `probes` each, of a large group.
     pub fn rates(self, bits_per_key: f64, probes: u32, units: u32) -> Vec<f64> {
         let one = match self {
             ElasticLayout::Standard => theory::bloom_rate(bits_per_key, probes),
@@ -93,8 +97,8 @@ pub struct ElasticSpec {
     pub units: u32,
     /// Bits per key of one unit, in `(0, 64]`; 4 in the paper.
     pub bits_per_key: f64,
-    /// How probes are derived. [`BloomScheme::Independent`] is for measuring what sharing saves: it needs
-    /// [`ElasticGroup::build_independent`] and the standard layout.
+    /// How probes are derived. [`BloomScheme::Independent`] is for measuring what sharing saves: it
+    /// needs [`ElasticGroup::build_independent`] and the standard layout.
     pub scheme: BloomScheme,
     /// Where the bits are.
     pub layout: ElasticLayout,
@@ -111,8 +115,8 @@ impl ElasticSpec {
         }
     }
 
-    /// Returns the false-positive rate of `loaded` units of any large group; 1 for none. For deciding what to load
-    /// before anything is loaded.
+    /// Returns the false-positive rate of `loaded` units of any large group; 1 for none. For
+    /// deciding what to load before anything is loaded.
     pub fn expected_rate(&self, loaded: u32) -> f64 {
         self.layout.rates(self.bits_per_key, self.probes(), loaded)[loaded as usize]
     }
@@ -167,13 +171,15 @@ pub struct ElasticGroup {
 }
 
 impl ElasticGroup {
-    /// Builds all units over `digests`, in any order; duplicates are allowed. Each takes `bits_per_key`, rounded up
-    /// to whole words (cache lines if blocked). O(units * keys * probes) random writes, key by key: each key is
-    /// remixed once, and the units of a group of a few thousand keys stay in the nearest cache.
+    /// Builds all units over `digests`, in any order; duplicates are allowed. Each takes
+    /// `bits_per_key`, rounded up to whole words (cache lines if blocked). O(units * keys * probes)
+    /// random writes, key by key: each key is remixed once, and the units of a group of a few
+    /// thousand keys stay in the nearest cache.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for invalid sizes,
-    /// [`FilterError::WrongScheme`] for independent hashing, [`FilterError::SelfCheck`].
+    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for
+    /// invalid sizes, [`FilterError::WrongScheme`] for independent hashing,
+    /// [`FilterError::SelfCheck`].
     pub fn build(
         spec: ElasticSpec,
         digests: &[Digest],
@@ -202,8 +208,8 @@ impl ElasticGroup {
         Ok(group)
     }
 
-    /// Like [`ElasticGroup::build`], for [`BloomScheme::Independent`]: from at least `units * probes` digests per key,
-    /// which cannot be more than [`theory::MAX_PROBES`].
+    /// Like [`ElasticGroup::build`], for [`BloomScheme::Independent`]: from at least `units *
+    /// probes` digests per key, which cannot be more than [`theory::MAX_PROBES`].
     ///
     /// # Errors
     /// Same as [`ElasticGroup::build`], and [`FilterError::TooFewDigests`].
@@ -269,7 +275,8 @@ impl<W: Words> ElasticSet<W> {
         match self.units.binary_search_by_key(&unit.index(), ElasticUnit::index) {
             Ok(_) => Err(FilterError::Parameter("the unit is already loaded")),
             Err(at) => {
-                // Sets change rarely and there are many of them, so no capacity is reserved for later units.
+                // Sets change rarely and there are many of them, so no capacity is reserved for
+                // later units.
                 self.units.reserve_exact(1);
                 self.units.insert(at, unit);
                 Ok(())
@@ -288,9 +295,10 @@ impl<W: Words> ElasticSet<W> {
         &self.units
     }
 
-    /// Returns whether the run may hold the key, that is, whether all loaded units accept it. Remixes the digest
-    /// once. Stops at the first unit that rejects, which is the very first for 85 % of absent keys at 4 bits per key.
-    /// A group of scheme [`BloomScheme::Independent`] cannot answer from one digest and returns `true`.
+    /// Returns whether the run may hold the key, that is, whether all loaded units accept it.
+    /// Remixes the digest once. Stops at the first unit that rejects, which is the very first for
+    /// 85 % of absent keys at 4 bits per key. A group of scheme [`BloomScheme::Independent`] cannot
+    /// answer from one digest and returns `true`.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let Some(shape) = &self.shape else { return true };

@@ -1,15 +1,17 @@
 //! The first units of a group, as they lie in memory together.
 //!
-//! Units are stored one by one, so that any number of them can be read. In memory those in use lie in one piece of whole cache
-//! lines. In the interleaved layout it has, for each block of a unit, that block of every unit in use, side by side:
+//! Units are stored one by one, so that any number of them can be read. In memory those in use lie
+//! in one piece of whole cache lines. In the interleaved layout it has, for each block of a unit,
+//! that block of every unit in use, side by side:
 //!
 //! ```text
 //! unit 0: A0 B0 C0 …        two units in use: A0 A1 B0 B1 C0 C1 …        a key has its bits in A0 and A1, or in B0 and B1, …
 //! unit 1: A1 B1 C1 …
 //! ```
 //!
-//! In the other layouts the units follow one another. Which units are in use, and where the lines are, is the caller's
-//! business; an [`ElasticStack`] only knows what all units of the group have in common.
+//! In the other layouts the units follow one another. Which units are in use, and where the lines
+//! are, is the caller's business; an [`ElasticStack`] only knows what all units of the group have
+//! in common.
 
 use super::unit::{BLOCK_WORDS, LINE_WORDS, Sequence, Shape, low, position_in_block, split};
 use super::{ElasticLayout, ElasticSpec, ElasticUnit};
@@ -41,8 +43,8 @@ impl ElasticLine {
     }
 }
 
-/// Where a key has its bits in a stack of the interleaved layout, for probing many stacks: all are located, and their lines
-/// prefetched, before the first is probed. See [`ElasticStack::locate`].
+/// Where a key has its bits in a stack of the interleaved layout, for probing many stacks: all are
+/// located, and their lines prefetched, before the first is probed. See [`ElasticStack::locate`].
 #[derive(Clone, Copy, Debug)]
 pub struct ElasticProbe<'l> {
     lines: &'l [ElasticLine],
@@ -63,8 +65,8 @@ impl ElasticProbe<'_> {
         self.first_accept() && self.others_accept()
     }
 
-    /// Returns whether the first two units accept the key, or the only one: mostly one cache line, and no branch on which of
-    /// them denies it. Denies nearly all absent keys.
+    /// Returns whether the first two units accept the key, or the only one: mostly one cache line,
+    /// and no branch on which of them denies it. Denies nearly all absent keys.
     ///
     /// # Panics
     /// As [`ElasticProbe::contains`].
@@ -134,7 +136,8 @@ impl ElasticStack {
         ElasticStack { shape: unit.shape() }
     }
 
-    /// Returns the stack of a group by its parameters: `probes` a unit, and the group's salt, keys and words of a unit.
+    /// Returns the stack of a group by its parameters: `probes` a unit, and the group's salt, keys
+    /// and words of a unit.
     ///
     /// # Errors
     /// Those of opening a unit of that shape.
@@ -150,8 +153,8 @@ impl ElasticStack {
         Ok(ElasticStack { shape })
     }
 
-    /// Returns the same for another group of the same kind, of the same table, say. `words` must be a positive multiple of
-    /// the layout's; a probe of any other stack answers arbitrarily.
+    /// Returns the same for another group of the same kind, of the same table, say. `words` must be
+    /// a positive multiple of the layout's; a probe of any other stack answers arbitrarily.
     #[inline]
     pub fn of_group(self, salt: u64, keys: u64, words: u64) -> ElasticStack {
         ElasticStack { shape: Shape { salt, keys, words, ..self.shape } }
@@ -212,9 +215,10 @@ impl ElasticStack {
         }
     }
 
-    /// Returns whether the run may hold the key, that is, whether all of the first `units` units, which `lines` has, accept
-    /// it. Remixes the digest once, and stops at the first unit that rejects. A group of scheme [`BloomScheme::Independent`]
-    /// cannot answer from one digest and returns `true`.
+    /// Returns whether the run may hold the key, that is, whether all of the first `units` units,
+    /// which `lines` has, accept it. Remixes the digest once, and stops at the first unit that
+    /// rejects. A group of scheme [`BloomScheme::Independent`] cannot answer from one digest and
+    /// returns `true`.
     ///
     /// # Panics
     /// If there are fewer than [`ElasticStack::lines`] lines.
@@ -244,8 +248,8 @@ impl ElasticStack {
         ElasticProbe { lines, first, units: units as u8, probes: shape.probes, sequence }
     }
 
-    /// Returns where a key has its bits in the first `units` units, which `lines` has, and prefetches what the first two will
-    /// read; `None` in other layouts than the interleaved one.
+    /// Returns where a key has its bits in the first `units` units, which `lines` has, and
+    /// prefetches what the first two will read; `None` in other layouts than the interleaved one.
     #[inline(always)]
     pub fn locate<'l>(
         &self,

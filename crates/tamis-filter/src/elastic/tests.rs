@@ -17,7 +17,8 @@ fn members(n: u64) -> Vec<Digest> {
     (0..n).map(|i| Digest::of(&i.to_le_bytes())).collect()
 }
 
-/// Returns digests of absent keys: uniform, from their own mixer, because hashing would dominate the tests' time.
+/// Returns digests of absent keys: uniform, from their own mixer, because hashing would dominate
+/// the tests' time.
 fn stranger(i: u64) -> Digest {
     let x = (i + 1).wrapping_mul(0x6eed_0e9d_a4d9_4a4f);
     let x = (x ^ (x >> 32)).wrapping_mul(0x6eed_0e9d_a4d9_4a4f);
@@ -28,8 +29,9 @@ fn choose(n: usize, k: usize) -> f64 {
     (0..k).map(|i| (n as f64 - i as f64) / (i + 1) as f64).product()
 }
 
-/// Separability: `j` units of 4 bits are equivalent to a filter of `4 j` bits. Measured as the mean over all sets of
-/// `j` of 8 units, which needs a tenth of the queries that one set of 6 would need for the same certainty.
+/// Separability: `j` units of 4 bits are equivalent to a filter of `4 j` bits. Measured as the mean
+/// over all sets of `j` of 8 units, which needs a tenth of the queries that one set of 6 would need
+/// for the same certainty.
 #[test]
 fn any_units_together_match_theory() {
     let digests = members(100_000);
@@ -63,7 +65,8 @@ fn any_units_together_match_theory() {
     }
 }
 
-/// Table 3 of the hash-sharing paper: seven units of one probe each, 10 bits per key in all, 10,000 keys.
+/// Table 3 of the hash-sharing paper: seven units of one probe each, 10 bits per key in all, 10,000
+/// keys.
 #[test]
 fn seven_units_of_one_probe_are_one_filter_of_ten_bits() {
     const KEYS: u64 = 10_000;
@@ -311,7 +314,8 @@ proptest! {
             prop_assert_eq!(unit.to_bytes(), &places[unit.index() as usize][offset..]);
         }
         prop_assert!(digests.iter().all(|&digest| owned.contains(digest) && views.contains(digest)));
-        // The first units in memory together answer as each by itself; more and fewer are copies of them.
+        // The first units in memory together answer as each by itself; more and fewer are copies of
+        // them.
         let stack = ElasticStack::of(&group.units()[0]);
         let (most, few) = (units, 1 + u32::from(loaded) % units);
         let mut lines = vec![ElasticLine::ZERO; stack.lines(few)];

@@ -15,8 +15,8 @@ use crate::words::{Borrowed, Owned, Words};
 /// Words of a cache line.
 pub(super) const LINE_WORDS: usize = 8;
 
-/// Rotation whose sums `x + i * rotated(x)` keep all but a few bits of `x`, for every `i` that occurs: as a
-/// multiplication modulo 2^64 - 1, it shares no large factor with the modulus.
+/// Rotation whose sums `x + i * rotated(x)` keep all but a few bits of `x`, for every `i` that
+/// occurs: as a multiplication modulo 2^64 - 1, it shares no large factor with the modulus.
 const ROTATION: u32 = 33;
 
 /// Turns a term of the sequence into the positions in a line: an odd constant, drawn at random.
@@ -111,7 +111,8 @@ impl Shape {
         (0..u64::from(self.probes)).map(move |i| first.wrapping_add(sequence.step.wrapping_mul(i)))
     }
 
-    /// Returns the line of a key in unit `index` of the blocked layout, and the seed of its positions there.
+    /// Returns the line of a key in unit `index` of the blocked layout, and the seed of its
+    /// positions there.
     #[inline(always)]
     pub(super) fn line(&self, index: u8, sequence: Sequence) -> (usize, u32) {
         let term = sequence.term(index.into());
@@ -119,7 +120,8 @@ impl Shape {
         (line, (term.wrapping_mul(LOW) >> 32) as u32)
     }
 
-    /// Returns the first word of a key's block, which has the same place in every unit of the interleaved layout.
+    /// Returns the first word of a key's block, which has the same place in every unit of the
+    /// interleaved layout.
     #[inline(always)]
     pub(super) fn block(&self, sequence: Sequence) -> usize {
         reduce(sequence.first, self.words / BLOCK_WORDS as u64) as usize * BLOCK_WORDS
@@ -200,19 +202,20 @@ pub(super) fn split(bit: u64) -> (usize, u64) {
     ((bit / 64) as usize, 1 << (bit % 64))
 }
 
-/// One unit of an [`ElasticGroup`](crate::ElasticGroup): a small Bloom filter that knows which one of which group it
-/// is. Cloning shares the bits.
+/// One unit of an [`ElasticGroup`](crate::ElasticGroup): a small Bloom filter that knows which one
+/// of which group it is. Cloning shares the bits.
 #[derive(Clone)]
 pub struct ElasticUnit<W: Words = Owned> {
     shape: Shape,
     index: u8,
     words: W,
-    /// Where the payload starts in `words`: at a cache line, if the layout wants that and the words are owned.
+    /// Where the payload starts in `words`: at a cache line, if the layout wants that and the words
+    /// are owned.
     start: usize,
 }
 
-/// A unit over borrowed bytes. Any alignment is correct; a blocked unit that does not start at a multiple of 64
-/// touches two cache lines per probe.
+/// A unit over borrowed bytes. Any alignment is correct; a blocked unit that does not start at a
+/// multiple of 64 touches two cache lines per probe.
 pub type ElasticUnitRef<'a> = ElasticUnit<Borrowed<'a>>;
 
 impl ElasticUnit {
@@ -221,7 +224,8 @@ impl ElasticUnit {
         let spare = Self::spare(shape.layout);
         let len = shape.words as usize;
         let words: Owned = std::iter::repeat_n(0, len + spare).collect();
-        // Allocations may start any multiple of 8 bytes into a line; `spare` words reach the next line.
+        // Allocations may start any multiple of 8 bytes into a line; `spare` words reach the next
+        // line.
         let start = (words.as_ptr().addr().wrapping_neg() % 64 / 8).min(spare);
         Self { shape, index, words, start }
     }
@@ -238,8 +242,8 @@ impl ElasticUnit {
         self.words[self.start..].as_ptr().addr()
     }
 
-    /// Returns what [`ElasticUnit::memory_bytes`] will be for a unit opened from `encoded_len` bytes, for planning
-    /// before anything is read.
+    /// Returns what [`ElasticUnit::memory_bytes`] will be for a unit opened from `encoded_len`
+    /// bytes, for planning before anything is read.
     pub fn memory_of(layout: ElasticLayout, encoded_len: usize) -> usize {
         size_of::<Self>() + encoded_len.saturating_sub(format::TRAILER_LEN) + Self::spare(layout) * 8
     }
@@ -252,7 +256,8 @@ impl ElasticUnit {
         }
     }
 
-    /// Opens bytes written by [`ElasticUnit::write_to`], copying the payload into aligned memory. Linear.
+    /// Opens bytes written by [`ElasticUnit::write_to`], copying the payload into aligned memory.
+    /// Linear.
     ///
     /// # Errors
     /// Any opening error of [`FilterError`], if the bytes are not exactly one undamaged unit.
@@ -263,7 +268,8 @@ impl ElasticUnit {
         Ok(unit)
     }
 
-    /// Returns a view of `bytes`, which must be exactly one unit. Linear, because the checksum is verified.
+    /// Returns a view of `bytes`, which must be exactly one unit. Linear, because the checksum is
+    /// verified.
     ///
     /// # Errors
     /// As [`ElasticUnit::open`].
@@ -275,8 +281,9 @@ impl ElasticUnit {
 }
 
 impl<'a> ElasticUnitRef<'a> {
-    /// Like [`ElasticUnit::open_ref`] without verifying the checksum: O(1), for bytes that were verified before. On
-    /// damaged bytes a probe may answer wrongly; neither this nor a probe panics.
+    /// Like [`ElasticUnit::open_ref`] without verifying the checksum: O(1), for bytes that were
+    /// verified before. On damaged bytes a probe may answer wrongly; neither this nor a probe
+    /// panics.
     ///
     /// # Errors
     /// As [`ElasticUnit::open`], except [`FilterError::Checksum`].
@@ -311,8 +318,9 @@ impl<W: Words> ElasticUnit<W> {
         self.shape
     }
 
-    /// Returns whether all bits of a key are set, for the standard layout. Stops at the first clear bit: each may be
-    /// a cache miss. `shape` is that of the unit; a caller probing many units passes one for all.
+    /// Returns whether all bits of a key are set, for the standard layout. Stops at the first clear
+    /// bit: each may be a cache miss. `shape` is that of the unit; a caller probing many units
+    /// passes one for all.
     #[inline(always)]
     pub(super) fn holds_anywhere(&self, shape: &Shape, sequence: Sequence) -> bool {
         let mut term = shape.first_term(self.index, sequence);
@@ -326,8 +334,8 @@ impl<W: Words> ElasticUnit<W> {
         true
     }
 
-    /// The same for the blocked layout. Tests every bit: a branch per probe costs more in mispredictions than it
-    /// saves.
+    /// The same for the blocked layout. Tests every bit: a branch per probe costs more in
+    /// mispredictions than it saves.
     #[inline(always)]
     pub(super) fn holds_in_line(&self, shape: &Shape, sequence: Sequence) -> bool {
         let (line, low) = shape.line(self.index, sequence);
@@ -370,9 +378,10 @@ impl<W: Words> ElasticUnit<W> {
         }
     }
 
-    /// Returns whether the run may hold the key, according to this unit. For several units of a group,
-    /// [`ElasticSet::contains`](crate::ElasticSet::contains) remixes the digest only once. A unit of scheme
-    /// [`BloomScheme::Independent`] cannot answer from one digest and returns `true`.
+    /// Returns whether the run may hold the key, according to this unit. For several units of a
+    /// group, [`ElasticSet::contains`](crate::ElasticSet::contains) remixes the digest only once. A
+    /// unit of scheme [`BloomScheme::Independent`] cannot answer from one digest and returns
+    /// `true`.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let (shape, sequence) = (&self.shape, self.shape.sequence(digest));
@@ -454,7 +463,8 @@ impl<W: Words> ElasticUnit<W> {
         format::TRAILER_LEN + self.shape.words as usize * 8
     }
 
-    /// Appends the unit's bytes to `out`. To probe a blocked one in place later, start it at a multiple of 64.
+    /// Appends the unit's bytes to `out`. To probe a blocked one in place later, start it at a
+    /// multiple of 64.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.encoded_len());
         let Shape { salt, keys, words, units, probes, scheme, layout } = self.shape;

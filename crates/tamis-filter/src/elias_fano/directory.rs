@@ -1,10 +1,12 @@
-//! Finds where a bucket of a long sequence starts, in constant time for evenly spread values and in logarithmic time
-//! for any: sequential keys hash to sequential values, which crowd a few buckets and leave long gaps.
+//! Finds where a bucket of a long sequence starts, in constant time for evenly spread values and in
+//! logarithmic time for any: sequential keys hash to sequential values, which crowd a few buckets
+//! and leave long gaps.
 //!
-//! The unary part is cut into blocks of 512 bits. Every block stores the number of zeros before it: 16 bits relative
-//! to its superblock of 128 blocks, which stores 64. Every 2048th zero has a *hint*: its block. The blocks between
-//! two hints, six or seven for evenly spread values, are searched by their counts, then the words of one block. In
-//! all, the directory takes about 0.05 bits per bit of the unary part.
+//! The unary part is cut into blocks of 512 bits. Every block stores the number of zeros before it:
+//! 16 bits relative to its superblock of 128 blocks, which stores 64. Every 2048th zero has a
+//! *hint*: its block. The blocks between two hints, six or seven for evenly spread values, are
+//! searched by their counts, then the words of one block. In all, the directory takes about 0.05
+//! bits per bit of the unary part.
 //!
 //! A unary part of two blocks or less has no directory.
 
@@ -34,7 +36,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Returns the directory, from word `at` on, of a sequence of `count` values in `buckets` buckets, at least one.
+    /// Returns the directory, from word `at` on, of a sequence of `count` values in `buckets`
+    /// buckets, at least one.
     pub(crate) const fn new(at: u64, count: u64, buckets: u64) -> Self {
         let all = (count + buckets).div_ceil(BLOCK);
         if count + buckets <= Self::LEAST {

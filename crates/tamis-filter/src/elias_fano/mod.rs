@@ -1,18 +1,21 @@
-//! Elias–Fano coding of ascending integers, searched without decoding it (P. Elias, J. ACM 21, 1974; R. Fano, 1971).
+//! Elias–Fano coding of ascending integers, searched without decoding it (P. Elias, J. ACM 21,
+//! 1974; R. Fano, 1971).
 //!
-//! A value is split into a *bucket* (its high part) and `width` low bits. The buckets form one bit string, `unary`:
-//! for each bucket in turn, a one per value in it, then a zero. The low bits follow, packed. `n` values below
-//! `buckets << width` take `n * (width + 1) + buckets` bits, at most two above `log2(universe / n)` per value. The
-//! values of a bucket can be found from its number alone: the bucket's start is a `select` of a zero, and the zeros
-//! before it determine how many ones, hence values, precede it.
+//! A value is split into a *bucket* (its high part) and `width` low bits. The buckets form one bit
+//! string, `unary`: for each bucket in turn, a one per value in it, then a zero. The low bits
+//! follow, packed. `n` values below `buckets << width` take `n * (width + 1) + buckets` bits, at
+//! most two above `log2(universe / n)` per value. The values of a bucket can be found from its
+//! number alone: the bucket's start is a `select` of a zero, and the zeros before it determine how
+//! many ones, hence values, precede it.
 //!
-//! Golomb or Rice coding of the gaps takes 0.45 bits per value less, but can only be decoded from the start of a
-//! block, value by value, each waiting for the previous one. Here a probe of a block of a hundred values or so counts
-//! ones in a handful of words.
+//! Golomb or Rice coding of the gaps takes 0.45 bits per value less, but can only be decoded from
+//! the start of a block, value by value, each waiting for the previous one. Here a probe of a block
+//! of a hundred values or so counts ones in a handful of words.
 //!
 //! # Invariants
-//! * Nothing here trusts the words: positions beyond the end read as zeros, every loop is bounded by the sizes the
-//!   caller has checked (or by 64), and differences between values read from the words wrap.
+//! * Nothing here trusts the words: positions beyond the end read as zeros, every loop is bounded
+//!   by the sizes the caller has checked (or by 64), and differences between values read from the
+//!   words wrap.
 //! * Values may repeat.
 //!
 //! # Threads
@@ -37,15 +40,16 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence of up to `count` values below `buckets << width`, coded from bit `at` on. The caller ensures that
-    /// [`Sequence::bits_for`] these fits, and for opened filters that the sequence ends within the words.
+    /// A sequence of up to `count` values below `buckets << width`, coded from bit `at` on. The
+    /// caller ensures that [`Sequence::bits_for`] these fits, and for opened filters that the
+    /// sequence ends within the words.
     #[inline]
     pub(crate) const fn new(at: u64, count: u64, buckets: u64, width: u32) -> Self {
         Self { at, unary: count + buckets, width }
     }
 
-    /// Returns the bits that `count` values below `buckets << width` take; exceeds `u64` only for sizes that fit no
-    /// memory.
+    /// Returns the bits that `count` values below `buckets << width` take; exceeds `u64` only for
+    /// sizes that fit no memory.
     pub(crate) const fn bits_for(count: u64, buckets: u64, width: u32) -> u128 {
         count as u128 * (width as u128 + 1) + buckets as u128
     }
@@ -77,15 +81,16 @@ impl Sequence {
         bits::read(words, self.low_at(rank), self.width)
     }
 
-    /// Returns 64 bits of the unary part from its bit `place` on. Beyond its end these are low bits, which are never
-    /// needed: the last bit of the unary part is a zero, and a one found after it belongs to no valid bucket.
+    /// Returns 64 bits of the unary part from its bit `place` on. Beyond its end these are low
+    /// bits, which are never needed: the last bit of the unary part is a zero, and a one found
+    /// after it belongs to no valid bucket.
     #[inline(always)]
     fn window<W: Words>(&self, words: &W, place: u64) -> u64 {
         bits::read(words, self.at.wrapping_add(place), 64)
     }
 
-    /// Returns where bucket `bucket` starts in the unary part, by counting zeros from its beginning: for blocks of a
-    /// few hundred values.
+    /// Returns where bucket `bucket` starts in the unary part, by counting zeros from its
+    /// beginning: for blocks of a few hundred values.
     #[inline]
     pub(crate) fn scan<W: Words>(&self, words: &W, bucket: u64) -> u64 {
         match bucket.checked_sub(1) {
@@ -98,7 +103,8 @@ impl Sequence {
     #[inline(always)]
     fn run<W: Words>(&self, words: &W, bucket: u64, start: u64, start_of: impl Fn(u64) -> u64) -> Run {
         let ones = u64::from(self.window(words, start).trailing_ones());
-        // A bucket that fills the window is rare and may be long: it ends where the next one starts.
+        // A bucket that fills the window is rare and may be long: it ends where the next one
+        // starts.
         let end = if ones < 64 { start.wrapping_add(ones) } else { start_of(bucket + 1).wrapping_sub(1) };
         Run { rank: start.wrapping_sub(bucket), end, len: end.wrapping_sub(start) }
     }
@@ -120,8 +126,9 @@ impl Sequence {
         (0..len).map(|i| at.wrapping_add(i)).find(|&rank| self.low(words, rank) >= low)
     }
 
-    /// Returns whether a value lies in `first..=last`, both below the universe and in this order. `start_of(b)`
-    /// returns where bucket `b` starts, for `b` up to the number of buckets; it is called once, and rarely twice.
+    /// Returns whether a value lies in `first..=last`, both below the universe and in this order.
+    /// `start_of(b)` returns where bucket `b` starts, for `b` up to the number of buckets; it is
+    /// called once, and rarely twice.
     #[inline]
     pub(crate) fn any_within<W: Words>(
         &self,
@@ -138,7 +145,8 @@ impl Sequence {
             return run.len > 0
                 && self.seek(words, &run, low).is_some_and(|rank| self.low(words, rank) <= last_low);
         }
-        // The next bucket's first value has this rank; the one before it is the largest of the bucket.
+        // The next bucket's first value has this rank; the one before it is the largest of the
+        // bucket.
         let next = run.rank.wrapping_add(run.len);
         if run.len > 0 && self.low(words, next.wrapping_sub(1)) >= low {
             return true;
@@ -147,7 +155,8 @@ impl Sequence {
         let next_bucket = if window != 0 {
             run.end.wrapping_add(u64::from(window.trailing_zeros())).wrapping_sub(next)
         } else {
-            // A long gap: instead of walking through it, check whether a value lies before the last bucket.
+            // A long gap: instead of walking through it, check whether a value lies before the last
+            // bucket.
             let start = start_of(last_bucket);
             if start.wrapping_sub(last_bucket) != next {
                 return true;
@@ -157,7 +166,8 @@ impl Sequence {
         next_bucket < last_bucket || next_bucket == last_bucket && self.low(words, next) <= last_low
     }
 
-    /// Returns the smallest value at or above `first`, which is below the universe. Linear in the unary part: for blocks.
+    /// Returns the smallest value at or above `first`, which is below the universe. Linear in the
+    /// unary part: for blocks.
     pub(crate) fn successor<W: Words>(&self, words: &W, first: u64) -> Option<u64> {
         let bucket = first >> self.width;
         let start_of = |bucket| self.scan(words, bucket);
@@ -196,9 +206,9 @@ struct Run {
     len: u64,
 }
 
-/// Returns the distance from bit `from` to the zero that has `rank` zeros between `from` and itself; `within` if
-/// there is none in that many bits. Works word by word: a word's count of ones takes a dozen instructions, and no
-/// word waits for another.
+/// Returns the distance from bit `from` to the zero that has `rank` zeros between `from` and
+/// itself; `within` if there is none in that many bits. Works word by word: a word's count of ones
+/// takes a dozen instructions, and no word waits for another.
 #[inline]
 fn select_zero<W: Words>(words: &W, from: u64, within: u64, rank: u64) -> u64 {
     let (mut at, end) = (from / 64, from + within);

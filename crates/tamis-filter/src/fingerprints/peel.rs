@@ -1,13 +1,16 @@
-//! Filling a table so that the slots of every key yield its fingerprint: peeling of a 3-uniform hypergraph, as in
-//! F. C. Botelho, R. Pagh, N. Ziviani, "Simple and Space-Efficient Minimal Perfect Hash Functions" (WADS 2007) and
-//! the two papers by T. M. Graf and D. Lemire that `xor.rs` and `fuse.rs` name.
+//! Filling a table so that the slots of every key yield its fingerprint: peeling of a 3-uniform
+//! hypergraph, as in F. C. Botelho, R. Pagh, N. Ziviani, "Simple and Space-Efficient Minimal
+//! Perfect Hash Functions" (WADS 2007) and the two papers by T. M. Graf and D. Lemire that `xor.rs`
+//! and `fuse.rs` name.
 //!
-//! A slot used by only one key can be assigned to that key, whatever the other two hold; the key then no longer
-//! counts for its other slots, one of which may now have a single key left. Once all keys are removed, they get their
-//! values in the reverse order: each writes a slot that no key written before it reads.
+//! A slot used by only one key can be assigned to that key, whatever the other two hold; the key
+//! then no longer counts for its other slots, one of which may now have a single key left. Once all
+//! keys are removed, they get their values in the reverse order: each writes a slot that no key
+//! written before it reads.
 //!
 //! # Invariants
-//! * A slot keeps the number of its keys and the exclusive or of their hashes: for a single key, that *is* its hash.
+//! * A slot keeps the number of its keys and the exclusive or of their hashes: for a single key,
+//!   that *is* its hash.
 //! * Two equal hashes are never peeled: success proves that the digests were distinct.
 //! * The count of a slot cannot overflow unnoticed.
 //!
@@ -26,14 +29,16 @@ use crate::format::{Head, WordFilter};
 use crate::point::distinct;
 use crate::words::Owned;
 
-/// Up to this many digests, duplicates are removed beforehand: it costs nothing, and small sets need all their space.
+/// Up to this many digests, duplicates are removed beforehand: it costs nothing, and small sets
+/// need all their space.
 const SMALL: usize = 1024;
 
-/// From this many keys on, the peeling tables outgrow the nearer caches and the order of the hashes matters.
+/// From this many keys on, the peeling tables outgrow the nearer caches and the order of the hashes
+/// matters.
 const LARGE: usize = 1 << 16;
 
-/// Returns the head and the number of words for `keys` keys on `slots` slots, with the widest fingerprints that
-/// `bits_per_key` pays for. `parameter` is the second parameter of the head.
+/// Returns the head and the number of words for `keys` keys on `slots` slots, with the widest
+/// fingerprints that `bits_per_key` pays for. `parameter` is the second parameter of the head.
 fn widest(keys: u64, slots: u64, bits_per_key: f64, parameter: u8) -> Result<(Head, u64), FilterError> {
     let units = units_for(keys, bits_per_key, 64.0)?;
     if keys > MAX_KEYS {
@@ -58,8 +63,8 @@ pub(crate) trait Peeled: WordFilter<Owned> {
     fn parts(&self) -> (Self::Slots, XorTable);
 }
 
-/// Builds a filter over `digests`, duplicates allowed. Expected linear time; about 20 bytes of temporary memory per
-/// key.
+/// Builds a filter over `digests`, duplicates allowed. Expected linear time; about 20 bytes of
+/// temporary memory per key.
 pub(crate) fn build<F: Peeled>(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<F, FilterError> {
     let mut known_distinct = digests.len() <= SMALL;
     let mut keys = if known_distinct { distinct(digests) } else { Cow::Borrowed(digests) };
@@ -70,7 +75,8 @@ pub(crate) fn build<F: Peeled>(digests: &[Digest], bits_per_key: f64, salt: u64)
         let (head, units) = widest(count, slots, bits_per_key, parameter)?;
         let head = Head { salt: salt_of(salt, attempt), ..head };
         let mut words: Owned = std::iter::repeat_n(0, units as usize).collect();
-        // Slots are derived by the function that opening uses, so building and probing cannot differ.
+        // Slots are derived by the function that opening uses, so building and probing cannot
+        // differ.
         let (slots, table) = F::from_parts(head, Arc::clone(&words))?.parts();
         let filled = if table.width() == 0 {
             known_distinct
@@ -122,7 +128,8 @@ fn peel(digests: &[Digest], spread: SpreadSalt, slots: impl Slots) -> Option<Ord
     if overflow {
         return None;
     }
-    // The sums hold everything still needed, so the memory of the hashes is reused for the new order.
+    // The sums hold everything still needed, so the memory of the hashes is reused for the new
+    // order.
     hashes.clear();
     let mut which_slots = Vec::with_capacity(keys);
     let mut alone = Vec::new();

@@ -40,7 +40,8 @@ fn rate(filter: &PointFilter, n: u64) -> f64 {
     strangers(n).filter(|&digest| filter.contains(digest)).count() as f64 / n as f64
 }
 
-// Computed from `docs/filter-format.md` by a separate script, not by this crate: the digests of [`numbered`].
+// Computed from `docs/filter-format.md` by a separate script, not by this crate: the digests of
+// [`numbered`].
 const FUSE: &str = "\
     000200005000800ea2050080842c28000400c0cf10010000008e050f0000000007000000000000001400000000000000\
     04000000000000000504030154464c31c5b9d2f0179f7c83";
@@ -122,7 +123,8 @@ fn bits_are_at_most_and_nearly_the_requested_number() {
                 let (what, width) = (format!("{spec:?} {keys} {bits}"), head_and_width(&filter).1);
                 let (asked, used) = (keys as f64 * bits, filter.bits_per_key() * keys as f64);
                 assert!(used < asked + 64.0, "{what}: {used}");
-                // One bit more per slot would have been too many; a cuckoo filter uses what is left for buckets.
+                // One bit more per slot would have been too many; a cuckoo filter uses what is left
+                // for buckets.
                 let unused = if spec == PointSpec::Cuckoo { 128.0 } else { used / f64::from(width) + 64.0 };
                 assert!(width == 32 || used + unused >= asked, "{what}: {used}, {width}");
             }
@@ -130,7 +132,8 @@ fn bits_are_at_most_and_nearly_the_requested_number() {
     }
 }
 
-/// A budget divided over runs may leave the largest next to nothing. Such a filter is useless but valid.
+/// A budget divided over runs may leave the largest next to nothing. Such a filter is useless but
+/// valid.
 #[test]
 fn next_to_no_bits_accept_everything() {
     let mut digests = digests(0..3000);
@@ -175,7 +178,8 @@ fn a_filter_without_keys_holds_nothing() {
     }
 }
 
-/// Duplicates make peeling impossible, so they must be found, even where a slot gets so many that its count wraps.
+/// Duplicates make peeling impossible, so they must be found, even where a slot gets so many that
+/// its count wraps.
 #[test]
 fn versions_of_a_key_count_once() {
     for keys in [1, 2, 50, 1200] {
@@ -200,8 +204,8 @@ fn versions_of_a_key_count_once() {
     }
 }
 
-/// Digests are hashes, so these do not occur in practice; but nothing must break if they do, and similar absent keys
-/// should be told apart.
+/// Digests are hashes, so these do not occur in practice; but nothing must break if they do, and
+/// similar absent keys should be told apart.
 #[test]
 fn low_entropy_digests_are_held_and_told_apart() {
     let makes: [fn(u64) -> u64; 7] = [
@@ -244,8 +248,8 @@ fn another_salt_is_found_when_the_first_fails() {
     }
 }
 
-/// Runs share a digest per key: under neighbouring salts, a key that fools one must not be likelier to fool the
-/// other.
+/// Runs share a digest per key: under neighbouring salts, a key that fools one must not be likelier
+/// to fool the other.
 #[test]
 fn filters_of_neighbouring_salts_err_independently() {
     let digests = digests(0..30_000);
@@ -272,7 +276,8 @@ fn three_slots_within_bounds(slots: impl Slots, hash: u64) {
     assert!(a < b && b < c && c < slots.count(), "{hash:x}: {a} {b} {c} of {}", slots.count());
 }
 
-/// Opens a filter over `words`, borrowed; if that works, probes it and its owned copy. Returns whether it worked.
+/// Opens a filter over `words`, borrowed; if that works, probes it and its owned copy. Returns
+/// whether it worked.
 macro_rules! exercise {
     ($kind:ident, $head:expr, $words:expr) => {{
         let head: Head = $head;

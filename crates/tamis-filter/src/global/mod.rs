@@ -1,8 +1,9 @@
 //! Filters for a whole tree: where in the tree may a key, or a key of a range, be?
 //!
-//! Local filters are probed once per sorted run. A global filter is probed once per lookup and names the runs (GRF:
-//! H. Wang, T. Guo, J. Yang, H. Zhang, "GRF: A Global Range Filter for LSM-Trees with Shape Encoding", SIGMOD 2024;
-//! Chucky: N. Dayan, M. Twitto, SIGMOD 2021; REMIX: W. Zhong et al., FAST 2021).
+//! Local filters are probed once per sorted run. A global filter is probed once per lookup and
+//! names the runs (GRF: H. Wang, T. Guo, J. Yang, H. Zhang, "GRF: A Global Range Filter for
+//! LSM-Trees with Shape Encoding", SIGMOD 2024; Chucky: N. Dayan, M. Twitto, SIGMOD 2021; REMIX: W.
+//! Zhong et al., FAST 2021).
 
 #[cfg(any(test, feature = "run-index"))]
 mod chucky;
@@ -113,10 +114,12 @@ impl Batch {
     }
 }
 
-/// Where the epochs of a tree's tables begin and end, in all versions of the tree that are still readable.
+/// Where the epochs of a tree's tables begin and end, in all versions of the tree that are still
+/// readable.
 ///
-/// Two epochs with no cut between them are *alike*: no table of any of these versions holds one and not the other.
-/// Since merges only join neighbours, they stay alike in all later versions. A code may therefore name either.
+/// Two epochs with no cut between them are *alike*: no table of any of these versions holds one and
+/// not the other. Since merges only join neighbours, they stay alike in all later versions. A code
+/// may therefore name either.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cuts {
     /// Ascending cuts.
@@ -126,8 +129,8 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// Returns the cuts of these tables. Epochs after all of them count as held: their tables may be under
-    /// construction.
+    /// Returns the cuts of these tables. Epochs after all of them count as held: their tables may
+    /// be under construction.
     pub fn of(tables: impl IntoIterator<Item = Epochs>) -> Self {
         let mut spans: Vec<Epochs> = tables.into_iter().filter(|span| span.lo < span.hi).collect();
         spans.sort_unstable();
@@ -166,25 +169,27 @@ pub enum MapChoice {
     Learned,
     /// The digest: serves points, for any keys.
     Digest,
-    /// Preserves order between segments and uses the digest within: serves points for any keys, and ranges at segment
-    /// granularity.
+    /// Preserves order between segments and uses the digest within: serves points for any keys, and
+    /// ranges at segment granularity.
     Mixed,
-    /// Preserves order between segments and distances of numbers within: serves points, and short ranges at a rate that holds for
-    /// any integer keys and any queries.
+    /// Preserves order between segments and distances of numbers within: serves points, and short
+    /// ranges at a rate that holds for any integer keys and any queries.
     Local,
 }
 
-/// The queries that a map is chosen for. By default there are no samples, and a tenth of the queries are ranges.
+/// The queries that a map is chosen for. By default there are no samples, and a tenth of the
+/// queries are ranges.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueryMix {
     /// The share of ranges and seeks among queries; the others are gets of absent keys.
     pub range_share: f64,
     /// Absent keys that were asked for. If there are none, keys that are held out take their place.
     pub points: Vec<Vec<u8>>,
-    /// Start and end (excluded; `None` for a seek) of ranges. If there are none, ranges and seeks from keys that are held out take
-    /// their place.
+    /// Start and end (excluded; `None` for a seek) of ranges. If there are none, ranges and seeks
+    /// from keys that are held out take their place.
     pub ranges: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// Whether the map must have an order whatever these queries cost: a filter of prefixes is only asked where it has.
+    /// Whether the map must have an order whatever these queries cost: a filter of prefixes is only
+    /// asked where it has.
     pub needs_order: bool,
 }
 
@@ -197,14 +202,15 @@ impl Default for QueryMix {
 /// What a walk from some key on has found about a key range.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead {
-    /// Epochs that may have a key in the range, each with the number of its first (backwards: last) possible key, for
-    /// [`Partition::lower_key`] (backwards: the number after it, or [`NO_BOUND`]). In the order in which the walk met
-    /// them; epochs may overlap and repeat.
+    /// Epochs that may have a key in the range, each with the number of its first (backwards: last)
+    /// possible key, for [`Partition::lower_key`] (backwards: the number after it, or
+    /// [`NO_BOUND`]). In the order in which the walk met them; epochs may overlap and repeat.
     pub found: Vec<(Epochs, u64)>,
     /// The number at which the range ends; `None` if it ends where the partition ends.
     pub until: Option<u64>,
-    /// Input: after this many entries the walk may end within a segment, if it has found one; 0 means no limit. A
-    /// caller that wants one key then pays for a few entries rather than for a segment.
+    /// Input: after this many entries the walk may end within a segment, if it has found one; 0
+    /// means no limit. A caller that wants one key then pays for a few entries rather than for a
+    /// segment.
     pub most: usize,
 }
 

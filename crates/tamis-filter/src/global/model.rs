@@ -1,4 +1,5 @@
-//! A model of the input of run indexes, for their tests: keys with the tags of their runs, through random changes.
+//! A model of the input of run indexes, for their tests: keys with the tags of their runs, through
+//! random changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

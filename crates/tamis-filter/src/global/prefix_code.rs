@@ -2,9 +2,11 @@
 
 use std::collections::BinaryHeap;
 
-/// Returns the lengths of Huffman codes (D. A. Huffman, "A Method for the Construction of Minimum-Redundancy Codes", 1952).
+/// Returns the lengths of Huffman codes (D. A. Huffman, "A Method for the Construction of
+/// Minimum-Redundancy Codes", 1952).
 pub(super) fn code_lengths(probabilities: &[f64]) -> Vec<u8> {
-    // Parents by node; leaves first. The heap pops the smallest first; the bits of positive floats order like the floats.
+    // Parents by node; leaves first. The heap pops the smallest first; the bits of positive floats
+    // order like the floats.
     let mut parents = vec![usize::MAX; probabilities.len()];
     let mut heap: BinaryHeap<std::cmp::Reverse<(u64, usize)>> =
         probabilities.iter().enumerate().map(|(at, p)| std::cmp::Reverse((p.to_bits(), at))).collect();
@@ -27,8 +29,8 @@ pub(super) fn code_lengths(probabilities: &[f64]) -> Vec<u8> {
     depths
 }
 
-/// Returns the codes of these lengths (at most 32), first bit lowest; shorter codes come first, equal lengths in
-/// order.
+/// Returns the codes of these lengths (at most 32), first bit lowest; shorter codes come first,
+/// equal lengths in order.
 pub(super) fn canonical(lens: &[u8]) -> Vec<u32> {
     let mut order: Vec<usize> = (0..lens.len()).collect();
     order.sort_by_key(|&at| lens[at]);

@@ -1,23 +1,24 @@
 //! The interface of global filters that name a key's *current* run.
 //!
-//! GRF stores when a key was flushed and derives where it is now; Chucky, REMIX and GRF_H (section 6.1 of the GRF
-//! paper) store where it is. So each merge has to report each of its keys to them. That is the update cost which the
-//! paper criticizes, and it is paid here in full, key by key.
+//! GRF stores when a key was flushed and derives where it is now; Chucky, REMIX and GRF_H (section
+//! 6.1 of the GRF paper) store where it is. So each merge has to report each of its keys to them.
+//! That is the update cost which the paper criticizes, and it is paid here in full, key by key.
 //!
-//! A run has a [`RunTag`]: a small number that the tree assigns to it for as long as it lives, and may reuse for
-//! another run afterwards. Entries are pairs of a key and a tag. A key in several runs makes several entries; the
-//! same key twice in one run (two tables, two epochs of a [`Batch`]) makes one.
+//! A run has a [`RunTag`]: a small number that the tree assigns to it for as long as it lives, and
+//! may reuse for another run afterwards. Entries are pairs of a key and a tag. A key in several
+//! runs makes several entries; the same key twice in one run (two tables, two epochs of a
+//! [`Batch`]) makes one.
 //!
 //! # Invariants
-//! * No false negatives: the tags reported for a key contain those of all runs that hold it, if [`RunIndex::change`]
-//!   was called for every change of runs.
-//! * The input of `change` must be accurate: an entry may be removed only if it is held. An index that detects a
-//!   violation returns `None`, as a full one does, and has to be rebuilt.
+//! * No false negatives: the tags reported for a key contain those of all runs that hold it, if
+//!   [`RunIndex::change`] was called for every change of runs.
+//! * The input of `change` must be accurate: an entry may be removed only if it is held. An index
+//!   that detects a violation returns `None`, as a full one does, and has to be rebuilt.
 //!
 //! # Threads
-//! A [`RunIndex`] is an immutable value that any thread may probe. A change makes a new one, so that each version of
-//! a tree has the index that fits its runs, at the price of a copy (section 3.1 of the paper explains why nothing
-//! less is correct).
+//! A [`RunIndex`] is an immutable value that any thread may probe. A change makes a new one, so
+//! that each version of a tree has the index that fits its runs, at the price of a copy (section
+//! 3.1 of the paper explains why nothing less is correct).
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -32,7 +33,8 @@ use crate::global::{Batch, Chucky, GrfHuffman, Remix};
 pub struct RunTag {
     /// Its level. Deeper ones have more keys.
     pub level: u8,
-    /// Distinguishes it from the other runs of its level; the smaller the numbers in use, the shorter the codes.
+    /// Distinguishes it from the other runs of its level; the smaller the numbers in use, the
+    /// shorter the codes.
     pub slot: u32,
 }
 
@@ -49,8 +51,9 @@ pub type Tagged<'b> = (&'b Batch, RunTag);
 /// Numbers stand for keys: see [`RunIndex::lower_key`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TagsAhead {
-    /// Runs that may have a key in the range. Forwards, none of a run's keys in the range lies before its number, or
-    /// before `from` for `None`; backwards, none lies at or after the number, or at or after `before` for `None`.
+    /// Runs that may have a key in the range. Forwards, none of a run's keys in the range lies
+    /// before its number, or before `from` for `None`; backwards, none lies at or after the number,
+    /// or at or after `before` for `None`.
     pub found: Vec<(RunTag, Option<u64>)>,
     /// The number at which the range ends; `None` if it ends where the query ended.
     pub until: Option<u64>,
@@ -66,31 +69,36 @@ impl TagsAhead {
 
 /// Which runs may hold a key. See the module documentation.
 pub trait RunIndex: Debug + Send + Sync {
-    /// Calls `found` with the tag of every run that may hold the key, in any order; tags may repeat.
+    /// Calls `found` with the tag of every run that may hold the key, in any order; tags may
+    /// repeat.
     fn probe(&self, key: &[u8], digest: Digest, found: &mut dyn FnMut(RunTag));
 
     /// Prefetches what [`probe`](RunIndex::probe) will read.
     fn prefetch(&self, key: &[u8], digest: Digest);
 
-    /// Returns whether [`ahead`](RunIndex::ahead) and [`behind`](RunIndex::behind) can return anything.
+    /// Returns whether [`ahead`](RunIndex::ahead) and [`behind`](RunIndex::behind) can return
+    /// anything.
     fn answers_ranges(&self) -> bool;
 
-    /// Finds the runs that may have a key in a key range that begins with `from` and ends at `out.until`, at the
-    /// latest at `end` (excluded); the range consists of whole segments. Returns `false` if nothing is known, in
-    /// which case `out` is meaningless. Makes progress: the key of `out.until` lies after `from`.
+    /// Finds the runs that may have a key in a key range that begins with `from` and ends at
+    /// `out.until`, at the latest at `end` (excluded); the range consists of whole segments.
+    /// Returns `false` if nothing is known, in which case `out` is meaningless. Makes progress: the
+    /// key of `out.until` lies after `from`.
     fn ahead(&self, from: &[u8], end: Option<&[u8]>, out: &mut TagsAhead) -> bool;
 
-    /// The same backwards: keys below `before` (`None`: all), down to `out.until` (included), at least to `start`.
-    /// The key of `out.until` lies below `before`.
+    /// The same backwards: keys below `before` (`None`: all), down to `out.until` (included), at
+    /// least to `start`. The key of `out.until` lies below `before`.
     fn behind(&self, before: Option<&[u8]>, start: &[u8], out: &mut TagsAhead) -> bool;
 
-    /// Replaces `key` by the smallest key that the number `at` can stand for: exactly the keys at or above it have
-    /// the number `at` or a greater one. Only valid for numbers that this index returned.
+    /// Replaces `key` by the smallest key that the number `at` can stand for: exactly the keys at
+    /// or above it have the number `at` or a greater one. Only valid for numbers that this index
+    /// returned.
     fn lower_key(&self, at: u64, key: &mut Vec<u8>);
 
-    /// Returns the index after a change of runs: a flush adds entries; a merge removes those of its inputs and adds
-    /// those of its output. A key that is both removed and added has its entry retagged. Returns `None` if there is
-    /// no room, or if an entry to remove was never there; the caller then rebuilds the index.
+    /// Returns the index after a change of runs: a flush adds entries; a merge removes those of its
+    /// inputs and adds those of its output. A key that is both removed and added has its entry
+    /// retagged. Returns `None` if there is no room, or if an entry to remove was never there; the
+    /// caller then rebuilds the index.
     fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Arc<dyn RunIndex>>;
 
     /// Returns the bytes held in memory.
@@ -117,11 +125,14 @@ pub enum RunIndexKind {
 /// The parameters of a [`RunIndex`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunIndexSpec {
-    /// Total memory per entry once there are `capacity` of them; [`Remix`] has its own from `segment`.
+    /// Total memory per entry once there are `capacity` of them; [`Remix`] has its own from
+    /// `segment`.
     pub bits_per_key: f64,
-    /// Entries expected before the index is rebuilt; there is always room for the entries it is built from.
+    /// Entries expected before the index is rebuilt; there is always room for the entries it is
+    /// built from.
     pub capacity: u64,
-    /// Maximum number of runs of each level, level 0 first. Tags beyond this are correct but costly.
+    /// Maximum number of runs of each level, level 0 first. Tags beyond this are correct but
+    /// costly.
     pub slots: Vec<u32>,
     /// The ratio of the number of keys of a level to that of the level above (T).
     pub ratio: f64,
@@ -133,8 +144,8 @@ impl RunIndexSpec {
     /// Default number of keys per segment of [`Remix`], as in its paper.
     pub const SEGMENT: u32 = 32;
 
-    /// Returns the tags of a full tree, each with the expected share of the entries in its run. The shares add up to
-    /// 1.
+    /// Returns the tags of a full tree, each with the expected share of the entries in its run. The
+    /// shares add up to 1.
     pub fn shares(&self) -> Vec<(RunTag, f64)> {
         let ratio = if self.ratio > 1.0 { self.ratio.min(1e6) } else { 1.0 };
         let deepest = self.slots.iter().rposition(|&slots| slots > 0).unwrap_or(0);
@@ -156,8 +167,9 @@ const MAX_SLOTS: u32 = 1024;
 /// Builds an index over the keys of runs.
 ///
 /// # Errors
-/// [`FilterError::BitsPerKey`], [`FilterError::Parameter`] for invalid parameters, [`FilterError::TooLarge`], and
-/// [`FilterError::Construction`] if no arrangement is found even with more room than requested.
+/// [`FilterError::BitsPerKey`], [`FilterError::Parameter`] for invalid parameters,
+/// [`FilterError::TooLarge`], and [`FilterError::Construction`] if no arrangement is found even
+/// with more room than requested.
 pub fn build(
     kind: RunIndexKind,
     items: &[Tagged<'_>],
@@ -170,10 +182,11 @@ pub fn build(
     })
 }
 
-/// Returns the shares that runs will have when the filter is full: what they hold now, plus the new entries as
-/// expected of the levels above the deepest one; a quarter of the new entries is spread evenly over levels, since a
-/// level may be full when those below it are nearly empty. One tenth follows the expectation for the whole tree. Half
-/// of the share of a level above the deepest one is spread evenly over its names.
+/// Returns the shares that runs will have when the filter is full: what they hold now, plus the new
+/// entries as expected of the levels above the deepest one; a quarter of the new entries is spread
+/// evenly over levels, since a level may be full when those below it are nearly empty. One tenth
+/// follows the expectation for the whole tree. Half of the share of a level above the deepest one
+/// is spread evenly over its names.
 pub(crate) fn expected_shares(
     counts: &BTreeMap<RunTag, u64>,
     capacity: u64,
@@ -215,7 +228,8 @@ pub(crate) fn expected_shares(
     shares.into_iter().collect()
 }
 
-/// The change of one key: the tags that it loses and those that it gets, each once. No tag is in both.
+/// The change of one key: the tags that it loses and those that it gets, each once. No tag is in
+/// both.
 #[derive(Debug, Default)]
 pub(crate) struct KeyChange<'b> {
     pub(crate) key: &'b [u8],
@@ -224,8 +238,8 @@ pub(crate) struct KeyChange<'b> {
     pub(crate) added: Vec<RunTag>,
 }
 
-/// Collects the changes of each key and calls `each` once per key, in key order. Stops at the first `None`. Costs a
-/// sort of all entries, which is a merge because the batches are ascending.
+/// Collects the changes of each key and calls `each` once per key, in key order. Stops at the first
+/// `None`. Costs a sort of all entries, which is a merge because the batches are ascending.
 pub(crate) fn for_each_key<'b>(
     removed: &[Tagged<'b>],
     added: &[Tagged<'b>],

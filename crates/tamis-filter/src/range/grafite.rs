@@ -1,22 +1,27 @@
-//! Grafite: a range filter whose rate no choice of keys and queries can degrade (M. Costa, P. Ferragina, G.
-//! Vinciguerra, "Grafite: Taming Adversarial Queries with Optimal Range Filters", SIGMOD 2024).
+//! Grafite: a range filter whose rate no choice of keys and queries can degrade (M. Costa, P.
+//! Ferragina, G. Vinciguerra, "Grafite: Taming Adversarial Queries with Optimal Range Filters",
+//! SIGMOD 2024).
 //!
 //! Integers are cut into blocks of `r`; a block as a whole is rotated by a hash of its number:
-//! `h(x) = (q(x / r) + x) mod r`. Neighbours stay neighbours, so a range maps to at most a few intervals of hashes,
-//! and the sorted hashes of the keys are searched for one within them. For a key of another block `h` equals a given
-//! hash with probability `1 / r`, so an empty range of `l` integers is answered wrongly with probability at most
-//! `l * n / r`, about `l / 2^(b - 2)` at `b` bits per key, whatever the keys and the queries, provided that the salt
-//! is secret and that queries do not depend on earlier answers.
+//! `h(x) = (q(x / r) + x) mod r`. Neighbours stay neighbours, so a range maps to at most a few
+//! intervals of hashes, and the sorted hashes of the keys are searched for one within them. For a
+//! key of another block `h` equals a given hash with probability `1 / r`, so an empty range of `l`
+//! integers is answered wrongly with probability at most `l * n / r`, about `l / 2^(b - 2)` at `b`
+//! bits per key, whatever the keys and the queries, provided that the salt is secret and that
+//! queries do not depend on earlier answers.
 //!
 //! # Differences from the paper
-//! * `q` is a multiply-shift with 128-bit coefficients (M. Dietzfelbinger, STACS 1996), pairwise independent on all
-//!   64-bit block numbers, instead of arithmetic modulo a prime: two multiplications and no division.
-//! * `r` is not a power of two times `n` but the largest universe whose coding fits the requested bits.
+//! * `q` is a multiply-shift with 128-bit coefficients (M. Dietzfelbinger, STACS 1996), pairwise
+//!   independent on all 64-bit block numbers, instead of arithmetic modulo a prime: two
+//!   multiplications and no division.
+//! * `r` is not a power of two times `n` but the largest universe whose coding fits the requested
+//!   bits.
 //! * If that universe reaches 2^64 the hash is the identity, and the filter is exact.
 //!
 //! # Invariants
 //! * Hashes lie below `r = buckets << width`, the universe of the [`Sequence`].
-//! * A query that spans `r` integers or more is `true` if there is any key, because it covers every hash.
+//! * A query that spans `r` integers or more is `true` if there is any key, because it covers every
+//!   hash.
 //!
 //! # Threads
 //! Immutable after building; shared freely.
@@ -32,10 +37,11 @@ use crate::words::{Owned, Words};
 /// Number of words before the directory: buckets, hashes.
 const HEADER: u64 = 2;
 
-/// A filter over integers by a locality-preserving hash. Cloning shares its memory (with the default words).
+/// A filter over integers by a locality-preserving hash. Cloning shares its memory (with the
+/// default words).
 ///
-/// Best where queries lie close to keys, which defeats every filter that learns where keys are or stores their
-/// prefixes; see [`Snarf`](crate::Snarf) for other queries.
+/// Best where queries lie close to keys, which defeats every filter that learns where keys are or
+/// stores their prefixes; see [`Snarf`](crate::Snarf) for other queries.
 #[derive(Clone, Debug)]
 pub struct Grafite<W: Words = Owned> {
     head: Head,
@@ -99,9 +105,9 @@ impl Rotation {
 }
 
 impl Grafite {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. It takes `bits_per_key`, plus up to three
-    /// words, and less where everything is known exactly. Below 3 bits per key it filters hardly anything. Takes the
-    /// time to sort the keys twice, and 16 bytes per key.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. It takes `bits_per_key`,
+    /// plus up to three words, and less where everything is known exactly. Below 3 bits per key it
+    /// filters hardly anything. Takes the time to sort the keys twice, and 16 bytes per key.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for invalid sizes.
@@ -122,8 +128,9 @@ impl Grafite {
         units_for(all, bits_per_key, 64.0)?;
         let bits = (all as f64 * bits_per_key).floor();
         let distinct = keys.chunk_by(|a, b| a == b).count() as u64;
-        // With few bits many hashes are equal, which leaves room for a larger universe. Sequential keys collide less
-        // than random keys: if they then do not fit, the universe is sized for all.
+        // With few bits many hashes are equal, which leaves room for a larger universe. Sequential
+        // keys collide less than random keys: if they then do not fit, the universe is sized for
+        // all.
         let (mut buckets, mut width) = crowded_universe(distinct, bits);
         let mut hashes = hashes_of(keys, Rotation::new(modulus(buckets, width), salt));
         if !Layout::new(hashes.len() as u64, buckets, width).fits(bits) {
@@ -151,7 +158,8 @@ fn hashes_of(keys: &[u64], rotation: Rotation) -> Vec<u64> {
     hashes
 }
 
-/// Returns buckets and width of the largest universe in which `count` hashes can be coded in `bits` bits, directory included.
+/// Returns buckets and width of the largest universe in which `count` hashes can be coded in `bits`
+/// bits, directory included.
 fn universe(count: u64, bits: f64) -> (u64, u32) {
     let (per_bit, per_bucket) = Directory::SHARES;
     let values = count as f64;
@@ -213,7 +221,8 @@ impl Layout {
         Self { sequence, directory, words: u128::from(directory.end()) + bits.div_ceil(64) }
     }
 
-    /// Returns whether everything except the header and the padding of the last word is within `bits`.
+    /// Returns whether everything except the header and the padding of the last word is within
+    /// `bits`.
     fn fits(&self, bits: f64) -> bool {
         self.words as f64 * 64.0 <= bits + (HEADER as f64 + 1.0) * 64.0
     }
@@ -227,7 +236,8 @@ impl<W: Words> Grafite<W> {
         self.sequence.any_within(&self.words, first, last, start_of)
     }
 
-    /// Returns whether a key may lie at offsets `first..=last` of a block that is rotated by `shift`.
+    /// Returns whether a key may lie at offsets `first..=last` of a block that is rotated by
+    /// `shift`.
     #[inline]
     fn any_in_block(&self, shift: u64, first: u64, last: u64) -> bool {
         let (from, to) = (self.rotation.rotate(shift, first), self.rotation.rotate(shift, last));
@@ -238,7 +248,8 @@ impl<W: Words> Grafite<W> {
         }
     }
 
-    /// Returns `r`, the size of the universe of hashes; `None` if the hash is the identity and the filter exact.
+    /// Returns `r`, the size of the universe of hashes; `None` if the hash is the identity and the
+    /// filter exact.
     pub fn modulus(&self) -> Option<u64> {
         (self.rotation.modulus != 0).then_some(self.rotation.modulus)
     }
@@ -309,8 +320,9 @@ impl<W: Words> IntegerProbe for Grafite<W> {
         if self.hashes == 0 { Next::Nothing } else { Next::Unknown }
     }
 
-    /// The probability that one of the stored hashes lies among those of the range. The paper bounds their mean
-    /// number, `keys * hashes / r`, which is much higher for rates beyond a tenth.
+    /// The probability that one of the stored hashes lies among those of the range. The paper
+    /// bounds their mean number, `keys * hashes / r`, which is much higher for rates beyond a
+    /// tenth.
     fn expected_rate(&self, keys: u64) -> Option<f64> {
         let Some(modulus) = self.modulus() else { return Some(0.0) };
         let (few, many) = (self.hashes.min(keys), self.hashes.max(keys));

@@ -1,7 +1,7 @@
 //! Range filters: they take bounds and report whether a run may hold a key between them.
 //!
-//! [`Surf`] takes keys as byte strings. The others are filters over integers, usable as such; for byte strings they
-//! are combined with the [`KeyMap`] of the run ([`Mapped`]).
+//! [`Surf`] takes keys as byte strings. The others are filters over integers, usable as such; for
+//! byte strings they are combined with the [`KeyMap`] of the run ([`Mapped`]).
 
 use crate::digest::Digest;
 use crate::error::FilterError;
@@ -24,7 +24,8 @@ pub use surf::{Surf, SurfSuffix};
 
 /// A filter that answers for ranges of keys.
 pub trait RangeProbe: FilterInfo {
-    /// Returns whether the run may hold a key in `range`. `false` is certain; it is the answer to every empty range.
+    /// Returns whether the run may hold a key in `range`. `false` is certain; it is the answer to
+    /// every empty range.
     fn contains_range(&self, range: KeyRange<'_>) -> bool;
 
     /// Returns whether the run may hold `key`, whose digest is `digest`. `false` is certain.
@@ -33,8 +34,9 @@ pub trait RangeProbe: FilterInfo {
     /// Returns what the filter knows of the run's first key at or after `from`.
     fn next(&self, from: &[u8]) -> Next<Vec<u8>>;
 
-    /// Returns the theoretical false-positive rate for ranges of `keys` consecutive integers (1: a point) that hold
-    /// no key; `None` where the rate depends on the keys in ways that no formula captures.
+    /// Returns the theoretical false-positive rate for ranges of `keys` consecutive integers (1: a
+    /// point) that hold no key; `None` where the rate depends on the keys in ways that no formula
+    /// captures.
     fn expected_rate(&self, keys: u64) -> Option<f64>;
 }
 
@@ -54,8 +56,8 @@ pub trait IntegerProbe {
     /// Returns whether the set may hold `key`. `false` is certain.
     fn contains(&self, key: u64) -> bool;
 
-    /// Returns whether the set may hold a number from `first` to `last`, both included. `false` is certain; it is the answer
-    /// to a reversed range.
+    /// Returns whether the set may hold a number from `first` to `last`, both included. `false` is
+    /// certain; it is the answer to a reversed range.
     fn contains_range(&self, first: u64, last: u64) -> bool;
 
     /// Returns what the filter knows of the first number at or after `from`.
@@ -163,7 +165,8 @@ pub enum RangeFilter<W: Words = Owned> {
 /// A range filter of any kind over borrowed bytes.
 pub type RangeFilterRef<'a> = RangeFilter<Borrowed<'a>>;
 
-/// Expands to the same expression for each kind; `$words` binds the inner filter that owns the words.
+/// Expands to the same expression for each kind; `$words` binds the inner filter that owns the
+/// words.
 macro_rules! each {
     ($self:expr, $filter:ident => $body:expr) => {
         match $self {
@@ -186,13 +189,13 @@ macro_rules! each {
 }
 
 impl RangeFilter {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. `bits_per_key` is the requested size;
-    /// [`RangeFilter::bits_per_key`] returns the actual one. (The trie of [`Surf`] takes the space it needs; its
-    /// suffixes get the rest.)
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. `bits_per_key` is the
+    /// requested size; [`RangeFilter::bits_per_key`] returns the actual one. (The trie of [`Surf`]
+    /// takes the space it needs; its suffixes get the rest.)
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for invalid sizes,
-    /// [`FilterError::Construction`], [`FilterError::SelfCheck`].
+    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`] and [`FilterError::Parameter`] for
+    /// invalid sizes, [`FilterError::Construction`], [`FilterError::SelfCheck`].
     pub fn build(
         spec: RangeSpec,
         keys: &KeyList,
@@ -234,7 +237,8 @@ impl RangeFilter {
     /// Opens bytes written by [`RangeFilter::write_to`], copying the payload. Linear.
     ///
     /// # Errors
-    /// Any opening error of [`FilterError`], if the bytes are not exactly one undamaged range filter.
+    /// Any opening error of [`FilterError`], if the bytes are not exactly one undamaged range
+    /// filter.
     pub fn open(bytes: &[u8]) -> Result<Self, FilterError> {
         let envelope = Envelope::read(bytes)?;
         let filter = Self::from_parts(envelope.kind, envelope.head, envelope.words().to_owned_words())?;
@@ -252,7 +256,8 @@ impl RangeFilter {
     }
 }
 
-/// Returns the words of an integer filter over the numbers of `keys` (sorted), followed by the map's, and the filter.
+/// Returns the words of an integer filter over the numbers of `keys` (sorted), followed by the
+/// map's, and the filter.
 fn mapped<F: WordFilter<Owned>>(
     keys: &KeyList,
     encode: impl FnOnce(&[u64]) -> Result<(Head, Vec<u64>), FilterError>,
@@ -273,7 +278,8 @@ fn mapped<F: WordFilter<Owned>>(
 }
 
 impl<'a> RangeFilterRef<'a> {
-    /// Returns a view of `bytes`, which must be exactly one filter. Linear, because the checksum is verified.
+    /// Returns a view of `bytes`, which must be exactly one filter. Linear, because the checksum is
+    /// verified.
     ///
     /// # Errors
     /// As [`RangeFilter::open`].
@@ -283,8 +289,9 @@ impl<'a> RangeFilterRef<'a> {
         Ok(filter)
     }
 
-    /// Like [`RangeFilterRef::open_ref`] without verifying the checksum: O(1), for bytes that were verified before.
-    /// On damaged bytes a probe may answer wrongly; neither this nor a probe panics, and both terminate.
+    /// Like [`RangeFilterRef::open_ref`] without verifying the checksum: O(1), for bytes that were
+    /// verified before. On damaged bytes a probe may answer wrongly; neither this nor a probe
+    /// panics, and both terminate.
     ///
     /// # Errors
     /// As [`RangeFilter::open`], except [`FilterError::Checksum`].
@@ -306,7 +313,8 @@ impl<W: Words> RangeFilter<W> {
         })
     }
 
-    /// Returns whether the run may hold a key in `range`. `false` is certain; it is the answer to every empty range.
+    /// Returns whether the run may hold a key in `range`. `false` is certain; it is the answer to
+    /// every empty range.
     #[inline]
     pub fn contains_range(&self, range: KeyRange<'_>) -> bool {
         !range.is_empty() && each!(self, filter => filter.contains_range(range))

@@ -1,14 +1,15 @@
 //! Building a ribbon filter: banding, then back-substitution.
 //!
-//! Banding is Gaussian elimination on the fly. A key's equation goes to the slot of its first coefficient; if that
-//! slot is taken, the two equations are added, which clears that coefficient, and the sum moves on to its next one.
-//! As nothing moves to the left, the rows from any slot on determine the slots from there on: this is what lets upper
-//! blocks have an extra column. Back-substitution then goes from the last slot to the first and keeps the last 128
-//! solved slots, per column, in two words.
+//! Banding is Gaussian elimination on the fly. A key's equation goes to the slot of its first
+//! coefficient; if that slot is taken, the two equations are added, which clears that coefficient,
+//! and the sum moves on to its next one. As nothing moves to the left, the rows from any slot on
+//! determine the slots from there on: this is what lets upper blocks have an extra column.
+//! Back-substitution then goes from the last slot to the first and keeps the last 128 solved slots,
+//! per column, in two words.
 //!
 //! # Memory
-//! 20 bytes per slot, so about 21 per key, in addition to the filter; freed at the end. Banding writes at the pace of
-//! its cache misses, [`AHEAD`] of which are outstanding at once.
+//! 20 bytes per slot, so about 21 per key, in addition to the filter; freed at the end. Banding
+//! writes at the pace of its cache misses, [`AHEAD`] of which are outstanding at once.
 
 use std::sync::Arc;
 
@@ -25,24 +26,27 @@ use super::{GROUP, MAX_COLUMNS, Ribbon, WANTED, halves, seeded};
 /// Keys between the prefetch of a row and its use.
 const AHEAD: usize = 16;
 
-/// Seeds tried; the first [`PATIENCE`] with the same number of slots, each later one with 1/64 more slots.
+/// Seeds tried; the first [`PATIENCE`] with the same number of slots, each later one with 1/64 more
+/// slots.
 const ATTEMPTS: u32 = 96;
 const PATIENCE: u32 = 4;
 
 impl Ribbon {
-    /// Builds a filter over `digests`, of which consecutive duplicates count once (others work, too, but take their
-    /// share of the space). It takes `bits_per_key` rounded up to whole words, at least two words. It takes fewer
-    /// only where no probe could gain from more: beyond 32 bits per slot, and in filters of up to about 190 keys,
-    /// which take a whole number of bits per slot. Below one bit per key, a share of all keys, absent ones included,
-    /// is accepted untested.
+    /// Builds a filter over `digests`, of which consecutive duplicates count once (others work,
+    /// too, but take their share of the space). It takes `bits_per_key` rounded up to whole words,
+    /// at least two words. It takes fewer only where no probe could gain from more: beyond 32 bits
+    /// per slot, and in filters of up to about 190 keys, which take a whole number of bits per
+    /// slot. Below one bit per key, a share of all keys, absent ones included, is accepted
+    /// untested.
     ///
-    /// Two passes over the slots; in large filters one cache miss per key, overlapped; 21 bytes of temporary memory
-    /// per key.
+    /// Two passes over the slots; in large filters one cache miss per key, overlapped; 21 bytes of
+    /// temporary memory per key.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] unless `0 < bits_per_key <= 64`; [`FilterError::TooLarge`] beyond 2^32 slots
-    /// (about 3.9 billion keys), 2^32 words, or the available memory. [`FilterError::Construction`] after 96 attempts
-    /// with up to four times the slots, which does not happen for digests of distinct keys.
+    /// [`FilterError::BitsPerKey`] unless `0 < bits_per_key <= 64`; [`FilterError::TooLarge`]
+    /// beyond 2^32 slots (about 3.9 billion keys), 2^32 words, or the available memory.
+    /// [`FilterError::Construction`] after 96 attempts with up to four times the slots, which does
+    /// not happen for digests of distinct keys.
     pub fn build(digests: &[Digest], bits_per_key: f64, salt: u64) -> Result<Self, FilterError> {
         let repeats = digests.windows(2).filter(|pair| pair[0] == pair[1]).count();
         let keys = (digests.len() - repeats) as u64;
@@ -79,11 +83,12 @@ pub(super) fn slots_for(keys: u64, attempt: u32) -> u64 {
     slots.saturating_add(steps.saturating_mul(slots / 64 + 1))
 }
 
-/// Returns the slots beyond one per key with which about four seeds in five succeed, or three in five for a filter
-/// below a few hundred keys, where seeds are cheap and slots dear.
+/// Returns the slots beyond one per key with which about four seeds in five succeed, or three in
+/// five for a filter below a few hundred keys, where seeds are cheap and slots dear.
 ///
-/// By simulation with random equations: up to about 10,000 keys, 1 % succeeds every other time and 1.5 % four times
-/// in five. Beyond that the longest backlog within the filter decides, so each doubling costs the same again.
+/// By simulation with random equations: up to about 10,000 keys, 1 % succeeds every other time and
+/// 1.5 % four times in five. Beyond that the longest backlog within the filter decides, so each
+/// doubling costs the same again.
 fn spare_slots(keys: u64) -> u64 {
     const SHARE: f64 = 0.015;
     const SHARE_PER_DOUBLING: f64 = 0.004;
@@ -92,7 +97,8 @@ fn spare_slots(keys: u64) -> u64 {
     (keys as f64 * (SHARE + SHARE_PER_DOUBLING * doublings)) as u64 + 1
 }
 
-/// The rows of the equations in echelon form: the one of slot `i` has its first coefficient there, or is all zero.
+/// The rows of the equations in echelon form: the one of slot `i` has its first coefficient there,
+/// or is all zero.
 #[derive(Default)]
 struct Band {
     rows: Vec<u128>,
@@ -149,7 +155,8 @@ impl Band {
             row ^= *there;
             result ^= self.results[slot];
             if row == 0 {
-                // The same equation again, or one that follows from others, in the relevant columns or not.
+                // The same equation again, or one that follows from others, in the relevant columns
+                // or not.
                 return result >> (MAX_COLUMNS - columns) == 0;
             }
             let zeros = row.trailing_zeros();
@@ -160,7 +167,8 @@ impl Band {
 
     /// Returns the words of a filter that satisfies all equations. Slots without a row are 0.
     fn solve(&self, layout: &Layout) -> Owned {
-        // Collecting an iterator of known length writes straight into the shared allocation: no copy of the filter.
+        // Collecting an iterator of known length writes straight into the shared allocation: no
+        // copy of the filter.
         let mut shared: Owned = std::iter::repeat_n(0, layout.words() as usize).collect();
         if let Some(words) = Arc::get_mut(&mut shared) {
             words[0] = layout.header();
@@ -203,15 +211,16 @@ struct Window {
 }
 
 impl Window {
-    /// Moves down by a slot and solves it from the slot's row, for the four top bits of `result`. Written over arrays
-    /// so that compilers vectorise it.
+    /// Moves down by a slot and solves it from the slot's row, for the four top bits of `result`.
+    /// Written over arrays so that compilers vectorise it.
     #[inline(always)]
     fn step(&mut self, row: u128, result: u32) {
         let (row_low, row_high) = (row as u64, (row >> 64) as u64);
         for (i, (low, high)) in self.low.iter_mut().zip(&mut self.high).enumerate() {
             *high = *high << 1 | *low >> 63;
             *low <<= 1;
-            // The new slot is 0 so far, so the parity of the others says what it must be. A zero row leaves it 0.
+            // The new slot is 0 so far, so the parity of the others says what it must be. A zero
+            // row leaves it 0.
             let mut odd = halves((*low & row_low) ^ (*high & row_high)) ^ (result & WANTED[i]);
             for shift in [16, 8, 4, 2, 1] {
                 odd ^= odd >> shift;

@@ -1,4 +1,5 @@
-//! The positions of a ribbon filter's slots, and the equation of a key. Shared by building and probing.
+//! The positions of a ribbon filter's slots, and the equation of a key. Shared by building and
+//! probing.
 
 use crate::bits;
 use crate::bloom::reduce;
@@ -13,7 +14,8 @@ pub(super) const WIDTH: u64 = 128;
 /// Slots of a block: the bits of a word.
 pub(super) const BLOCK: u64 = 64;
 
-/// Maximum number of slots. Beyond, starts and coefficients would share more of a 64-bit hash than they should.
+/// Maximum number of slots. Beyond, starts and coefficients would share more of a 64-bit hash than
+/// they should.
 pub(super) const MAX_SLOTS: u64 = 1 << 32;
 
 /// Number of words before the first block.
@@ -22,16 +24,16 @@ pub(super) const HEADER: u64 = 1;
 /// Bits of the header word that hold the number of slots; the others hold the first upper block.
 const SLOT_BITS: u32 = 36;
 
-// Odd, half of their bits set. Products of one hash by different constants show no linear relation when folded,
-// unlike their low halves.
+// Odd, half of their bits set. Products of one hash by different constants show no linear relation
+// when folded, unlike their low halves.
 const LOW: u64 = 0xdd2d_8167_82f2_681f;
 const HIGH: u64 = 0xa63a_de4f_9013_6cc3;
 const RESULT: u64 = 0x9ced_8f42_c62a_2f51;
 
 /// The shape of a filter: everything but salt, seed and words.
 ///
-/// Blocks `0..whole` have 64 slots. If `tail` is not 0, one more has `tail` slots. Blocks from `upper` on have
-/// `lower_columns + 1` columns, those before it `lower_columns`.
+/// Blocks `0..whole` have 64 slots. If `tail` is not 0, one more has `tail` slots. Blocks from
+/// `upper` on have `lower_columns + 1` columns, those before it `lower_columns`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     slots: u64,
@@ -49,8 +51,9 @@ impl Layout {
     /// The layout without slots.
     pub(super) const EMPTY: Self = Self { slots: 0, starts: 1, lower_columns: 0, upper: 0 };
 
-    /// Returns the layout that gives `1..=MAX_SLOTS` slots as much of `words` words (excluding the header) as is
-    /// useful: all, except for filters narrower than about 192 slots or wider than [`MAX_COLUMNS`].
+    /// Returns the layout that gives `1..=MAX_SLOTS` slots as much of `words` words (excluding the
+    /// header) as is useful: all, except for filters narrower than about 192 slots or wider than
+    /// [`MAX_COLUMNS`].
     pub(super) fn fitting(slots: u64, words: u64) -> Self {
         let columns = (words * BLOCK / slots).min(u64::from(MAX_COLUMNS)) as u32;
         let mut layout = Self::new(slots, columns, 0);
@@ -97,7 +100,8 @@ impl Layout {
         self.lower_columns
     }
 
-    /// Returns the first block with one column more than [`Layout::lower_columns`]; the number of blocks if there is none.
+    /// Returns the first block with one column more than [`Layout::lower_columns`]; the number of
+    /// blocks if there is none.
     #[cfg(test)]
     pub(super) fn upper(&self) -> u64 {
         self.upper

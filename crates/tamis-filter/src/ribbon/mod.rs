@@ -1,36 +1,43 @@
-//! The ribbon filter: a third smaller than a Bloom filter of the same rate, slower to build and to probe. Suited to
-//! long-lived runs.
+//! The ribbon filter: a third smaller than a Bloom filter of the same rate, slower to build and to
+//! probe. Suited to long-lived runs.
 //!
-//! Every key stands for one linear equation over GF(2) per column: the parity of the *slots* that its 128
-//! *coefficients* select, from its *start* on, is a bit of its *result*. Building solves the equations of all keys; a
-//! probe evaluates those of one key. Start, coefficients and result are hashes of the digest, so an absent key
-//! satisfies each of *r* equations with probability one half: the rate is `2^-r`.
+//! Every key stands for one linear equation over GF(2) per column: the parity of the *slots* that
+//! its 128 *coefficients* select, from its *start* on, is a bit of its *result*. Building solves
+//! the equations of all keys; a probe evaluates those of one key. Start, coefficients and result
+//! are hashes of the digest, so an absent key satisfies each of *r* equations with probability one
+//! half: the rate is `2^-r`.
 //!
-//! Source: P. C. Dillinger, S. Walzer, "Ribbon filter: practically smaller than Bloom and Xor" (2021): the standard
-//! ribbon filter of width 128, banded on the fly, with the interleaved column-major layout. Differences:
+//! Source: P. C. Dillinger, S. Walzer, "Ribbon filter: practically smaller than Bloom and Xor"
+//! (2021): the standard ribbon filter of width 128, banded on the fly, with the interleaved
+//! column-major layout. Differences:
 //!
-//! * Blocks have 64 slots rather than the width of the ribbon. An unaligned window of 128 slots then spans three
-//!   words per column instead of four, and the last block may be cut at any slot, so no slot is lost to rounding.
-//! * There is no "smash" of starts to the ends: with up to 128 slots all keys start at slot 0, and beyond that the
-//!   backlog of equations that elimination pushes to the right fills the slots at the end. Simulation puts the
-//!   overhead in slots at 1 to 2 % from 100 to 20,000 keys (`build.rs`).
-//! * Results and both halves of the coefficients are three folded 128-bit products of one hash. Plain 64-bit products
-//!   with a shift leave linear relations between coefficients, which cost one or two ranks in 128.
+//! * Blocks have 64 slots rather than the width of the ribbon. An unaligned window of 128 slots
+//!   then spans three words per column instead of four, and the last block may be cut at any slot,
+//!   so no slot is lost to rounding.
+//! * There is no "smash" of starts to the ends: with up to 128 slots all keys start at slot 0, and
+//!   beyond that the backlog of equations that elimination pushes to the right fills the slots at
+//!   the end. Simulation puts the overhead in slots at 1 to 2 % from 100 to 20,000 keys
+//!   (`build.rs`).
+//! * Results and both halves of the coefficients are three folded 128-bit products of one hash.
+//!   Plain 64-bit products with a shift leave linear relations between coefficients, which cost one
+//!   or two ranks in 128.
 //!
 //! # Size
-//! Slots per key: 1.02 for 100 to 10,000 keys, 1.03 for 100,000, 1.04 for a million, 1.06 for sixteen million. At
-//! 7.05 bits per key the rate is 0.83 % for 10,000 keys and 0.96 % for a million, where a Bloom filter has 3.4 %.
-//! Besides the slots there is one word. A filter without keys consists of that word alone.
+//! Slots per key: 1.02 for 100 to 10,000 keys, 1.03 for 100,000, 1.04 for a million, 1.06 for
+//! sixteen million. At 7.05 bits per key the rate is 0.83 % for 10,000 keys and 0.96 % for a
+//! million, where a Bloom filter has 3.4 %. Besides the slots there is one word. A filter without
+//! keys consists of that word alone.
 //!
 //! # Layout
-//! `docs/filter-format.md` specifies it bit by bit. Word 0 holds the number of slots and the first *upper* block. A
-//! block is one word per column, columns side by side, so a probe reads three runs of neighbouring words. Blocks
-//! below the upper ones have one column fewer, which uses the requested bits to the word. A key has as many equations
-//! as the block it starts in has columns; later blocks have no fewer.
+//! `docs/filter-format.md` specifies it bit by bit. Word 0 holds the number of slots and the first
+//! *upper* block. A block is one word per column, columns side by side, so a probe reads three runs
+//! of neighbouring words. Blocks below the upper ones have one column fewer, which uses the
+//! requested bits to the word. A key has as many equations as the block it starts in has columns;
+//! later blocks have no fewer.
 //!
 //! # Invariants
-//! * `Layout::open` has proven that the words are exactly those of the layout, so probes stay in bounds; the contents
-//!   of slots do not influence where a probe looks.
+//! * `Layout::open` has proven that the words are exactly those of the layout, so probes stay in
+//!   bounds; the contents of slots do not influence where a probe looks.
 //! * There are at most [`MAX_COLUMNS`] columns, as many as a result has bits.
 //! * Building and probing go through the same `Layout::locate`.
 //!
@@ -48,14 +55,15 @@ use crate::format::{FilterKind, Head, WordFilter};
 use crate::words::{Owned, Words};
 use layout::{Equation, Layout};
 
-/// Maximum number of columns: at 2^-32, an absent key that shares the digest of one of 2^32 keys is as likely as a
-/// false positive, so more bits would not help.
+/// Maximum number of columns: at 2^-32, an absent key that shares the digest of one of 2^32 keys is
+/// as likely as a false positive, so more bits would not help.
 const MAX_COLUMNS: u32 = 32;
 
 /// Columns that a probe evaluates before it checks for a mismatch.
 ///
-/// A branch per column is mispredicted once per probe, as half of the absent keys pass each column; four columns pass
-/// one absent key in sixteen. Four parities also take at most about twice the instructions of one.
+/// A branch per column is mispredicted once per probe, as half of the absent keys pass each column;
+/// four columns pass one absent key in sixteen. Four parities also take at most about twice the
+/// instructions of one.
 const GROUP: usize = 4;
 
 /// A ribbon filter. Cloning shares its words.
@@ -85,15 +93,15 @@ impl<W: Words> WordFilter<W> for Ribbon<W> {
     }
 }
 
-/// Returns the salt of seed `seed` among those that building tries. Seed 0 is the filter's own salt; the step is
-/// large, so that no seed of a filter is the salt of a neighbouring run.
+/// Returns the salt of seed `seed` among those that building tries. Seed 0 is the filter's own
+/// salt; the step is large, so that no seed of a filter is the salt of a neighbouring run.
 fn seeded(salt: u64, seed: u8) -> SpreadSalt {
     SpreadSalt::new(salt ^ u64::from(seed).wrapping_mul(0x81e9_2b5b_98ba_91ad))
 }
 
 impl<W: Words> Ribbon<W> {
-    /// Returns whether the run may hold the key. Reads up to three runs of neighbouring words, 24 bytes per column;
-    /// for an absent key mostly those of the first four columns.
+    /// Returns whether the run may hold the key. Reads up to three runs of neighbouring words, 24
+    /// bytes per column; for an absent key mostly those of the first four columns.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         let equation = self.layout.locate(digest.mix(self.spread));
@@ -153,7 +161,8 @@ impl<W: Words> Ribbon<W> {
         })
     }
 
-    /// Prefetches what [`Ribbon::contains`] will read first: the first columns of the three blocks of the window.
+    /// Prefetches what [`Ribbon::contains`] will read first: the first columns of the three blocks
+    /// of the window.
     #[inline]
     pub fn prefetch(&self, digest: Digest) {
         let block = self.layout.locate(digest.mix(self.spread)).block();
@@ -172,8 +181,8 @@ impl<W: Words> Ribbon<W> {
         (self.words.count() * 64) as f64 / self.head.keys as f64
     }
 
-    /// Returns the theoretical false-positive rate: `2^-r`, averaged over the starts, some of which have one column
-    /// more than the others; 0 for no keys.
+    /// Returns the theoretical false-positive rate: `2^-r`, averaged over the starts, some of which
+    /// have one column more than the others; 0 for no keys.
     pub fn expected_rate(&self) -> f64 {
         if self.head.keys == 0 { 0.0 } else { self.layout.rate() }
     }
@@ -213,8 +222,9 @@ fn one_holds(words: [u64; 3], masks: [u64; 3], result: u32) -> bool {
     (halves(selected) ^ (result & WANTED[0])).count_ones().is_multiple_of(2)
 }
 
-/// Like [`one_holds`] for four columns and the four top bits of `result`. Written over arrays so that compilers
-/// vectorise it, which is also why parity is folded: not every vector unit has a population count.
+/// Like [`one_holds`] for four columns and the four top bits of `result`. Written over arrays so
+/// that compilers vectorise it, which is also why parity is folded: not every vector unit has a
+/// population count.
 #[inline(always)]
 fn four_hold(words: [[u64; GROUP]; 3], masks: [u64; 3], result: u32) -> bool {
     let [a, b, c] = &words;

@@ -58,8 +58,8 @@ fn reference(filter: &Ribbon, digest: Digest) -> bool {
     })
 }
 
-/// Checks that the filter holds its keys and answers for absent keys as the format says, over owned and borrowed
-/// words.
+/// Checks that the filter holds its keys and answers for absent keys as the format says, over owned
+/// and borrowed words.
 fn answers_as_the_format_says(filter: &Ribbon, digests: &[Digest]) {
     let bytes = bytes_of(filter.words());
     let view = Ribbon::from_parts(filter.head(), Borrowed(&bytes)).unwrap();
@@ -168,8 +168,8 @@ fn structured_digests_work_at_the_first_seeds() {
     }
 }
 
-/// If coefficients are random, as many equations as slots are solvable in 29 % of all cases; one linear relation
-/// among the coefficients makes it 0.
+/// If coefficients are random, as many equations as slots are solvable in 29 % of all cases; one
+/// linear relation among the coefficients makes it 0.
 #[test]
 fn coefficients_have_full_rank() {
     let trials = 2000;
@@ -213,8 +213,8 @@ fn later_attempts_take_more_slots() {
     assert_eq!(slots_for(u64::MAX, 95), u64::MAX);
 }
 
-/// Rates with fractional columns, with less than one bit per key (some keys accepted untested), and in narrow
-/// filters.
+/// Rates with fractional columns, with less than one bit per key (some keys accepted untested), and
+/// in narrow filters.
 #[test]
 fn rates_meet_theory() {
     for n in [40, 150, 30_000] {
@@ -273,7 +273,8 @@ fn runs_with_neighbouring_salts_err_independently() {
     assert!((both as f64 / expected - 1.0).abs() < 4.0 / expected.sqrt(), "{both} {expected}");
 }
 
-// Verified by a script that shares no code with the crate: the filter holds its keys and rejects most absent ones.
+// Verified by a script that shares no code with the crate: the filter holds its keys and rejects
+// most absent ones.
 const FIXTURE: &str = "\
     0d00000010000000ad65bb3c0a1f547cd8de47694482e5cd8c2beec519781d0007000000000000000c00000000000000\
     04000000000000000e03000154464c312b06d9e8151a98cf";

@@ -1,10 +1,13 @@
-//! The choice between a filter per table and [`Selector::Grf`] in a predicted tree: that of `filter = auto`.
+//! The choice between a filter per table and [`Selector::Grf`] in a predicted tree: that of `filter
+//! = auto`.
 //!
-//! The predictions of this model are in more detail, but two answers to one question would be worse than either: advice to use
-//! `grf` in a tree in which `auto` keeps filters per table, or the reverse. So [`rank`](super::rank) has no candidate that the rule of
-//! [`tree_filter`] rejects. The rule is about filters of equal memory. It stands for all filters per table that answer points only, have
-//! equally many bits in each run and all of them in memory: they are variants of the one that it knows. Range filters, elastic ones and
-//! Monkey's allocation are not in it, and are left to predictions. So are writes.
+//! The predictions of this model are in more detail, but two answers to one question would be worse
+//! than either: advice to use `grf` in a tree in which `auto` keeps filters per table, or the
+//! reverse. So [`rank`](super::rank) has no candidate that the rule of [`tree_filter`] rejects. The
+//! rule is about filters of equal memory. It stands for all filters per table that answer points
+//! only, have equally many bits in each run and all of them in memory: they are variants of the one
+//! that it knows. Range filters, elastic ones and Monkey's allocation are not in it, and are left
+//! to predictions. So are writes.
 
 use super::inputs::{Allocation, Configuration, Data, ReadPath, Workload};
 use super::selector::Selector;
@@ -23,8 +26,9 @@ pub(super) fn side(configuration: &Configuration) -> Option<TreeFilter> {
     }
 }
 
-/// Compares both kinds of filters in all states of a tree, by the rule that `filter = auto` follows: with the constants of the rule,
-/// not the costs of a machine. `keeps_order` says whether the global filter's map does.
+/// Compares both kinds of filters in all states of a tree, by the rule that `filter = auto`
+/// follows: with the constants of the rule, not the costs of a machine. `keeps_order` says whether
+/// the global filter's map does.
 pub fn between(
     current: Option<TreeFilter>,
     tree: &Tree,

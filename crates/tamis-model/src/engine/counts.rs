@@ -1,8 +1,10 @@
-//! How often each event happens in one operation: filters probed, runs searched in vain, cursors opened. These are
-//! the same counters that the engine keeps (`ReadCost`), so that predictions can be checked without a clock.
+//! How often each event happens in one operation: filters probed, runs searched in vain, cursors
+//! opened. These are the same counters that the engine keeps (`ReadCost`), so that predictions can
+//! be checked without a clock.
 //!
-//! A key's run is drawn by the runs' shares of the entries; filters of different runs err independently (each has its
-//! own salt). Costs O(runs) per state; for `elastic`, O(runs · units · log).
+//! A key's run is drawn by the runs' shares of the entries; filters of different runs err
+//! independently (each has its own salt). Costs O(runs) per state; for `elastic`, O(runs · units ·
+//! log).
 
 use std::sync::OnceLock;
 
@@ -51,8 +53,8 @@ impl Counts {
     }
 }
 
-/// Returns the counts of one operation of each class in a tree, averaged over its states. In the order of
-/// [`Class::ALL`]; a put counts nothing.
+/// Returns the counts of one operation of each class in a tree, averaged over its states. In the
+/// order of [`Class::ALL`]; a put counts nothing.
 pub fn counts(tree: &Tree, data: &Data, workload: &Workload, configuration: &Configuration) -> [Counts; 6] {
     let mut sums = [Counts::default(); 6];
     let weight = 1.0 / tree.states.len().max(1) as f64;
@@ -182,7 +184,8 @@ impl<'a> Asked<'a> {
                 }
                 sum
             };
-            // Runs are named falsely in proportion to their entries; a segment names every run that has some there.
+            // Runs are named falsely in proportion to their entries; a segment names every run that
+            // has some there.
             let newer = match self.configuration.selector {
                 Selector::Remix => newer_of(&|share| 1.0 - (1.0 - share).max(0.0).powf(REMIX_SEGMENT)),
                 _ => self.named(0.0).point * newer_of(&|share| share),
@@ -283,9 +286,9 @@ pub(crate) fn blocked_rate_of(bits: f64) -> f64 {
     (table[low].ln() * (1.0 - part) + table[low + 1].ln() * part).exp()
 }
 
-/// Returns bits for each of several runs that minimise the total false positives with `bits` each on average: rates
-/// are proportional to sizes, runs whose rate would reach 1 get none (Monkey, SIGMOD 2017, section 4), no run more
-/// than 64.
+/// Returns bits for each of several runs that minimise the total false positives with `bits` each
+/// on average: rates are proportional to sizes, runs whose rate would reach 1 get none (Monkey,
+/// SIGMOD 2017, section 4), no run more than 64.
 pub(crate) fn monkey(runs: &[f64], bits: f64) -> Vec<f64> {
     const LN2_SQUARED: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
     let mut given = vec![0.0; runs.len()];
@@ -310,14 +313,14 @@ pub(crate) fn monkey(runs: &[f64], bits: f64) -> Vec<f64> {
     given
 }
 
-/// Bits of a unit, units of a segment, keys of a segment: the defaults of `filter_unit_bits`, `filter_units` and
-/// `filter_unit_bytes`.
+/// Bits of a unit, units of a segment, keys of a segment: the defaults of `filter_unit_bits`,
+/// `filter_units` and `filter_unit_bytes`.
 const UNIT: (f64, usize, f64) = (4.0, 6, 8064.0);
 /// Memory that a unit takes per bit of its own.
 const UNIT_MEMORY: f64 = 1.03;
 
-/// Returns the share of a Zipf law over `items` items that falls on the first `top` of them. Uses the integral of the
-/// law.
+/// Returns the share of a Zipf law over `items` items that falls on the first `top` of them. Uses
+/// the integral of the law.
 pub(crate) fn zipf_share(top: f64, items: f64, exponent: f64) -> f64 {
     let (items, exponent) = (items.max(1.0), if exponent.is_finite() { exponent.max(0.0) } else { 0.0 });
     let sum = |x: f64| match (1.0 - exponent).abs() < 1e-6 {
@@ -330,15 +333,16 @@ pub(crate) fn zipf_share(top: f64, items: f64, exponent: f64) -> f64 {
     (sum(top.min(items)) / sum(items)).min(1.0)
 }
 
-/// Returns the rates of elastic filters in each run, as lookups meet them, when units totalling `bits` per key are
-/// where they save most: a fractional knapsack over units, ordered by savings per bit (ElasticBF, ATC 2019, section
-/// 3.3, in equilibrium). Scattered hot keys leave segments alike; where hot keys are clustered, segments follow
-/// Zipf's law.
+/// Returns the rates of elastic filters in each run, as lookups meet them, when units totalling
+/// `bits` per key are where they save most: a fractional knapsack over units, ordered by savings
+/// per bit (ElasticBF, ATC 2019, section 3.3, in equilibrium). Scattered hot keys leave segments
+/// alike; where hot keys are clustered, segments follow Zipf's law.
 fn elastic_rates(state: &State, workload: &Workload, bits: f64) -> Vec<f64> {
     let pass = blocked_rate_of(UNIT.0);
     let entries = state.entries().max(1.0);
     let (absent, present) = (workload.share(Class::EmptyGet), workload.share(Class::ExistingGet));
-    // Per segment class: run, number of keys, share of the run's lookups, units assigned (finally a fraction).
+    // Per segment class: run, number of keys, share of the run's lookups, units assigned (finally a
+    // fraction).
     let mut classes: Vec<(usize, f64, f64, f64)> = Vec::new();
     let mut weights = Vec::new();
     let mut older = 1.0;

@@ -1,10 +1,11 @@
 //! How far from the processor the data being read lies.
 //!
-//! A cache holds a line until so much else has been touched that the line is the oldest. Between two reads of a line
-//! of a run, every other line of that run is read, more of a run that is read more often, and all of a small run;
-//! meanwhile writes stream through the same caches: log, memtable, and the input and output of merges. The total of
-//! these bytes is the line's distance, and its cost is the machine's latency at that many bytes. So a small run that
-//! every iterator opens is near, and a database that is mostly written is far, however small.
+//! A cache holds a line until so much else has been touched that the line is the oldest. Between
+//! two reads of a line of a run, every other line of that run is read, more of a run that is read
+//! more often, and all of a small run; meanwhile writes stream through the same caches: log,
+//! memtable, and the input and output of merges. The total of these bytes is the line's distance,
+//! and its cost is the machine's latency at that many bytes. So a small run that every iterator
+//! opens is near, and a database that is mostly written is far, however small.
 //!
 //! Pure; O(runs²) per state.
 
@@ -42,7 +43,8 @@ impl Far {
         let hot = hot_part((data.entries as f64).max(1.0), workload.skew);
         let near = machine.latency_ns(machine.measured_bytes.min(data.bytes()));
         let in_cache = machine.latency.first().map_or(0.0, |(_, ns)| *ns);
-        // A put is written to the log and the memtable, then by flush and merges. Merges read tables, which are counted there.
+        // A put is written to the log and the memtable, then by flush and merges. Merges read
+        // tables, which are counted there.
         let written = workload.share(Class::Put) * data.entry_bytes() * (2.0 + tree.write_amplification);
         let (keyed_searches, other_searches) = searches(workload, counts);
         let filters = Filters::new(data, workload, configuration, hot);
@@ -96,8 +98,8 @@ struct Part {
     touched: f64,
 }
 
-/// Returns the bytes touched between two reads of a line of `parts[at]`, with `streamed` additional bytes per
-/// operation.
+/// Returns the bytes touched between two reads of a line of `parts[at]`, with `streamed` additional
+/// bytes per operation.
 fn distance(parts: &[Part], at: usize, streamed: f64) -> f64 {
     let Part { bytes, touched } = parts[at];
     if touched <= 0.0 {
@@ -109,7 +111,8 @@ fn distance(parts: &[Part], at: usize, streamed: f64) -> f64 {
     parts.iter().map(read).sum::<f64>() + operations * streamed
 }
 
-/// Returns how often an operation searches the run that has the key, and how often it searches others.
+/// Returns how often an operation searches the run that has the key, and how often it searches
+/// others.
 fn searches(workload: &Workload, counts: &[Counts; 6]) -> (f64, f64) {
     let (mut keyed, mut others) = (0.0, 0.0);
     for (class, counts) in Class::ALL.into_iter().zip(counts) {
@@ -241,7 +244,8 @@ mod tests {
 
     #[test]
     fn the_distance_of_filters_depends_on_table_reads() {
-        // 1.2 MiB of filters; hot tables of less than a MiB, and tables of 110 MiB that are read everywhere.
+        // 1.2 MiB of filters; hot tables of less than a MiB, and tables of 110 MiB that are read
+        // everywhere.
         let of = |skew: f64| {
             let workload = Workload { existing_gets: 1.0, skew, ..Workload::default() };
             far(Selector::BlockedBloom, &workload, &[1_000_000.0])

@@ -1,5 +1,6 @@
-//! The inputs of predictions: the machine, the data, the operations, the configuration. Plain values with units; all
-//! times are in nanoseconds, sizes in bytes, shares from 0 to 1. Nothing here is measured: `tamis_advisor` does that.
+//! The inputs of predictions: the machine, the data, the operations, the configuration. Plain
+//! values with units; all times are in nanoseconds, sizes in bytes, shares from 0 to 1. Nothing
+//! here is measured: `tamis_advisor` does that.
 
 use super::selector::{Keys, Selector};
 use super::shape::Shape;
@@ -9,26 +10,31 @@ use super::shape::Shape;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct ProbeCost {
-    /// One probe for an absent key, filter in the processor's cache, including finding the run's table. For a global
-    /// filter: one probe for all runs, without `run_ns`.
+    /// One probe for an absent key, filter in the processor's cache, including finding the run's
+    /// table. For a global filter: one probe for all runs, without `run_ns`.
     pub point_ns: f64,
-    /// For a global filter: checking whether it names one given run; added to `point_ns`, `range_ns` and `seek_ns`.
+    /// For a global filter: checking whether it names one given run; added to `point_ns`,
+    /// `range_ns` and `seek_ns`.
     pub run_ns: f64,
     /// One probe for an empty short range; same as `point_ns` where the filter has no answer.
     pub range_ns: f64,
-    /// The same for an iterator without an end that continues from the answer; 0 if the filter is not probed then.
+    /// The same for an iterator without an end that continues from the answer; 0 if the filter is
+    /// not probed then.
     pub seek_ns: f64,
-    /// Building, per written key. For a global filter: its part of a key list, and of changing the filter.
+    /// Building, per written key. For a global filter: its part of a key list, and of changing the
+    /// filter.
     pub build_ns: f64,
-    /// Per entry of the whole filter at each flush: what is copied when keys fall everywhere. Global filters only.
+    /// Per entry of the whole filter at each flush: what is copied when keys fall everywhere.
+    /// Global filters only.
     pub copy_ns: f64,
-    /// Per flush and merge, whatever its keys: rebuilding codes, waking threads. Global filters only.
+    /// Per flush and merge, whatever its keys: rebuilding codes, waking threads. Global filters
+    /// only.
     pub change_ns: f64,
 }
 
 impl ProbeCost {
-    /// Creates a filter with these costs; iterators without an end probe at `range_ns`, and changes have no cost of
-    /// their own.
+    /// Creates a filter with these costs; iterators without an end probe at `range_ns`, and changes
+    /// have no cost of their own.
     pub fn new(point_ns: f64, range_ns: f64, build_ns: f64, copy_ns: f64) -> ProbeCost {
         ProbeCost { point_ns, run_ns: 0.0, range_ns, seek_ns: range_ns, build_ns, copy_ns, change_ns: 0.0 }
     }
@@ -45,12 +51,14 @@ pub struct Machine {
     pub get_ns: f64,
     /// T_D in memory: searching one run for a key: finding its table, index and block.
     pub search_ns: f64,
-    /// The same for a run that does not have the key: its block's fingerprints reject it, and no entry is read.
+    /// The same for a run that does not have the key: its block's fingerprints reject it, and no
+    /// entry is read.
     pub vain_ns: f64,
-    /// Bytes of tables in the database in which `search_ns`, `cursor_ns` and `next_ns` were measured; larger ones
-    /// miss more caches.
+    /// Bytes of tables in the database in which `search_ns`, `cursor_ns` and `next_ns` were
+    /// measured; larger ones miss more caches.
     pub measured_bytes: f64,
-    /// Cache misses that such a search waits for, where the tables are larger than `measured_bytes`.
+    /// Cache misses that such a search waits for, where the tables are larger than
+    /// `measured_bytes`.
     pub search_misses: f64,
     /// The same for a search in vain; those of one get overlap.
     pub vain_misses: f64,
@@ -60,13 +68,15 @@ pub struct Machine {
     pub iterator_ns: f64,
     /// Opening and positioning a cursor in one run.
     pub cursor_ns: f64,
-    /// Additional cost of a run opened while an iterator advances: its misses overlap with no other's.
+    /// Additional cost of a run opened while an iterator advances: its misses overlap with no
+    /// other's.
     pub late_open_ns: f64,
     /// One step of an iterator over a single run, blocks in memory.
     pub next_ns: f64,
     /// Additional cost of a step each time the number of open runs doubles.
     pub merge_step_ns: f64,
-    /// A block from the page cache, beyond a mapped access: a system call and a copy; 0 where tables are mapped.
+    /// A block from the page cache, beyond a mapped access: a system call and a copy; 0 where
+    /// tables are mapped.
     pub page_ns: f64,
     /// T_D of the device: one random block.
     pub device_ns: f64,
@@ -74,13 +84,15 @@ pub struct Machine {
     pub unpack_ns: f64,
     /// A put with a log in memory: the record, the memtable.
     pub put_ns: f64,
-    /// Additional cost of handing that record to the file system, with a sync where every write is synced.
+    /// Additional cost of handing that record to the file system, with a sync where every write is
+    /// synced.
     pub log_ns: f64,
     /// Flushing or merging one entry, without its bytes and filter.
     pub merge_entry_ns: f64,
     /// Flushing or merging one byte.
     pub merge_byte_ns: f64,
-    /// Share of flush and merge time that operations feel: 1 on one core, less where threads have their own cores.
+    /// Share of flush and merge time that operations feel: 1 on one core, less where threads have
+    /// their own cores.
     pub background_share: f64,
     /// Bytes that the page cache may use.
     pub page_cache_bytes: f64,
@@ -128,8 +140,8 @@ impl Machine {
         self.probes.iter().find(|(known, _)| *known == selector).map(|(_, cost)| *cost)
     }
 
-    /// Returns the latency of a random access in a working set of `bytes`, interpolated linearly between the measured
-    /// sizes over the logarithm of the size.
+    /// Returns the latency of a random access in a working set of `bytes`, interpolated linearly
+    /// between the measured sizes over the logarithm of the size.
     pub fn latency_ns(&self, bytes: f64) -> f64 {
         let Some(&(first, ns)) = self.latency.first() else { return 0.0 };
         if bytes <= first {
@@ -176,13 +188,14 @@ pub struct Data {
     pub block_bytes: u64,
     /// How blocks reach readers.
     pub read_path: ReadPath,
-    /// Whether blocks of the deeper levels are compressed, and must be decompressed into the block cache.
+    /// Whether blocks of the deeper levels are compressed, and must be decompressed into the block
+    /// cache.
     pub compressed: bool,
 }
 
 impl Data {
-    /// Creates data with this many entries of these sizes, integer keys, and otherwise the options' defaults (not
-    /// compressed).
+    /// Creates data with this many entries of these sizes, integer keys, and otherwise the options'
+    /// defaults (not compressed).
     pub fn new(entries: u64, key_bytes: f64, value_bytes: f64) -> Data {
         Data {
             entries,
@@ -196,8 +209,8 @@ impl Data {
         }
     }
 
-    /// Returns the bytes that an entry takes on disk: a few for lengths, sequence number, fingerprint and its part of
-    /// the index.
+    /// Returns the bytes that an entry takes on disk: a few for lengths, sequence number,
+    /// fingerprint and its part of the index.
     pub fn entry_bytes(&self) -> f64 {
         self.key_bytes + self.value_bytes + 8.0
     }
@@ -207,14 +220,15 @@ impl Data {
         self.entries as f64 * self.entry_bytes()
     }
 
-    /// Returns the entries that a memtable holds when it is flushed: a node has a header, a tower and an offset in
-    /// addition.
+    /// Returns the entries that a memtable holds when it is flushed: a node has a header, a tower
+    /// and an offset in addition.
     pub fn flush_entries(&self) -> f64 {
         (self.memtable_bytes as f64 / (self.key_bytes + self.value_bytes + 44.0)).max(1.0)
     }
 }
 
-/// The mix of operations, and where they fall. Shares need not sum to 1; they are relative to their sum.
+/// The mix of operations, and where they fall. Shares need not sum to 1; they are relative to their
+/// sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Workload {
@@ -297,8 +311,8 @@ impl Class {
 }
 
 impl Workload {
-    /// Returns the share of a class, relative to the sum of all; 0 for all if there are no operations. Negative and
-    /// non-finite values are treated as 0.
+    /// Returns the share of a class, relative to the sum of all; 0 for all if there are no
+    /// operations. Negative and non-finite values are treated as 0.
     pub fn share(&self, class: Class) -> f64 {
         let of = |class| {
             let share: f64 = match class {
@@ -346,7 +360,8 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Creates a selector with this many bits over a tree, uniform, with hash sharing and without a block cache.
+    /// Creates a selector with this many bits over a tree, uniform, with hash sharing and without a
+    /// block cache.
     pub fn new(selector: Selector, bits_per_key: f64, shape: Shape) -> Configuration {
         Configuration {
             selector,

@@ -1,4 +1,5 @@
-//! A model of this engine: the cost of a filter selector over a tree shape, for a workload on a machine.
+//! A model of this engine: the cost of a filter selector over a tree shape, for a workload on a
+//! machine.
 //!
 //! | part | content |
 //! | --- | --- |
@@ -13,18 +14,19 @@
 //! | [`rank`] | all configurations within a budget, best first, with reasons |
 //!
 //! # Assumptions
-//! Keys are spread evenly over the runs, so every run covers every key (except for fragments), and runs have keys in
-//! proportion to their sizes. Filters of different runs err independently. Operations run sequentially: overlap
-//! within the engine (filter lines of several runs, cursors positioned together) is part of the measured unit costs.
-//! Flushes and merges cost operations a fixed share of their time. Latency under load, several concurrent readers,
-//! and updates that supersede much of the data are not modelled.
+//! Keys are spread evenly over the runs, so every run covers every key (except for fragments), and
+//! runs have keys in proportion to their sizes. Filters of different runs err independently.
+//! Operations run sequentially: overlap within the engine (filter lines of several runs, cursors
+//! positioned together) is part of the measured unit costs. Flushes and merges cost operations a
+//! fixed share of their time. Latency under load, several concurrent readers, and updates that
+//! supersede much of the data are not modelled.
 //!
-//! Sources: hash sharing (Zhu, Mun, Raman, Athanassoulis, DAMON 2021, section 3) for the sum of hashes, probes and
-//! accesses; Monkey (SIGMOD 2017) and ElasticBF (ATC 2019) for the division of memory; the rest follows the engine's
-//! own documents.
+//! Sources: hash sharing (Zhu, Mun, Raman, Athanassoulis, DAMON 2021, section 3) for the sum of
+//! hashes, probes and accesses; Monkey (SIGMOD 2017) and ElasticBF (ATC 2019) for the division of
+//! memory; the rest follows the engine's own documents.
 //!
-//! Pure arithmetic: no I/O, no threads, no clock. Times are in nanoseconds, memory in bytes, shares from 0 to 1. Every result
-//! is finite for finite input.
+//! Pure arithmetic: no I/O, no threads, no clock. Times are in nanoseconds, memory in bytes, shares
+//! from 0 to 1. Every result is finite for finite input.
 
 mod between;
 mod counts;

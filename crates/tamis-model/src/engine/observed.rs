@@ -30,8 +30,8 @@ impl Operations {
 }
 
 impl Workload {
-    /// Returns the workload of these operations, and a list of what the counts do not show, with what was assumed instead. `skew`
-    /// is the Zipf exponent of reads, if it is known.
+    /// Returns the workload of these operations, and a list of what the counts do not show, with
+    /// what was assumed instead. `skew` is the Zipf exponent of reads, if it is known.
     pub fn observed(operations: &Operations, skew: Option<f64>) -> (Workload, Vec<String>) {
         let mut unknown = Vec::new();
         let found = operations.found.min(operations.gets);

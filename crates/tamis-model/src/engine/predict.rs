@@ -1,9 +1,9 @@
 //! From counts to nanoseconds: every term with its formula, the numbers in it, and its value.
 //!
-//! An operation is a sum of products: how often an event happens ([`Counts`]) times its cost on this machine
-//! ([`Machine`]). The papers' T_H is `digest_ns`, T_P the probe of a selector, T_D a block: hash sharing (DAMON 2021,
-//! section 3) has the same sum with all levels alike. Pure functions; a prediction grows a tree, which costs
-//! O(flushes · levels).
+//! An operation is a sum of products: how often an event happens ([`Counts`]) times its cost on
+//! this machine ([`Machine`]). The papers' T_H is `digest_ns`, T_P the probe of a selector, T_D a
+//! block: hash sharing (DAMON 2021, section 3) has the same sum with all levels alike. Pure
+//! functions; a prediction grows a tree, which costs O(flushes · levels).
 
 use super::counts::{Counts, counts, zipf_share};
 use super::far::Far;
@@ -54,8 +54,8 @@ impl Prediction {
         self.class_ns[class as usize]
     }
 
-    /// Returns the terms, those that the workload spends most on first, each with its contribution to the mean, in
-    /// ns.
+    /// Returns the terms, those that the workload spends most on first, each with its contribution
+    /// to the mean, in ns.
     pub fn dominant<'a>(&'a self, workload: &Workload) -> Vec<(&'a Term, f64)> {
         let mut terms: Vec<(&Term, f64)> =
             self.terms.iter().map(|term| (term, term.value_ns * workload.share(term.class))).collect();
@@ -68,8 +68,8 @@ impl Prediction {
 /// Number of concurrent cache misses on filters of different runs.
 const OVERLAP: f64 = 4.0;
 
-/// Predicts the costs of `configuration` in a tree grown by its shape from this many entries. A workload without puts
-/// is assumed to run after all writing.
+/// Predicts the costs of `configuration` in a tree grown by its shape from this many entries. A
+/// workload without puts is assumed to run after all writing.
 pub fn predict(
     machine: &Machine,
     data: &Data,
@@ -278,8 +278,9 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// Returns the cost of a block access beyond memory: decompression, system calls, the device, each as often as no
-/// cache has the block. The caches are assumed to hold the most frequently read blocks.
+/// Returns the cost of a block access beyond memory: decompression, system calls, the device, each
+/// as often as no cache has the block. The caches are assumed to hold the most frequently read
+/// blocks.
 fn block_ns(machine: &Machine, data: &Data, workload: &Workload, configuration: &Configuration) -> f64 {
     let entries = (data.entries as f64).max(1.0);
     let block = data.block_bytes.max(1) as f64;

@@ -1,9 +1,11 @@
 //! All configurations that fit a budget, best first, with reasons.
 //!
-//! A filter per table and `grf` of equal memory are never both candidates for a shape: the rule of `filter = auto` says which is.
+//! A filter per table and `grf` of equal memory are never both candidates for a shape: the rule of
+//! `filter = auto` says which is.
 //!
-//! Ranks every selector, uniform and by Monkey's rule, over every requested shape, each with the best of a few
-//! numbers of bits that fit. Costs one tree per shape and hundreds of predictions, some tens of milliseconds.
+//! Ranks every selector, uniform and by Monkey's rule, over every requested shape, each with the
+//! best of a few numbers of bits that fit. Costs one tree per shape and hundreds of predictions,
+//! some tens of milliseconds.
 
 use super::between::{between, side};
 use super::inputs::{Allocation, Class, Configuration, Data, Machine, ReadPath, Workload};
@@ -53,8 +55,8 @@ pub struct Ranked {
     pub prediction: Prediction,
     /// Whether this is the present configuration.
     pub is_current: bool,
-    /// Whether the rule of `filter = auto` prefers the other kind of filter ([`between`]): only the present configuration is ranked
-    /// nevertheless.
+    /// Whether the rule of `filter = auto` prefers the other kind of filter ([`between`]): only the
+    /// present configuration is ranked nevertheless.
     pub is_rejected: bool,
     /// In words: where most of its time goes, and for the others where they lose to the best one.
     pub reasons: Vec<String>,
@@ -99,14 +101,14 @@ const FEWEST_BITS: f64 = 0.5;
 /// Means within a relative step of this size count as equal: the smaller filter goes first.
 const ALIKE: f64 = 1e-6;
 
-/// Returns the step that a mean falls on. Comparing means by their distance would not be an order: each of three may
-/// equal the next while the ends differ.
+/// Returns the step that a mean falls on. Comparing means by their distance would not be an order:
+/// each of three may equal the next while the ends differ.
 fn step(mean_ns: f64) -> i64 {
     (mean_ns.max(1e-9).ln() / ALIKE).round() as i64
 }
 
-/// Ranks all configurations of `space`. Nothing over budget is recommended; `Ranking::ranked` begins with the
-/// configurations that fit.
+/// Ranks all configurations of `space`. Nothing over budget is recommended; `Ranking::ranked`
+/// begins with the configurations that fit.
 pub fn rank(machine: &Machine, data: &Data, workload: &Workload, space: &Space) -> Ranking {
     let settled = workload.share(Class::Put) == 0.0;
     let tree_of = |shape: &Shape| grow(shape, data, settled);
@@ -166,7 +168,8 @@ fn best_bits(
     if selector != Selector::None && machine.probe(selector).is_none() {
         return None;
     }
-    // Rounded to half a bit, so that a tree that grows a little does not need a different filter each time.
+    // Rounded to half a bit, so that a tree that grows a little does not need a different filter
+    // each time.
     let most = (space.budget_bytes as f64 * 16.0 / (data.entries as f64).max(1.0)).floor() / 2.0;
     let through_cache = data.compressed || data.read_path != ReadPath::Mapped;
     let candidates: Vec<f64> = match selector {
@@ -198,8 +201,8 @@ fn best_bits(
     })
 }
 
-/// Reports whether the rule prefers a candidate of the other kind and of equal memory in this tree. Only a candidate can be preferred:
-/// one that is measured, requested and within the budget.
+/// Reports whether the rule prefers a candidate of the other kind and of equal memory in this tree.
+/// Only a candidate can be preferred: one that is measured, requested and within the budget.
 fn is_rejected(
     machine: &Machine,
     data: &Data,

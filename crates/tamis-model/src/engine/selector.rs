@@ -1,9 +1,10 @@
 //! The available filters, and their false-positive rates.
 //!
-//! Rates of point filters are the textbook's, as `tamis-filter` documents and tests them. Those of range filters and
-//! of global filters are closed forms fitted to what this implementation achieves (`docs/filter-tables.md`,
-//! `docs/global-filters.md`); each function says which. Bits are of memory per entry, rates are shares from 0 to 1.
-//! Pure functions; a rate of a blocked filter costs about `512/b` steps, everything else a few operations.
+//! Rates of point filters are the textbook's, as `tamis-filter` documents and tests them. Those of
+//! range filters and of global filters are closed forms fitted to what this implementation achieves
+//! (`docs/filter-tables.md`, `docs/global-filters.md`); each function says which. Bits are of
+//! memory per entry, rates are shares from 0 to 1. Pure functions; a rate of a blocked filter costs
+//! about `512/b` steps, everything else a few operations.
 
 use super::counts::blocked_rate_of;
 
@@ -138,8 +139,8 @@ impl Selector {
         self.keeps_order() || matches!(self, Rosetta | REncoder | Grafite)
     }
 
-    /// Returns whether it tells iterators where the next key of a run is, so that runs are opened only when an
-    /// iterator reaches them.
+    /// Returns whether it tells iterators where the next key of a run is, so that runs are opened
+    /// only when an iterator reaches them.
     pub fn keeps_order(self) -> bool {
         matches!(self, SurfBase | SurfHash | SurfReal | SurfMixed | Snarf | Grf | GrfHuffman | Remix)
     }
@@ -149,11 +150,12 @@ impl Selector {
         !matches!(self, None | Remix | SurfBase | Elastic)
     }
 
-    /// Returns the cache misses that a probe of one filter waits for where filters do not fit into the processor's
-    /// cache, for an absent key or an empty short range. Derived from the times of uncached filters, relative to
-    /// those of a blocked Bloom filter (`docs/filter-tables.md`). Lines whose positions follow from the digest alone
-    /// are fetched in parallel, so there are fewer misses than lines. The values for whole-tree filters, which that
-    /// table does not cover, and for elastic ones are estimates.
+    /// Returns the cache misses that a probe of one filter waits for where filters do not fit into
+    /// the processor's cache, for an absent key or an empty short range. Derived from the times of
+    /// uncached filters, relative to those of a blocked Bloom filter (`docs/filter-tables.md`).
+    /// Lines whose positions follow from the digest alone are fetched in parallel, so there are
+    /// fewer misses than lines. The values for whole-tree filters, which that table does not cover,
+    /// and for elastic ones are estimates.
     pub fn misses(self, range: bool) -> f64 {
         match self {
             None => 0.0,
@@ -205,8 +207,9 @@ pub fn bloom_rate(bits: f64) -> f64 {
     (-(-k / bits).exp_m1()).powf(k)
 }
 
-/// Returns the rate of a Bloom filter within lines of 512 bits: the standard rate of one line, averaged over the
-/// Poisson number of its keys (Putze, Sanders, Singler, WEA 2007), with the best number of probes.
+/// Returns the rate of a Bloom filter within lines of 512 bits: the standard rate of one line,
+/// averaged over the Poisson number of its keys (Putze, Sanders, Singler, WEA 2007), with the best
+/// number of probes.
 pub fn blocked_rate(bits: f64) -> f64 {
     if bits <= 0.0 {
         return 1.0;
@@ -230,8 +233,8 @@ pub fn blocked_rate(bits: f64) -> f64 {
     (1..=most).map(rate).fold(1.0, f64::min)
 }
 
-/// Returns the bits that a SuRF trie takes by itself: 11 for uniform integers, about 22 for strings (16 to 43 were
-/// observed).
+/// Returns the bits that a SuRF trie takes by itself: 11 for uniform integers, about 22 for strings
+/// (16 to 43 were observed).
 fn trie_bits(keys: Keys) -> f64 {
     match keys {
         Keys::Integers => 11.0,
@@ -240,8 +243,8 @@ fn trie_bits(keys: Keys) -> f64 {
 }
 
 impl Selector {
-    /// Returns the memory bits per entry when `bits` are requested: fingerprints, tries and segments only come in
-    /// certain sizes.
+    /// Returns the memory bits per entry when `bits` are requested: fingerprints, tries and
+    /// segments only come in certain sizes.
     pub fn spent_bits(self, bits: f64, keys: Keys) -> f64 {
         match self {
             None => 0.0,
@@ -257,9 +260,9 @@ impl Selector {
         }
     }
 
-    /// Returns the rates of one filter with `bits` per key. `near` is the share of probes right after existing keys,
-    /// `width` the width of a range in consecutive integers. For global selectors: runs *named*, of all runs
-    /// together, by way of [`named_runs`](Self::named_runs).
+    /// Returns the rates of one filter with `bits` per key. `near` is the share of probes right
+    /// after existing keys, `width` the width of a range in consecutive integers. For global
+    /// selectors: runs *named*, of all runs together, by way of [`named_runs`](Self::named_runs).
     pub(super) fn rates(self, bits: f64, keys: Keys, near: f64, width: f64) -> Rates {
         let anywhere = self.rates_of(bits, keys, false, width);
         let behind = self.rates_of(bits, keys, true, width);
@@ -277,7 +280,8 @@ impl Selector {
                 (true, false) => 0.4,
                 (false, false) => 0.065,
             };
-            // Further bits of the key do not exclude a key right after it, and rarely a string's neighbours.
+            // Further bits of the key do not exclude a key right after it, and rarely a string's
+            // neighbours.
             let real = if near {
                 1.0
             } else if strings {
@@ -314,7 +318,8 @@ impl Selector {
                 let rate = if near { 1.0 } else { (-(bits - 2.3)).exp2().min(1.0) };
                 Rates { point: rate, range: rate }
             }
-            // The sum of the levels below the width of the range; measured 0.12 % and 7.3 % at 14 bits and 64 neighbours.
+            // The sum of the levels below the width of the range; measured 0.12 % and 7.3 % at 14
+            // bits and 64 neighbours.
             Rosetta | REncoder => Rates {
                 point: (0.0012 * (-0.69 * (bits - 14.0)).exp2()).min(1.0),
                 range: (0.073 * (width / 64.0).max(1.0 / 64.0) * (-0.69 * (bits - 14.0)).exp2()).min(1.0),
@@ -327,10 +332,11 @@ impl Selector {
         }
     }
 
-    /// Returns the runs that one probe of a global filter names besides those that hold something, for an absent key
-    /// and for an empty range. `shares` are the runs' fractions of all entries, newest first. Closed forms for
-    /// filters as the engine builds them: Grf spends the bits requested in every state of the tree, the others have room for
-    /// future entries, so that for the same total each entry has fewer bits than in a full filter.
+    /// Returns the runs that one probe of a global filter names besides those that hold something,
+    /// for an absent key and for an empty range. `shares` are the runs' fractions of all entries,
+    /// newest first. Closed forms for filters as the engine builds them: Grf spends the bits
+    /// requested in every state of the tree, the others have room for future entries, so that for
+    /// the same total each entry has fewer bits than in a full filter.
     pub(crate) fn named_runs(self, bits: f64, keys: Keys, near: f64, shares: &[f64]) -> Rates {
         let runs = shares.len() as f64;
         // A segment of this many keys names every run that has one of them.
@@ -339,9 +345,10 @@ impl Selector {
         let entropy = crate::grf::entropy_bits(shares);
         let rates = match self {
             Grf => {
-                // More than an even map and codes of the length of the entropy would allow: maps that keep the order of keys are
-                // uneven, and codes longer. With 8 to 14 bits, 1.2 to 1.6 times were observed in the engine with one run, 2.0 to
-                // 2.3 with eight of equal size, 1.4 to 2.4 with a tenth of the entries in ten smaller runs.
+                // More than an even map and codes of the length of the entropy would allow: maps
+                // that keep the order of keys are uneven, and codes longer. With 8 to 14 bits, 1.2
+                // to 1.6 times were observed in the engine with one run, 2.0 to 2.3 with eight of
+                // equal size, 1.4 to 2.4 with a tenth of the entries in ten smaller runs.
                 let uneven = if shares.len() > 1 { 2.1 } else { 1.5 };
                 let rate = uneven * crate::grf::global_rate(bits, shares);
                 match keys {
@@ -352,8 +359,8 @@ impl Selector {
                 }
             }
             GrfHuffman => {
-                // At 10 bits, 1.9 % were observed in one run and 16 % in eight of similar size, at 14 bits 0.14 and
-                // 1.2 %.
+                // At 10 bits, 1.9 % were observed in one run and 16 % in eight of similar size, at
+                // 14 bits 0.14 and 1.2 %.
                 let rate = (-(bits - entropy - 4.4)).exp2();
                 match keys {
                     Keys::Integers => {
@@ -363,9 +370,10 @@ impl Selector {
                 }
             }
             Chucky => {
-                // Fingerprints have at least five bits, eight of them are compared, and widths are whole bits: up to
-                // eleven bits, 0.18 to 0.22 are named. One run: 0.095 at 12 bits, 0.006 at 13, 0.003 at 14 and at 16;
-                // eight of similar size: 0.055 at 13, 0.028 at 14, 0.007 at 16.
+                // Fingerprints have at least five bits, eight of them are compared, and widths are
+                // whole bits: up to eleven bits, 0.18 to 0.22 are named. One run: 0.095 at 12 bits,
+                // 0.006 at 13, 0.003 at 14 and at 16; eight of similar size: 0.055 at 13, 0.028 at
+                // 14, 0.007 at 16.
                 let codes = 1.3 * (entropy - 0.8).max(0.0);
                 let seen = [(11.0, 2.35), (12.0, 3.4), (13.0, 7.2), (14.0, 8.2), (16.0, 8.2), (20.0, 11.5)];
                 let of_one = seen.windows(2).rev().find(|pair| bits >= pair[0].0).map_or(2.35, |pair| {

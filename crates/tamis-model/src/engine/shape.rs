@@ -1,13 +1,15 @@
 //! The runs of a tree: the compaction policies as arithmetic on sizes.
 //!
-//! A tree is grown flush by flush with evenly spread keys, and the policies of the engine (`compaction/policy`, and
-//! `docs/compaction.md`) are applied to sizes instead of tables: targets that follow the last level, a base level
-//! that moves up, full merges that cascade, partial ones that move the excess. The result is a series of states, one
-//! for each flush of the last round, over which costs are averaged, and the write amplification of the whole growth.
+//! A tree is grown flush by flush with evenly spread keys, and the policies of the engine
+//! (`compaction/policy`, and `docs/compaction.md`) are applied to sizes instead of tables: targets
+//! that follow the last level, a base level that moves up, full merges that cascade, partial ones
+//! that move the excess. The result is a series of states, one for each flush of the last round,
+//! over which costs are averaged, and the write amplification of the whole growth.
 //!
-//! Not modelled: which tables a partial merge picks (the average overlap is assumed), concurrent merges, disk space,
-//! time (level 0 never waits for more flushes than are due). A fragmented tree is approximated by a tiered one whose runs each cover a part of the keys. Costs O(levels)
-//! per flush; very long histories are shortened by growing the first part in larger flushes.
+//! Not modelled: which tables a partial merge picks (the average overlap is assumed), concurrent
+//! merges, disk space, time (level 0 never waits for more flushes than are due). A fragmented tree
+//! is approximated by a tiered one whose runs each cover a part of the keys. Costs O(levels) per
+//! flush; very long histories are shortened by growing the first part in larger flushes.
 
 use super::inputs::Data;
 
@@ -57,7 +59,8 @@ pub struct Shape {
     pub level0_runs: u64,
     /// Maximum number of levels, including level 0.
     pub levels: usize,
-    /// Whether reads trigger merges when there are no writes: a tree that is only read then ends as one run.
+    /// Whether reads trigger merges when there are no writes: a tree that is only read then ends as
+    /// one run.
     pub read_compaction: bool,
 }
 
@@ -95,7 +98,8 @@ impl Shape {
             && matches!(self.policy, Policy::Leveling | Policy::LazyLeveling | Policy::Hybrid(_))
     }
 
-    /// Returns the share of runs that have a table over a given key: 1 where runs span the key space.
+    /// Returns the share of runs that have a table over a given key: 1 where runs span the key
+    /// space.
     fn coverage(&self) -> f64 {
         if self.policy == Policy::Fragmented { 0.5 } else { 1.0 }
     }
@@ -143,16 +147,16 @@ const MOST_FLUSHES: f64 = 60_000.0;
 /// Maximum number of states averaged over.
 const MOST_STATES: usize = 256;
 
-/// Grows the tree that `shape` makes of `data`. `settled_by_reads`: there are no more writes, so a tree that merges
-/// for reads is one run.
+/// Grows the tree that `shape` makes of `data`. `settled_by_reads`: there are no more writes, so a
+/// tree that merges for reads is one run.
 pub fn grow(shape: &Shape, data: &Data, settled_by_reads: bool) -> Tree {
     let base = data.memtable_bytes as f64 / data.entry_bytes() * shape.level0_runs as f64;
     grow_from(shape, data.entries as f64, data.flush_entries(), base, settled_by_reads)
 }
 
-/// The same for this many entries, of which each flush has `flush_entries`. A base level that takes level 0 may hold
-/// `base_entries` before the level above it is used: what `level0_runs` memtables would hold if they held only
-/// entries.
+/// The same for this many entries, of which each flush has `flush_entries`. A base level that takes
+/// level 0 may hold `base_entries` before the level above it is used: what `level0_runs` memtables
+/// would hold if they held only entries.
 pub fn grow_from(
     shape: &Shape,
     entries: f64,

@@ -1,10 +1,11 @@
 //! How skewed reads are, estimated from how often two of them are for the same key.
 //!
-//! Under Zipf's law with exponent s over n keys, the key of rank i is read with probability i^−s / H(n, s), so two
-//! gets are for the same key with probability Σ p² = H(n, 2s) / H(n, s)². That grows with s from 1/n to nearly 1, and
-//! is inverted by bisection.
+//! Under Zipf's law with exponent s over n keys, the key of rank i is read with probability i^−s /
+//! H(n, s), so two gets are for the same key with probability Σ p² = H(n, 2s) / H(n, s)². That
+//! grows with s from 1/n to nearly 1, and is inverted by bisection.
 
-/// Number of ranks summed one by one; beyond them the sum is an integral (Euler–Maclaurin, two terms).
+/// Number of ranks summed one by one; beyond them the sum is an integral (Euler–Maclaurin, two
+/// terms).
 const EXACT: u64 = 256;
 /// The largest exponent that is distinguished.
 const STEEPEST: f64 = 4.0;
@@ -24,15 +25,17 @@ fn harmonic(n: f64, s: f64) -> f64 {
     head + area + (b.powf(-s) - a.powf(-s)) / 2.0
 }
 
-/// Returns the probability that two reads under Zipf's law with exponent `skew` over `keys` keys are for the same one.
+/// Returns the probability that two reads under Zipf's law with exponent `skew` over `keys` keys
+/// are for the same one.
 pub fn zipf_collisions(skew: f64, keys: f64) -> f64 {
     let keys = if keys.is_finite() { keys.max(1.0) } else { 1.0 };
     let skew = if skew.is_finite() { skew.clamp(0.0, STEEPEST) } else { 0.0 };
     harmonic(keys, 2.0 * skew) / harmonic(keys, skew).powi(2)
 }
 
-/// Returns the exponent of Zipf's law over `keys` keys under which two reads are for the same key with probability
-/// `collisions`: 0 where that is no more than chance, at most 4. About 50 evaluations of two sums.
+/// Returns the exponent of Zipf's law over `keys` keys under which two reads are for the same key
+/// with probability `collisions`: 0 where that is no more than chance, at most 4. About 50
+/// evaluations of two sums.
 pub fn zipf_exponent(collisions: f64, keys: f64) -> f64 {
     let (mut low, mut high) = (0.0, STEEPEST);
     if !collisions.is_finite() || collisions <= zipf_collisions(low, keys) {

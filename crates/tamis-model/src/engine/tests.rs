@@ -68,8 +68,8 @@ fn without_filters_every_run_is_searched() {
     assert_eq!(counted[Class::Seek as usize].cursors, 3.0);
 }
 
-/// Enumerates every key of a tree with eleven runs, and every step of a get for it: eight runs at first, then the
-/// others.
+/// Enumerates every key of a tree with eleven runs, and every step of a get for it: eight runs at
+/// first, then the others.
 #[test]
 fn gets_of_present_keys_are_counted_exactly() {
     let runs: Vec<f64> = (1..=11).map(f64::from).collect();
@@ -113,7 +113,8 @@ fn rates_match_the_tables() {
     near(of(Selector::Snarf, 1.0, 64.0).range, 1.0);
     assert!(of(Selector::Snarf, 0.0, 64.0).range < 0.0004);
     assert_eq!(of(Selector::BlockedBloom, 0.0, 64.0).range, 1.0);
-    // Runs searched in vain by gets of absent keys, from the engine's counters, with one filter for the whole tree.
+    // Runs searched in vain by gets of absent keys, from the engine's counters, with one filter for
+    // the whole tree.
     let about = |selector: Selector, bits: f64, shares: &[f64], seen: f64| {
         let value = selector.named_runs(bits, Keys::Integers, 0.0, shares).point;
         assert!(
@@ -285,7 +286,8 @@ fn nothing_over_budget_is_recommended() {
     assert!(ranking.current().is_some());
 }
 
-/// Many filters cost nearly the same. "Equal within a distance" is not an order, and sorting by it used to panic.
+/// Many filters cost nearly the same. "Equal within a distance" is not an order, and sorting by it
+/// used to panic.
 #[test]
 fn nearly_equal_configurations_have_an_order() {
     let mut machine = machine();
@@ -394,7 +396,8 @@ proptest! {
             let mean = |selector| predict(&machine(), &data(entries), &workload, &Configuration::new(selector, 12.0, shape)).mean_ns;
             mean(Selector::None) - mean(selector)
         };
-        // A get of a present key has to search its run in any case, so a filter saves at most what it saves for an absent key.
+        // A get of a present key has to search its run in any case, so a filter saves at most what
+        // it saves for an absent key.
         let (before, after) = (gain(part), gain(part + more));
         prop_assert!(after >= before - 1e-6 * before.abs() - 0.5, "{before} {after}");
     }

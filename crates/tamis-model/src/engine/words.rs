@@ -1,8 +1,8 @@
 //! A workload as text: as people declare it, and as a database records what it has observed.
 //!
-//! `get 60, empty-get 30, put 10, skew 0.99`: parts separated by commas, each a name and a number, in any order.
-//! Shares are relative to their sum; parts that are not named are as in [`Workload::default`]. A name may be given
-//! only once.
+//! `get 60, empty-get 30, put 10, skew 0.99`: parts separated by commas, each a name and a number,
+//! in any order. Shares are relative to their sum; parts that are not named are as in
+//! [`Workload::default`]. A name may be given only once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,7 +35,8 @@ const CLUSTERED: &str = "clustered";
 const MAX_BYTES: usize = 400;
 
 impl fmt::Display for Workload {
-    /// Writes the text that [`FromStr`] reads back as the same workload, if it is [valid](Workload::is_sound).
+    /// Writes the text that [`FromStr`] reads back as the same workload, if it is
+    /// [valid](Workload::is_sound).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut here, mut usual) = (*self, Workload::default());
         let mut words = Vec::new();
@@ -76,8 +77,8 @@ impl Workload {
         a
     }
 
-    /// Returns the same workload with shares in percent, and every number to four digits: for people, and for
-    /// estimates.
+    /// Returns the same workload with shares in percent, and every number to four digits: for
+    /// people, and for estimates.
     #[must_use]
     pub fn in_percent(&self) -> Workload {
         let mut here = *self;

@@ -1,5 +1,5 @@
-//! Checks sizes against trees in which the code of every key is written out, and against codes that are actually
-//! built.
+//! Checks sizes against trees in which the code of every key is written out, and against codes that
+//! are actually built.
 
 use proptest::prelude::*;
 
@@ -45,8 +45,8 @@ fn published_rates() {
     assert!((position_rate(6.0) - 0.0156).abs() < 1e-4 && (position_rate(10.0) - 0.001).abs() < 3e-5);
 }
 
-/// One partition of 65,536 uniform keys, mapped by their digests, whose runs of equal size were inserted one by one: matches of
-/// absent keys.
+/// One partition of 65,536 uniform keys, mapped by their digests, whose runs of equal size were
+/// inserted one by one: matches of absent keys.
 #[test]
 fn the_rate_of_a_partition_is_at_most_a_bit_above_that_of_ideal_codes() {
     for (bits, runs, seen) in [
@@ -68,8 +68,8 @@ fn the_rate_of_a_partition_is_at_most_a_bit_above_that_of_ideal_codes() {
     assert_eq!((global_rate(0.0, &[0.5; 2]), global_rate(f64::NAN, &[])), (2.0, 1.0), "at most every run");
 }
 
-/// Simulates rounds: B keys per flush, a filter of M slots made at each last-level merge, the rate N/M after each
-/// flush.
+/// Simulates rounds: B keys per flush, a filter of M slots made at each last-level merge, the rate
+/// N/M after each flush.
 #[test]
 fn the_average_rate_matches_all_flushes_of_all_rounds() {
     for t in [2u32, 3, 4, 10] {
@@ -78,7 +78,8 @@ fn the_average_rate_matches_all_flushes_of_all_rounds() {
         let mut factors = Vec::new();
         for z in 1..t {
             let last = f64::from(z) * f64::from(flushes);
-            // Relative to the rate at the beginning, with `last` keys; taken at the middle of each flush.
+            // Relative to the rate at the beginning, with `last` keys; taken at the middle of each
+            // flush.
             let sum: f64 = (0..flushes).map(|f| (last + f64::from(f) + 0.5) / last).sum();
             factors.push(sum / f64::from(flushes));
             assert!((factors[factors.len() - 1] - round_factor(z)).abs() < 1e-9);
@@ -120,8 +121,8 @@ fn published_sizes() {
     }
 }
 
-/// A full tree, flush by flush: each flush's keys have the digits of its number, except the last level's, which needs
-/// none.
+/// A full tree, flush by flush: each flush's keys have the digits of its number, except the last
+/// level's, which needs none.
 #[test]
 fn mean_sizes_match_every_key_of_a_full_tree() {
     for tree in small_trees() {
@@ -137,7 +138,8 @@ fn mean_sizes_match_every_key_of_a_full_tree() {
                 for f in 0..flushes {
                     let level = (0..levels).rev().find(|&level| f / t.pow(level) % t != t - 1).unwrap();
                     let above = levels - 1 - level;
-                    // Written out: an indicator for each level above the last and one to end them, digits, extra bits.
+                    // Written out: an indicator for each level above the last and one to end them,
+                    // digits, extra bits.
                     let bits = |above: u32| (0..above).map(|_| 1.0 + digit + 1.0).sum::<f64>() + 1.0;
                     sum += bits(above);
                     uncollected += if above >= 2 { bits(levels - 1) } else { bits(above) };
@@ -212,7 +214,8 @@ fn huffman_sizes_match_those_of_built_codes() {
             let entropy = entropy_bits(&shares);
             assert!(entropy <= bits + 1e-12 && bits < entropy + 1.0);
             assert!(bits <= f64::from(fixed_bits(shares.len() as u64)) + 1e-12);
-            // As GRF_H writes it: a bit for the most frequent run, the last; a code of the others after it.
+            // As GRF_H writes it: a bit for the most frequent run, the last; a code of the others
+            // after it.
             if shares.len() > 1 {
                 let (last, others) = shares.split_last().unwrap();
                 let flagged = 1.0 + (1.0 - last) * huffman_bits(others);
@@ -237,8 +240,9 @@ fn combinations_come_close_to_the_entropy() {
     assert!(entropy <= block && block < entropy + 0.25, "{entropy} {block}");
 }
 
-/// Without the deterministic schedule of a round, a digit may have a level's merge in progress: a key's code still
-/// names the level by the highest digit in which key and tree differ. The definition of "above" relies on this.
+/// Without the deterministic schedule of a round, a digit may have a level's merge in progress: a
+/// key's code still names the level by the highest digit in which key and tree differ. The
+/// definition of "above" relies on this.
 #[test]
 fn the_level_of_a_key_is_its_highest_differing_digit() {
     let (t, levels) = (3u64, 3u32);

@@ -1,8 +1,9 @@
-//! The equations of the hash-sharing paper (DAMON 2021) as printed, by number, for reading alongside it.
+//! The equations of the hash-sharing paper (DAMON 2021) as printed, by number, for reading
+//! alongside it.
 //!
-//! Costs are in nanoseconds, fractions in `0..=1`; arguments out of range are treated as in the parent module. Errors
-//! and approximations are explained there, and here in one line each. For actual use take [`counts`](super::counts)
-//! and its siblings.
+//! Costs are in nanoseconds, fractions in `0..=1`; arguments out of range are treated as in the
+//! parent module. Errors and approximations are explained there, and here in one line each. For
+//! actual use take [`counts`](super::counts) and its siblings.
 
 use super::{Costs, Tree, Workload};
 use crate::numbers::{fraction, share, time};
@@ -21,8 +22,8 @@ pub fn eq3(here: Workload, costs: Costs) -> f64 {
     c.hash_ns + c.probe_ns + (1.0 - empty) * c.access_ns + empty * false_positive * c.access_ns
 }
 
-/// Equation 5: a level of `runs` runs (T in the paper). Ignores false positives of the runs probed before the right one;
-/// [`eq5_complete`] does not.
+/// Equation 5: a level of `runs` runs (T in the paper). Ignores false positives of the runs probed
+/// before the right one; [`eq5_complete`] does not.
 pub fn eq5(runs: u32, here: Workload, costs: Costs) -> f64 {
     let Workload { empty, false_positive } = here.clamped();
     let c = costs.clamped();
@@ -32,16 +33,16 @@ pub fn eq5(runs: u32, here: Workload, costs: Costs) -> f64 {
         + empty * runs * (c.hash_ns + c.probe_ns + false_positive * c.access_ns)
 }
 
-/// Equation 5 with the false positives of lookups that find their key in the level: `(1-α_i)(R-1)/2 f_p T_D` more. For
-/// one run it is Equation 3.
+/// Equation 5 with the false positives of lookups that find their key in the level: `(1-α_i)(R-1)/2
+/// f_p T_D` more. For one run it is Equation 3.
 pub fn eq5_complete(runs: u32, here: Workload, costs: Costs) -> f64 {
     let Workload { empty, false_positive } = here.clamped();
     let before = (f64::from(runs.max(1)) - 1.0) / 2.0;
     eq5(runs, here, costs) + (1.0 - empty) * before * false_positive * costs.clamped().access_ns
 }
 
-/// β_i of section 3, level 1 first: the fraction of lookups that end in a level because the key is there. Sums to
-/// `1 - α`. `empty` is α.
+/// β_i of section 3, level 1 first: the fraction of lookups that end in a level because the key is
+/// there. Sums to `1 - α`. `empty` is α.
 pub fn betas(tree: Tree, empty: f64) -> Vec<f64> {
     let found = 1.0 - fraction(empty);
     tree.level_shares().into_iter().map(|share| found * share).collect()
@@ -50,7 +51,8 @@ pub fn betas(tree: Tree, empty: f64) -> Vec<f64> {
 /// `1 - (β_1 + … + β_(i-1))`, level 1 first: the fraction of lookups that reach a level.
 pub fn reaching(tree: Tree, empty: f64) -> Vec<f64> {
     let mut reach = betas(tree, empty);
-    // Summed from the end, which loses no digits: what reaches a level ends there, further down, or nowhere.
+    // Summed from the end, which loses no digits: what reaches a level ends there, further down, or
+    // nowhere.
     let mut sum = fraction(empty);
     for level in reach.iter_mut().rev() {
         sum += *level;
@@ -59,7 +61,8 @@ pub fn reaching(tree: Tree, empty: f64) -> Vec<f64> {
     reach
 }
 
-/// α_i of section 3, level 1 first: of the lookups that reach a level, the fraction whose key is not there.
+/// α_i of section 3, level 1 first: of the lookups that reach a level, the fraction whose key is
+/// not there.
 pub fn alphas(tree: Tree, empty: f64) -> Vec<f64> {
     let ended = betas(tree, empty);
     reaching(tree, empty)
@@ -69,7 +72,8 @@ pub fn alphas(tree: Tree, empty: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Equation 10, leveling: the sum of [`eq3`] over levels, each weighted by the lookups that reach it.
+/// Equation 10, leveling: the sum of [`eq3`] over levels, each weighted by the lookups that reach
+/// it.
 pub fn eq10(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     over_levels(tree, workload, |here| eq3(here, costs))
 }
@@ -85,13 +89,15 @@ fn over_levels(tree: Tree, workload: Workload, level: impl Fn(Workload) -> f64) 
     levels.map(|(reach, empty)| reach * level(Workload { empty, false_positive })).sum()
 }
 
-/// `Σ_(i=2..L) Σ_(j<i) β_j`, the probes that early ends save, added up: the left side of Equation 13.
+/// `Σ_(i=2..L) Σ_(j<i) β_j`, the probes that early ends save, added up: the left side of Equation
+/// 13.
 pub fn eq13_sum(tree: Tree, empty: f64) -> f64 {
     let betas = betas(tree, empty);
     (1..betas.len()).map(|i| betas[..i].iter().sum::<f64>()).sum()
 }
 
-/// Equation 13 before its last step: `(1-α)/(T-1) · (1 - L(T-1)/(T^L-1))`. The same number as [`eq13_sum`].
+/// Equation 13 before its last step: `(1-α)/(T-1) · (1 - L(T-1)/(T^L-1))`. The same number as
+/// [`eq13_sum`].
 pub fn eq13_exact(tree: Tree, empty: f64) -> f64 {
     let (l, t) = tree.numbers();
     let (found, levels) = (1.0 - fraction(empty), tree.clamped().levels);
@@ -156,8 +162,8 @@ pub fn eq15(tree: Tree, workload: Workload, costs: Costs) -> f64 {
         + elsewhere * t * (c.hash_ns + c.probe_ns + false_positive * c.access_ns)
 }
 
-/// Equation 15, its middle form, as printed: without `(T+1)/2` before the `T_H + T_P` of all levels but the first.
-/// Too low by `(T-1)/2 · (β_2 + … + β_L) · (T_H + T_P)`; useful only to show that.
+/// Equation 15, its middle form, as printed: without `(T+1)/2` before the `T_H + T_P` of all levels
+/// but the first. Too low by `(T-1)/2 · (β_2 + … + β_L) · (T_H + T_P)`; useful only to show that.
 pub fn eq15_middle(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     let Workload { empty, false_positive } = workload.clamped();
     let c = costs.clamped();
@@ -173,8 +179,8 @@ pub fn eq15_middle(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     levels.enumerate().map(level).sum()
 }
 
-/// Equation 6, tiering with T runs. Too high by `(1-α)/(T-1)` filters compared to what follows from 15 and 13
-/// ([`eq6_corrected`]).
+/// Equation 6, tiering with T runs. Too high by `(1-α)/(T-1)` filters compared to what follows from
+/// 15 and 13 ([`eq6_corrected`]).
 pub fn eq6(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     let t = tree.numbers().1;
     tiering(tree, workload, costs, t + 1.0, 1.0)
@@ -186,7 +192,8 @@ pub fn eq6_corrected(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     tiering(tree, workload, costs, t * t / (t - 1.0), 1.0)
 }
 
-/// Tiering's counterpart of Equation 7, which the paper leaves to the reader: Equation 6 with one hash.
+/// Tiering's counterpart of Equation 7, which the paper leaves to the reader: Equation 6 with one
+/// hash.
 pub fn eq6_shared(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     let c = costs.clamped();
     let t = tree.numbers().1;
@@ -204,13 +211,14 @@ fn tiering(tree: Tree, workload: Workload, costs: Costs, less: f64, hashing: f64
         + (t * l - found * less) * (filter + false_positive * c.access_ns)
 }
 
-/// Equation 8, leveling, second line; a fraction. With one level the closed form counts less than one probe, and the
-/// result is negative.
+/// Equation 8, leveling, second line; a fraction. With one level the closed form counts less than
+/// one probe, and the result is negative.
 pub fn eq8(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     share(saved_hashes(tree, workload) * costs.clamped().hash_ns, eq4(tree, workload, costs))
 }
 
-/// Equation 9, leveling: Equation 8 divided through by the hashes saved. 0 if there are none to save.
+/// Equation 9, leveling: Equation 8 divided through by the hashes saved. 0 if there are none to
+/// save.
 pub fn eq9(tree: Tree, workload: Workload, costs: Costs) -> f64 {
     let Workload { empty, false_positive } = workload.clamped();
     let c = costs.clamped();

@@ -1,60 +1,66 @@
 //! The cost of a point lookup in an LSM-tree whose every run has a Bloom filter.
 //!
-//! Z. Zhu et al., "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices" (DAMON 2021), section
-//! 3, section 4.3 and the appendix: Equations 2 to 15. [`equations`] has each as printed; this module has the exact
-//! sums behind them, and the closed forms.
+//! Z. Zhu et al., "Reducing Bloom Filter CPU Overhead in LSM-Trees on Modern Storage Devices"
+//! (DAMON 2021), section 3, section 4.3 and the appendix: Equations 2 to 15. [`equations`] has each
+//! as printed; this module has the exact sums behind them, and the closed forms.
 //!
 //! # The model
-//! A tree has L levels, level 1 the smallest and newest, each T times as large as the one above. A fraction α of the
-//! lookups is for absent keys; the others are for all entries equally. A lookup probes the filters of the runs,
-//! newest first, until it finds its key: a hash (T_H) and a probe (T_P) each. When a filter says yes, a page is read
-//! (T_D); the filter of a run without the key says yes with probability f_p. With hash sharing a lookup hashes once.
+//! A tree has L levels, level 1 the smallest and newest, each T times as large as the one above. A
+//! fraction α of the lookups is for absent keys; the others are for all entries equally. A lookup
+//! probes the filters of the runs, newest first, until it finds its key: a hash (T_H) and a probe
+//! (T_P) each. When a filter says yes, a page is read (T_D); the filter of a run without the key
+//! says yes with probability f_p. With hash sharing a lookup hashes once.
 //!
-//! Everything follows from one number, the expected probes P: `L - D` with leveling, where
-//! `D = (1-α)/(T-1) · (1 - L(T-1)/(T^L-1))` (Equation 13) is what early ends save, and `R(L - D) - (1-α)(R-1)/2` with
-//! R runs per level. The cost is
+//! Everything follows from one number, the expected probes P: `L - D` with leveling, where `D =
+//! (1-α)/(T-1) · (1 - L(T-1)/(T^L-1))` (Equation 13) is what early ends save, and `R(L - D) -
+//! (1-α)(R-1)/2` with R runs per level. The cost is
 //!
 //! ```text
 //! H·T_H + P·T_P + ((1-α) + (P - (1-α))·f_p)·T_D      H = P, or 1 if shared
 //! ```
 //!
-//! because all but `1-α` of the P probes are in a run that does not have the key. Hence for both policies
-//! `gain = (P-1)T_H / (P(T_H+T_P+f_p T_D) + (1-α)(1-f_p)T_D)`, which grows with P: with levels, with α, with runs.
-//! That tiering gains more is no accident of the constants: its P is greater by `(R-1)((L-D) - (1-α)/2)`, which is
-//! never negative.
+//! because all but `1-α` of the P probes are in a run that does not have the key. Hence for both
+//! policies `gain = (P-1)T_H / (P(T_H+T_P+f_p T_D) + (1-α)(1-f_p)T_D)`, which grows with P: with
+//! levels, with α, with runs. That tiering gains more is no accident of the constants: its P is
+//! greater by `(R-1)((L-D) - (1-α)/2)`, which is never negative.
 //!
 //! # Where the paper errs or rounds, and which [`Form`] to use
-//! * **Equation 13** drops `L(T-1)/(T^L-1)` "for T > 3 or L > 3". Both would have to be large, rather than either:
-//!   the dropped fraction of D is 1 with one level, whatever T is, 0.4 at T = 4, L = 2 and 0.27 at T = 2, L = 4 (5e-4
-//!   at T = 10, L = 5). In probes the closed forms are too low by exactly `R(1-α)L/(T^L-1)`. The second-to-last line
-//!   of Equation 13 reads `L/(T^L-1)` in the available text; the last line is right.
-//! * **Equation 5** assumes that a lookup that finds its key in a tiered level reads only the key's page. On average
-//!   it probes `(R-1)/2` runs of that level before the right one, and their filters err like the others:
-//!   `(1-α_i)(R-1)/2·f_p·T_D` is missing, and `(1-α)(R-1)/2·f_p·T_D` in Equations 14, 15 and 6. Section 3 has lookups
-//!   go "from the oldest to the newest" run; it is the reverse, as section 2 says. The averages are the same.
-//! * **Equation 15**, in the middle, lacks the factor `(T+1)/2` before `T_H+T_P` in the sum from 2 on. Its end has it.
-//! * **Equation 6** does not follow from 15 and 13, which give `T·L - (1-α)·T²/(T-1)`, and `T²/(T-1)` is
-//!   `T + 1 + 1/(T-1)`. The printed `T + 1` makes it too high by `(1-α)/(T-1)` filters: one at T = 2, 0.11 at T = 10.
-//!   With `T-1` runs per level (section 2 gives that number, section 3 calculates with T), "runs + 1" would be right.
-//! * **Equation 9**'s constant is `T_H + T_P + f_p·T_D`; the text below it omits T_P. In section 5 the second term is
-//!   printed over `1-α`; it should be over `L-1-(1-α)/(T-1)`, as in Equation 9, and the share of hashing grows with
-//!   α.
+//! * **Equation 13** drops `L(T-1)/(T^L-1)` "for T > 3 or L > 3". Both would have to be large,
+//!   rather than either: the dropped fraction of D is 1 with one level, whatever T is, 0.4 at T =
+//!   4, L = 2 and 0.27 at T = 2, L = 4 (5e-4 at T = 10, L = 5). In probes the closed forms are too
+//!   low by exactly `R(1-α)L/(T^L-1)`. The second-to-last line of Equation 13 reads `L/(T^L-1)` in
+//!   the available text; the last line is right.
+//! * **Equation 5** assumes that a lookup that finds its key in a tiered level reads only the key's
+//!   page. On average it probes `(R-1)/2` runs of that level before the right one, and their
+//!   filters err like the others: `(1-α_i)(R-1)/2·f_p·T_D` is missing, and `(1-α)(R-1)/2·f_p·T_D`
+//!   in Equations 14, 15 and 6. Section 3 has lookups go "from the oldest to the newest" run; it is
+//!   the reverse, as section 2 says. The averages are the same.
+//! * **Equation 15**, in the middle, lacks the factor `(T+1)/2` before `T_H+T_P` in the sum from 2
+//!   on. Its end has it.
+//! * **Equation 6** does not follow from 15 and 13, which give `T·L - (1-α)·T²/(T-1)`, and
+//!   `T²/(T-1)` is `T + 1 + 1/(T-1)`. The printed `T + 1` makes it too high by `(1-α)/(T-1)`
+//!   filters: one at T = 2, 0.11 at T = 10. With `T-1` runs per level (section 2 gives that number,
+//!   section 3 calculates with T), "runs + 1" would be right.
+//! * **Equation 9**'s constant is `T_H + T_P + f_p·T_D`; the text below it omits T_P. In section 5
+//!   the second term is printed over `1-α`; it should be over `L-1-(1-α)/(T-1)`, as in Equation 9,
+//!   and the share of hashing grows with α.
 //!
-//! [`Form::PaperSum`] and [`Form::PaperClosed`] are the paper's, [`Form::Exact`] and [`Form::Closed`] the corrected
-//! ones. For leveling they are pairwise the same.
+//! [`Form::PaperSum`] and [`Form::PaperClosed`] are the paper's, [`Form::Exact`] and
+//! [`Form::Closed`] the corrected ones. For leveling they are pairwise the same.
 //!
 //! # Comparison with the figures
-//! Figures 1 and 2 are measured, and their T_P is not published. With Table 1's 235 ns for a hash, L = 5, T = 10, 10
-//! bits per key and T_P = 0, the model's share of hashing on a 10 µs device goes from 10 % at α = 0 to 74 % at α = 1,
-//! where the paper saw "about 15 %" and "more than 75 %"; with the 7 µs of SPDK it goes from 14 % to 80 %. On NVM it
-//! reaches 99 %. So the model reproduces the shape, and the device was a little faster, or the hash slower (370 ns
-//! would give both), than in Table 1. With T_P as one memory access of 160 ns per filter the share ends at 49 %, so
-//! Figure 1's probes were much cheaper than that. Figure 6's gain on NVM of "more than 40 %" is 65 to 79 % with T_P =
-//! 0, and 42 to 47 % with T_P = 160 ns.
+//! Figures 1 and 2 are measured, and their T_P is not published. With Table 1's 235 ns for a hash,
+//! L = 5, T = 10, 10 bits per key and T_P = 0, the model's share of hashing on a 10 µs device goes
+//! from 10 % at α = 0 to 74 % at α = 1, where the paper saw "about 15 %" and "more than 75 %"; with
+//! the 7 µs of SPDK it goes from 14 % to 80 %. On NVM it reaches 99 %. So the model reproduces the
+//! shape, and the device was a little faster, or the hash slower (370 ns would give both), than in
+//! Table 1. With T_P as one memory access of 160 ns per filter the share ends at 49 %, so Figure
+//! 1's probes were much cheaper than that. Figure 6's gain on NVM of "more than 40 %" is 65 to 79 %
+//! with T_P = 0, and 42 to 47 % with T_P = 160 ns.
 //!
 //! # Arguments
-//! Nothing here panics or returns NaN: arguments out of range are clamped to the nearest valid value, as documented
-//! at each type. Costs a few operations per level.
+//! Nothing here panics or returns NaN: arguments out of range are clamped to the nearest valid
+//! value, as documented at each type. Costs a few operations per level.
 
 pub mod equations;
 mod runs;
@@ -94,7 +100,8 @@ impl Tree {
         (levels.into(), size_ratio.into())
     }
 
-    /// Returns the share of all entries that each level holds, level 1 first: `T^(i-1)(T-1)/(T^L-1)`. Sums to 1.
+    /// Returns the share of all entries that each level holds, level 1 first:
+    /// `T^(i-1)(T-1)/(T^L-1)`. Sums to 1.
     pub fn level_shares(self) -> Vec<f64> {
         let Tree { levels, size_ratio } = self.clamped();
         let t = f64::from(size_ratio);
@@ -111,7 +118,8 @@ pub enum Policy {
     Leveling,
     /// T runs per level, as in section 3 of the paper: the moment before a level is merged.
     Tiering,
-    /// T - 1 runs per level, as section 2 describes tiering: the most that remain when no merge is due.
+    /// T - 1 runs per level, as section 2 describes tiering: the most that remain when no merge is
+    /// due.
     TieringAtRest,
 }
 
@@ -175,8 +183,9 @@ impl Costs {
 pub enum Form {
     /// The exact expectation: Equation 10, and Equation 14 with the false positives it omits.
     Exact,
-    /// Like [`Form::Exact`], with Equation 13's approximation: too low by `R(1-α)L/(T^L-1)` probes. Meant for two or
-    /// more levels; with one it may even count fewer probes than lookups that find their key.
+    /// Like [`Form::Exact`], with Equation 13's approximation: too low by `R(1-α)L/(T^L-1)` probes.
+    /// Meant for two or more levels; with one it may even count fewer probes than lookups that find
+    /// their key.
     Closed,
     /// Equations 10 and 14 as they are in the paper.
     PaperSum,
@@ -287,11 +296,11 @@ pub fn cost(
     counts(tree, policy, sharing, workload, form).cost(costs)
 }
 
-/// Returns the fraction of a lookup's time that hash sharing saves: the first line of Equation 8, for either policy.
-/// 0 if a lookup takes no time.
+/// Returns the fraction of a lookup's time that hash sharing saves: the first line of Equation 8,
+/// for either policy. 0 if a lookup takes no time.
 ///
-/// [`Form::Exact`] and [`Form::PaperSum`] are within `0..=1`; so are the closed forms where they hold, but they go
-/// below 0 where they count less than one probe (a single level).
+/// [`Form::Exact`] and [`Form::PaperSum`] are within `0..=1`; so are the closed forms where they
+/// hold, but they go below 0 where they count less than one probe (a single level).
 pub fn gain(tree: Tree, policy: Policy, workload: Workload, costs: Costs, form: Form) -> f64 {
     let apart = cost(tree, policy, Sharing::PerFilter, workload, costs, form);
     let shared = cost(tree, policy, Sharing::Shared, workload, costs, form);
@@ -299,7 +308,8 @@ pub fn gain(tree: Tree, policy: Policy, workload: Workload, costs: Costs, form: 
     share(apart.hash_ns - shared.hash_ns, apart.total_ns())
 }
 
-/// Returns the limit of the gain as levels (or runs) grow, by Equation 9: `T_H / (T_H + T_P + f_p T_D)`. 0 if all are 0.
+/// Returns the limit of the gain as levels (or runs) grow, by Equation 9: `T_H / (T_H + T_P + f_p
+/// T_D)`. 0 if all are 0.
 pub fn gain_limit(workload: Workload, costs: Costs) -> f64 {
     let Workload { false_positive, .. } = workload.clamped();
     let Costs { hash_ns, probe_ns, access_ns } = costs.clamped();

@@ -1,33 +1,38 @@
-//! Takes deletes to where they can be dropped although no level is full: from tables that are dense with them, and from those where they
-//! have become too old.
+//! Takes deletes to where they can be dropped although no level is full: from tables that are dense
+//! with them, and from those where they have become too old.
 //!
 //! # Density
 //!
-//! A delete takes part in every read that passes it until it has met the last older version of its key. Policies look at bytes only, and a
-//! run of a million deletes has few: it may stay above the values that it hides for as long as nothing else is written. So a table with at
-//! least [`LEAST`] deletes that are half of its entries is compacted although its level is not full, as with RocksDB's
-//! `CompactOnDeletionCollector` and Pebble's compactions by the density of tombstones.
+//! A delete takes part in every read that passes it until it has met the last older version of its
+//! key. Policies look at bytes only, and a run of a million deletes has few: it may stay above the
+//! values that it hides for as long as nothing else is written. So a table with at least [`LEAST`]
+//! deletes that are half of its entries is compacted although its level is not full, as with
+//! RocksDB's `CompactOnDeletionCollector` and Pebble's compactions by the density of tombstones.
 //!
 //! # Cost
 //!
-//! A step is only made if its inputs, with all that they overlap below, have at least one delete in [`PAYS`] entries. So each delete pays
-//! for rewriting at most that many entries in each level, whatever the keys are. Where deletes lie too thin over the level below, they wait
-//! for the ordinary compactions. Level 0 goes on collecting runs while flushes follow each other within seconds. Without deletes nothing
-//! changes.
+//! A step is only made if its inputs, with all that they overlap below, have at least one delete in
+//! [`PAYS`] entries. So each delete pays for rewriting at most that many entries in each level,
+//! whatever the keys are. Where deletes lie too thin over the level below, they wait for the
+//! ordinary compactions. Level 0 goes on collecting runs while flushes follow each other within
+//! seconds. Without deletes nothing changes.
 //!
 //! # Age
 //!
-//! With `max_tombstone_age` a delete, of a key or a range, is to be gone from disk within that time, and with it what it hides. Each table
-//! records the number of its oldest delete and a time before which that was not written ([`OldestDelete`]). Memtables with deletes are
-//! flushed after a quarter of the time, and a table is due after three quarters ([`overdue`]), whatever it costs: the last quarter is for the
-//! merges.
+//! With `max_tombstone_age` a delete, of a key or a range, is to be gone from disk within that
+//! time, and with it what it hides. Each table records the number of its oldest delete and a time
+//! before which that was not written ([`OldestDelete`]). Memtables with deletes are flushed after a
+//! quarter of the time, and a table is due after three quarters ([`overdue`]), whatever it costs:
+//! the last quarter is for the merges.
 //!
 //! # Why it ends
 //!
-//! A step takes the table to a deeper level, or merges everything that overlaps it there. Where nothing older overlaps the table, it is
-//! rewritten in place without its deletes. A dense table is left alone as long as a snapshot is older than its newest entry, so all of its
-//! deletes go at once. A table that is due for its age is left alone as long as a snapshot is older than its oldest delete. So each rewrite
-//! drops that one at least, and the oldest of those that stay, if any, is held by a snapshot.
+//! A step takes the table to a deeper level, or merges everything that overlaps it there. Where
+//! nothing older overlaps the table, it is rewritten in place without its deletes. A dense table is
+//! left alone as long as a snapshot is older than its newest entry, so all of its deletes go at
+//! once. A table that is due for its age is left alone as long as a snapshot is older than its
+//! oldest delete. So each rewrite drops that one at least, and the oldest of those that stay, if
+//! any, is held by a snapshot.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -73,9 +78,10 @@ fn plan_from(least: u64, shape: &Shape, policy: &dyn CompactionPolicy, max_table
     })
 }
 
-/// The same for tables with any deletes, on a full disk: however few they are, they free space. Where the inputs do not fit into
-/// the room, the outputs are expected to, since each delete hides an entry of the usual size, and range deletes of some inputs hide the
-/// returned share of others. If they do not, nothing is lost.
+/// The same for tables with any deletes, on a full disk: however few they are, they free space.
+/// Where the inputs do not fit into the room, the outputs are expected to, since each delete hides
+/// an entry of the usual size, and range deletes of some inputs hide the returned share of others.
+/// If they do not, nothing is lost.
 pub fn freeing(
     shape: &Shape,
     policy: &dyn CompactionPolicy,
@@ -99,8 +105,8 @@ pub fn freeing(
     })
 }
 
-/// Returns the bytes that a merge of tables is expected to write if so much of each is visible below range deletes, and each delete of a
-/// key hides an entry.
+/// Returns the bytes that a merge of tables is expected to write if so much of each is visible
+/// below range deletes, and each delete of a key hides an entry.
 fn expected_bytes<'t>(inputs: impl Iterator<Item = (&'t TableShape, f64)>, bottommost: bool) -> u64 {
     let (mut deletes, mut of_deletes, mut others, mut of_others) = (0.0, 0.0, 0.0, 0.0);
     for (table, left) in inputs {
@@ -114,8 +120,8 @@ fn expected_bytes<'t>(inputs: impl Iterator<Item = (&'t TableShape, f64)>, botto
     (left + if bottommost { 0.0 } else { of_deletes }) as u64
 }
 
-/// Plans the next step for one of the tables with deletes of three quarters of `age`, the oldest first. O(tables · log tables) for each
-/// that waits for running jobs.
+/// Plans the next step for one of the tables with deletes of three quarters of `age`, the oldest
+/// first. O(tables · log tables) for each that waits for running jobs.
 pub fn overdue(
     shape: &Shape,
     policy: &dyn CompactionPolicy,
@@ -175,7 +181,8 @@ fn is_held(shape: &Shape, table: &TableShape) -> bool {
     shape.snapshots.first().is_some_and(|oldest| *oldest < table.meta.max_seq)
 }
 
-/// A quick check of what a step would have to read at least: the table, or level 0 as a whole, and what it overlaps in the next level.
+/// A quick check of what a step would have to read at least: the table, or level 0 as a whole, and
+/// what it overlaps in the next level.
 fn may_pay(shape: &Shape, spot: &Spot<'_>) -> bool {
     let range = spot.table.range();
     if released::nothing_older(shape, (spot.level, spot.run), &range) {
@@ -212,7 +219,8 @@ pub struct DeleteTimes {
 }
 
 impl DeleteTimes {
-    /// For the flush of memtables in which no delete is older than `since`; `None` if that is not known.
+    /// For the flush of memtables in which no delete is older than `since`; `None` if that is not
+    /// known.
     pub fn of_flush(since: Option<u64>, now: u64) -> DeleteTimes {
         let known = since.map(|since| OldestDelete { seq: 0, since });
         DeleteTimes { known: known.into_iter().collect(), now }
@@ -225,7 +233,8 @@ impl DeleteTimes {
 
     /// Returns the record of a table whose oldest delete has this number.
     pub fn oldest(&self, seq: SeqNo) -> OldestDelete {
-        // It was written after all of smaller numbers. A delete that a filter or the expiry makes may be older than all that are known.
+        // It was written after all of smaller numbers. A delete that a filter or the expiry makes
+        // may be older than all that are known.
         let before = self.known.iter().filter(|known| known.seq <= seq).map(|known| known.since).max();
         let first = || self.known.iter().map(|known| known.since).min();
         OldestDelete { seq, since: before.or_else(first).unwrap_or(self.now) }

@@ -18,13 +18,13 @@ pub struct PlanInput {
     pub tables: Vec<TableId>,
 }
 
-/// The run that the outputs join. Every table of it within the plan's range must be an input, or the outputs must fit
-/// between such tables.
+/// The run that the outputs join. Every table of it within the plan's range must be an input, or
+/// the outputs must fit between such tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputRun {
-    /// An existing run of the output level. If it has lost its last table to another job meanwhile, it is recreated
-    /// under the same number, and so in its place by age. A merge of runs of one level joins one of them; nothing that
-    /// overlaps it lies between that run and the inputs.
+    /// An existing run of the output level. If it has lost its last table to another job meanwhile,
+    /// it is recreated under the same number, and so in its place by age. A merge of runs of one
+    /// level joins one of them; nothing that overlaps it lies between that run and the inputs.
     Into(RunId),
     /// A new run, the newest of its level.
     New,
@@ -95,26 +95,29 @@ pub struct Plan {
     pub range: KeyRange,
     /// Size in bytes at which an output table ends.
     pub max_table_bytes: u64,
-    /// Ascending keys before which an output table also ends, so that no output overlaps too much of the level below.
+    /// Ascending keys before which an output table also ends, so that no output overlaps too much
+    /// of the level below.
     pub borders: Vec<KeyBytes>,
-    /// Ascending keys, at which tables of the level below begin: an output table that is half full ends before one, so
-    /// that it overlaps no table below in part only.
+    /// Ascending keys, at which tables of the level below begin: an output table that is half full
+    /// ends before one, so that it overlaps no table below in part only.
     pub edges: Vec<KeyBytes>,
     /// Why it was made.
     pub reason: Reason,
     /// What happens to the inputs.
     pub work: Work,
-    /// For levels with guards: an output table also ends before each key whose digest ends in this many zero bits.
+    /// For levels with guards: an output table also ends before each key whose digest ends in this
+    /// many zero bits.
     pub guard_bits: Option<u32>,
-    /// No older data overlaps the inputs' range: deletes that every reader sees may be dropped, and the outputs' epochs
-    /// may [reach down](tamis_base::epochs::EpochMap::reaching_down).
+    /// No older data overlaps the inputs' range: deletes that every reader sees may be dropped, and
+    /// the outputs' epochs may [reach down](tamis_base::epochs::EpochMap::reaching_down).
     pub bottommost: bool,
     /// What the outputs' records say about the lengths of blocks from now on.
     pub stretch: Option<Stretch>,
 }
 
 impl Plan {
-    /// Returns a plan that drops, unread, every free table for which `gone` holds; `None` if there is none.
+    /// Returns a plan that drops, unread, every free table for which `gone` holds; `None` if there
+    /// is none.
     pub fn drop_of(shape: &Shape, reason: Reason, gone: impl Fn(&TableShape) -> bool) -> Option<Plan> {
         let mut inputs = Vec::new();
         let mut range: Option<KeyRange> = None;
@@ -153,8 +156,9 @@ impl Plan {
     }
 }
 
-/// Reports whether a key with this digest is a guard of a level whose guards have digests that end in `bits` zero bits
-/// (PebblesDB, section 3.2). A level with fewer bits has all guards of the levels with more bits, and others besides.
+/// Reports whether a key with this digest is a guard of a level whose guards have digests that end
+/// in `bits` zero bits (PebblesDB, section 3.2). A level with fewer bits has all guards of the
+/// levels with more bits, and others besides.
 pub fn is_guard(digest: Digest, bits: u32) -> bool {
     digest.get().trailing_zeros() >= bits
 }

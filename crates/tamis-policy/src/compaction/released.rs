@@ -1,21 +1,23 @@
 //! Reclaims space that released snapshots had pinned.
 //!
-//! A merge keeps the versions that only a live snapshot sees. When the snapshot is released, they stay in the table
-//! until the next merge, which may never come in a cold part of the last level. Tables therefore record how many bytes
-//! they hold for which snapshot ([`TableExtra::pinned`](tamis_base::meta::TableExtra::pinned)), and once enough of
-//! them are no longer needed the table is rewritten in place.
+//! A merge keeps the versions that only a live snapshot sees. When the snapshot is released, they
+//! stay in the table until the next merge, which may never come in a cold part of the last level.
+//! Tables therefore record how many bytes they hold for which snapshot
+//! ([`TableExtra::pinned`](tamis_base::meta::TableExtra::pinned)), and once enough of them are no
+//! longer needed the table is rewritten in place.
 //!
-//! This terminates: the new table records only bytes pinned by live snapshots, and these do not count while their
-//! snapshots live.
+//! This terminates: the new table records only bytes pinned by live snapshots, and these do not
+//! count while their snapshots live.
 
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 
-/// A table is rewritten once more than one part in `PART` of its keys and values is pinned by no live snapshot.
+/// A table is rewritten once more than one part in `PART` of its keys and values is pinned by no
+/// live snapshot.
 const PART: u64 = 5;
 
-/// Plans the rewrite of the free table with the largest share of bytes pinned by released snapshots, if that share
-/// exceeds a fifth. O(tables · their snapshots).
+/// Plans the rewrite of the free table with the largest share of bytes pinned by released
+/// snapshots, if that share exceeds a fifth. O(tables · their snapshots).
 pub fn plan(shape: &Shape, max_table_bytes: u64) -> Option<Plan> {
     rewrite_heaviest(shape, max_table_bytes, Reason::Released, |table| {
         let released = released_bytes(shape, table);
@@ -24,7 +26,8 @@ pub fn plan(shape: &Shape, max_table_bytes: u64) -> Option<Plan> {
     })
 }
 
-/// Plans the rewrite in place of the free table with the largest weight; one without a weight stays.
+/// Plans the rewrite in place of the free table with the largest weight; one without a weight
+/// stays.
 pub fn rewrite_heaviest(
     shape: &Shape,
     max_table_bytes: u64,
@@ -48,7 +51,8 @@ pub fn rewrite_heaviest(
     Some(rewrite(shape, (level, place), table, max_table_bytes, reason))
 }
 
-/// Plans the rewrite in place of a table of the level's run at `place`. No running job may be [in the way](conflicts).
+/// Plans the rewrite in place of a table of the level's run at `place`. No running job may be [in
+/// the way](conflicts).
 pub fn rewrite(
     shape: &Shape,
     (level, place): (usize, usize),

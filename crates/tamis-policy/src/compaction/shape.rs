@@ -4,10 +4,11 @@
 //! * A level holds any number of runs, newest first.
 //! * The tables of a run are sorted by key and have no key in common.
 //! * Age: the versions of a key in one level are newer than those in any deeper level.
-//! * `busy` tables are damaged, or are inputs of running jobs (see [`Shape::running`]): no job may read them.
+//! * `busy` tables are damaged, or are inputs of running jobs (see [`Shape::running`]): no job may
+//!   read them.
 //!
-//! A shape is a value built from one version of the tree and the list of running jobs, both read under the lock that
-//! guards the list. It costs a few words and a reference count for each table.
+//! A shape is a value built from one version of the tree and the list of running jobs, both read
+//! under the lock that guards the list. It costs a few words and a reference count for each table.
 
 use std::sync::Arc;
 
@@ -125,7 +126,8 @@ pub struct Shape {
     pub room: Option<u64>,
     /// Seconds since 1970.
     pub now: u64,
-    /// Everything up to and including this sequence number has outlived the keyspace's time to live.
+    /// Everything up to and including this sequence number has outlived the keyspace's time to
+    /// live.
     pub expired: SeqNo,
     /// Live snapshots, ascending.
     pub snapshots: Vec<SeqNo>,

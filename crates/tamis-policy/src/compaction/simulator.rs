@@ -1,6 +1,6 @@
-//! A simulated tree for testing policies: real merges of real keys, in memory, with jobs that run in parallel and end
-//! in any order. After every step it checks that no two jobs conflict and that runs stay sorted; on request, it checks
-//! that every key reads back and that epochs are disjoint.
+//! A simulated tree for testing policies: real merges of real keys, in memory, with jobs that run
+//! in parallel and end in any order. After every step it checks that no two jobs conflict and that
+//! runs stay sorted; on request, it checks that every key reads back and that epochs are disjoint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ pub(crate) struct Sim<P> {
     pub(crate) flushed_bytes: u64,
     pub(crate) compacted_bytes: u64,
     pub(crate) moves: usize,
-    /// The newest version dropped for its age or for lack of space: anything written up to then may be gone.
+    /// The newest version dropped for its age or for lack of space: anything written up to then may
+    /// be gone.
     pub(crate) dropped: u64,
     /// The time that shapes report.
     pub(crate) now: u64,
@@ -99,7 +100,8 @@ impl<P: CompactionPolicy> Sim<P> {
         }
     }
 
-    /// The greatest number of tables over any key ever written, per level: what a read may have to check.
+    /// The greatest number of tables over any key ever written, per level: what a read may have to
+    /// check.
     pub(crate) fn depths(&self) -> Vec<usize> {
         let over = |runs: &[(RunId, Vec<Arc<TableMeta>>)], key: u16| {
             let bytes = key.to_be_bytes();
@@ -269,8 +271,8 @@ impl<P: CompactionPolicy> Sim<P> {
         assert!(tables.windows(2).all(|pair| !pair[0].overlaps(&pair[1])), "outputs overlap: {plan:?}");
     }
 
-    /// Checks that every table outside the plan that shares keys with inputs is newer than all of them or older than
-    /// all of them, and that the outputs go between.
+    /// Checks that every table outside the plan that shares keys with inputs is newer than all of
+    /// them or older than all of them, and that the outputs go between.
     pub(crate) fn check_age(&self, plan: &Plan) {
         let inputs: HashSet<TableId> = plan.tables().collect();
         let is_input = |t: &Arc<TableMeta>| inputs.contains(&t.id);
@@ -382,7 +384,8 @@ impl<P: CompactionPolicy> Sim<P> {
         self.levels[level].iter().flat_map(|(_, tables)| tables).map(|t| t.file_bytes).sum()
     }
 
-    /// Checks that every key reads as last written and that the tables over it have disjoint epochs.
+    /// Checks that every key reads as last written and that the tables over it have disjoint
+    /// epochs.
     pub(crate) fn check_reads(&self) {
         for (&key, &expected) in &self.expected {
             let bytes = key.to_be_bytes();
@@ -415,7 +418,8 @@ fn is_between(keys: &[KeyBytes], last: u16, next: u16) -> bool {
     keys.get(at).is_some_and(|key| key[..] <= next.to_be_bytes()[..])
 }
 
-/// Leveling with memtables and tables of `batch` bytes, for building a tree that another policy takes over.
+/// Leveling with memtables and tables of `batch` bytes, for building a tree that another policy
+/// takes over.
 pub(crate) fn small_leveling(batch: u64, levels: usize) -> Layered {
     Layered::new(&Settings {
         memtable_bytes: batch,

@@ -1,14 +1,15 @@
 //! Logical time, in gets of the database, and how frequencies decay (3.3).
 //!
-//! A frequency f halves over a window of W gets: it is read as `stored · 2^(−t/W)` at time t, and an access that stands for n
-//! gets adds `n · ln 2 / W` to it, so that the f of a segment asked by one get in m converges to 1/m. All frequencies decay
-//! alike, so they are stored *scaled* by 2^(t/W) and need no time of their own: decay moves nothing, and the order of segments
-//! changes with accesses only. Before the scale gets too large, all stored numbers are divided by it.
+//! A frequency f halves over a window of W gets: it is read as `stored · 2^(−t/W)` at time t, and
+//! an access that stands for n gets adds `n · ln 2 / W` to it, so that the f of a segment asked by
+//! one get in m converges to 1/m. All frequencies decay alike, so they are stored *scaled* by
+//! 2^(t/W) and need no time of their own: decay moves nothing, and the order of segments changes
+//! with accesses only. Before the scale gets too large, all stored numbers are divided by it.
 //!
-//! The window follows the number of segments and the sampling interval: it is [`WINDOW`] lifetimes, and a lifetime four
-//! counted gets a segment. So a run's average segment has some 32 counted accesses in a window, which leaves a fifth of noise.
-//! Longer windows place units hardly better (less than 1 % in the simulated tree of the tests) and follow moving hot keys more
-//! slowly.
+//! The window follows the number of segments and the sampling interval: it is [`WINDOW`] lifetimes,
+//! and a lifetime four counted gets a segment. So a run's average segment has some 32 counted
+//! accesses in a window, which leaves a fifth of noise. Longer windows place units hardly better
+//! (less than 1 % in the simulated tree of the tests) and follow moving hot keys more slowly.
 
 /// The window over which frequencies decay by half, in lifetimes.
 const WINDOW: u64 = 8;
@@ -22,7 +23,8 @@ const SHORTEST: u64 = 1000;
 /// The longest lifetime, in gets.
 const LONGEST: u64 = 1 << 47;
 
-/// Stored numbers are divided by the scale once it is two to this. They lie within 2^±126, and frequencies above 2^-60.
+/// Stored numbers are divided by the scale once it is two to this. They lie within 2^±126, and
+/// frequencies above 2^-60.
 const MOST_DOUBLINGS: f64 = 40.0;
 
 #[derive(Debug)]

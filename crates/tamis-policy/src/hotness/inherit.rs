@@ -1,17 +1,19 @@
 //! What the segments of a new table inherit from old ones (3.3, figure 8).
 //!
-//! The access rate of a run within the range of a new segment is the sum over the run's segments of each one's rate, times the
-//! fraction of the segment within that range. That fraction and its number of keys are estimated: keys and gets are assumed to
-//! be evenly spread over a segment, as numbers made of the eight bytes that follow the common prefix of its bounds.
+//! The access rate of a run within the range of a new segment is the sum over the run's segments of
+//! each one's rate, times the fraction of the segment within that range. That fraction and its
+//! number of keys are estimated: keys and gets are assumed to be evenly spread over a segment, as
+//! numbers made of the eight bytes that follow the common prefix of its bounds.
 //!
-//! A segment of a merged table gets the mean of that over the merged runs, weighted by the keys that each contributes. The
-//! paper takes the mean over all old segments that overlap the new one. There, a corner of a hot segment counts as much as the
-//! whole of a cold one. Also, a segment of a small run, which spans many segments of a large run and is asked as often as all
-//! of them together, would make all of them as hot as itself.
+//! A segment of a merged table gets the mean of that over the merged runs, weighted by the keys
+//! that each contributes. The paper takes the mean over all old segments that overlap the new one.
+//! There, a corner of a hot segment counts as much as the whole of a cold one. Also, a segment of a
+//! small run, which spans many segments of a large run and is asked as often as all of them
+//! together, would make all of them as hot as itself.
 //!
-//! A flushed table has no old segments. But the gets that asked the older runs now ask the new one first, so the new segment's
-//! access rate is that of the older runs within its range, averaged the same way. Hardly any of these gets will find its key
-//! there, so all of them are taken for misses.
+//! A flushed table has no old segments. But the gets that asked the older runs now ask the new one
+//! first, so the new segment's access rate is that of the older runs within its range, averaged the
+//! same way. Hardly any of these gets will find its key there, so all of them are taken for misses.
 
 use std::ops::Bound;
 
@@ -20,7 +22,8 @@ use tamis_base::key::{BorderKey, KeyEnd, common_prefix_len, prefix_of};
 
 use super::{Hotness, Manager, Segments, Table, TableSpec};
 
-/// The minimum weight of a merged segment's sources, in keys: where no keys seem to be shared, all runs count alike.
+/// The minimum weight of a merged segment's sources, in keys: where no keys seem to be shared, all
+/// runs count alike.
 const LEAST: f64 = 1e-9;
 
 /// Where a new table comes from. Unknown tables are skipped.
@@ -69,7 +72,8 @@ impl Manager {
         (0..count).map(of).collect()
     }
 
-    /// The access rates of the runs within a range, averaged over their keys in it; `None` if no run has anything there.
+    /// The access rates of the runs within a range, averaged over their keys in it; `None` if no
+    /// run has anything there.
     fn inherit(&self, new: Range<'_>, runs: &[Vec<&Table>]) -> Option<Hotness> {
         let (mut hotness, mut weights) = (Hotness::default(), 0.0);
         for (asked, keys) in runs.iter().filter_map(|tables| self.asked_within(new, tables)) {
@@ -81,8 +85,8 @@ impl Manager {
         (weights > 0.0).then(|| Hotness { misses: hotness.misses / weights, asked: hotness.asked / weights })
     }
 
-    /// The access rates of tables of one run within a range, and their number of keys there; `None` if they have no segment
-    /// there.
+    /// The access rates of tables of one run within a range, and their number of keys there; `None`
+    /// if they have no segment there.
     fn asked_within(&self, new: Range<'_>, tables: &[&Table]) -> Option<(Hotness, f64)> {
         let (mut hotness, mut keys, mut found) = (Hotness::default(), 0.0, false);
         for table in tables {
@@ -106,7 +110,8 @@ impl Manager {
     }
 }
 
-/// The first of `count` numbers for which `before`, which is true up to some number and then false, is false.
+/// The first of `count` numbers for which `before`, which is true up to some number and then false,
+/// is false.
 fn first_after(count: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -155,8 +160,9 @@ pub fn reaches(end: Bound<&[u8]>, key: &[u8]) -> bool {
     }
 }
 
-/// The fraction of `old` that lies within `new`, 0 to 1. The two overlap. The fractions of one segment in consecutive ranges
-/// add up to 1, except for ranges between keys that do not differ in any of the bytes compared.
+/// The fraction of `old` that lies within `new`, 0 to 1. The two overlap. The fractions of one
+/// segment in consecutive ranges add up to 1, except for ranges between keys that do not differ in
+/// any of the bytes compared.
 pub fn share(old: Range<'_>, new: Range<'_>) -> f64 {
     let common = match old.end {
         Bound::Included(end) | Bound::Excluded(end) => common_prefix_len(old.start, end),

@@ -1,9 +1,12 @@
-//! Decides which filter units are in memory: tracks the hotness of segments and moves units to where they save most.
+//! Decides which filter units are in memory: tracks the hotness of segments and moves units to
+//! where they save most.
 //!
-//! ElasticBF (Li et al., USENIX ATC 2019, section 3). A table is cut into segments of neighbouring keys. Each segment has a
-//! group of up to [`MAX_UNITS`] filter units. The first k of them are in memory and together pass some share of the absent
-//! keys. A [`Manager`] tracks how often each segment is asked for keys that it does not hold, and decides which units are to be
-//! in memory, within a byte budget. It does no I/O: it says what to load and unload, and is notified of the outcome.
+//! ElasticBF (Li et al., USENIX ATC 2019, section 3). A table is cut into segments of neighbouring
+//! keys. Each segment has a group of up to [`MAX_UNITS`] filter units. The first k of them are in
+//! memory and together pass some share of the absent keys. A [`Manager`] tracks how often each
+//! segment is asked for keys that it does not hold, and decides which units are to be in memory,
+//! within a byte budget. It does no I/O: it says what to load and unload, and is notified of the
+//! outcome.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -16,31 +19,38 @@
 //!
 //! # Differences from the paper
 //!
-//! * The paper's frequency counts all accesses. Here only accesses for a key that is not in the segment count: if the key is
-//!   there, the block is read anyway and no filter can help. All accesses are a second counter, for flushed tables and reports.
+//! * The paper's frequency counts all accesses. Here only accesses for a key that is not in the
+//!   segment count: if the key is there, the block is read anyway and no filter can help. All
+//!   accesses are a second counter, for flushed tables and reports.
 //! * Frequencies decay. Otherwise a segment that was hot long ago would stay expensive forever.
-//! * A miss counts as much as reads of its segment cost: those that the block cache answers cost nothing.
-//! * Units move by value. The paper takes them from segments that were not accessed for a lifetime, in the order of a
-//!   multi-queue; nothing moves there while nothing expires, however much another segment would save.
+//! * A miss counts as much as reads of its segment cost: those that the block cache answers cost
+//!   nothing.
+//! * Units move by value. The paper takes them from segments that were not accessed for a lifetime,
+//!   in the order of a multi-queue; nothing moves there while nothing expires, however much another
+//!   segment would save.
 //! * The budget is in bytes, and covers what is always in memory as well.
-//! * A new segment's hotness is a mean over runs weighted by keys; that of a flushed table is taken from the runs below it.
+//! * A new segment's hotness is a mean over runs weighted by keys; that of a flushed table is taken
+//!   from the runs below it.
 //!
 //! # Invariants
 //!
-//! * The bytes of all units that segments hold or load, with the tables' fixed bytes, never exceed the budget, unless the fixed
-//!   bytes alone do: then no segment holds a unit.
-//! * A segment holds units 0..k for one k. At most one load of a segment is under way; it brings the units from k on.
+//! * The bytes of all units that segments hold or load, with the tables' fixed bytes, never exceed
+//!   the budget, unless the fixed bytes alone do: then no segment holds a unit.
+//! * A segment holds units 0..k for one k. At most one load of a segment is under way; it brings
+//!   the units from k on.
 //!
 //! # Threads
 //!
-//! The manager is a plain value; to share it, wrap it in a mutex. It never blocks and never calls out, except to ask a table's
-//! [`Segments`] for sizes and borders. Which gets are counted, and by whom, is the engine's business.
+//! The manager is a plain value; to share it, wrap it in a mutex. It never blocks and never calls
+//! out, except to ask a table's [`Segments`] for sizes and borders. Which gets are counted, and by
+//! whom, is the engine's business.
 //!
 //! # Costs
 //!
-//! An access is O(1). [`adjust`](Manager::adjust) passes over all segments some ten times, at some nanoseconds each; it is due
-//! after a quarter as many accesses. Memory: [`SEGMENT_BYTES`] bytes a segment. `report` and `set_budget` pass over all
-//! segments, `add_table`, `inherited`, `encode` over those of a table.
+//! An access is O(1). [`adjust`](Manager::adjust) passes over all segments some ten times, at some
+//! nanoseconds each; it is due after a quarter as many accesses. Memory: [`SEGMENT_BYTES`] bytes a
+//! segment. `report` and `set_budget` pass over all segments, `add_table`, `inherited`, `encode`
+//! over those of a table.
 
 mod clock;
 mod inherit;
@@ -100,7 +110,8 @@ pub trait Segments: std::fmt::Debug + Send + Sync {
 pub struct TableSpec {
     /// Its number.
     pub id: TableId,
-    /// The false positive rates of 0, 1, … all units of a segment together, descending; at most [`MAX_UNITS`] units are used.
+    /// The false positive rates of 0, 1, … all units of a segment together, descending; at most
+    /// [`MAX_UNITS`] units are used.
     pub rates: Vec<f64>,
     /// Its segments.
     pub segments: Arc<dyn Segments>,
@@ -113,7 +124,8 @@ pub struct TableSpec {
 /// How hotness is measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HotnessConfig {
-    /// The window over which counts are halved is eight of these, in gets. `None`: it follows the number of segments.
+    /// The window over which counts are halved is eight of these, in gets. `None`: it follows the
+    /// number of segments.
     pub life_time: Option<u64>,
     /// Whether new tables inherit hotness from old ones. Without it, they start cold.
     pub inheritance: bool,
@@ -178,8 +190,8 @@ pub struct Unload {
 pub enum Outcome {
     /// The units are in memory.
     Done,
-    /// The units before this one are in memory. It cannot be read: the segment does without it, and without those above it,
-    /// until its table is removed.
+    /// The units before this one are in memory. It cannot be read: the segment does without it, and
+    /// without those above it, until its table is removed.
     Unreadable(u8),
 }
 
@@ -217,7 +229,8 @@ struct Table {
     fixed_bytes: u64,
 }
 
-/// The hotness of all segments of a database, and which of their units are in memory. See the [module](self).
+/// The hotness of all segments of a database, and which of their units are in memory. See the
+/// [module](self).
 #[derive(Debug)]
 pub struct Manager {
     clock: Clock,
@@ -260,7 +273,8 @@ impl Manager {
         }
     }
 
-    /// Advances logical time by this many gets of the database, whether or not they asked a segment.
+    /// Advances logical time by this many gets of the database, whether or not they asked a
+    /// segment.
     pub fn advance(&mut self, gets: u64) {
         if let Some(factor) = self.clock.advance(gets) {
             for segment in self.tables.values_mut().flat_map(|table| &mut table.segments) {
@@ -275,8 +289,8 @@ impl Manager {
         self.clock.sample(interval);
     }
 
-    /// Adds a table, with the hotness of each of its segments in key order. It has no units before the next
-    /// [`adjust`](Manager::adjust). O(segments).
+    /// Adds a table, with the hotness of each of its segments in key order. It has no units before
+    /// the next [`adjust`](Manager::adjust). O(segments).
     pub fn add_table(&mut self, spec: TableSpec, hotness: Vec<Hotness>) {
         debug_assert!(!self.tables.contains_key(&spec.id), "table {} is known already", spec.id);
         debug_assert_eq!(spec.segments.count(), hotness.len());
@@ -293,7 +307,8 @@ impl Manager {
         let segments: Box<[Segment]> = segments.collect();
         let fixed_bytes = spec.fixed_bytes + count as u64 * SEGMENT_BYTES;
         self.fixed += fixed_bytes;
-        // The first units of a table lie side by side in its file: loading them costs next to nothing.
+        // The first units of a table lie side by side in its file: loading them costs next to
+        // nothing.
         self.credit += count as f64 * f64::from(most);
         self.due = true;
         let table =
@@ -301,8 +316,8 @@ impl Manager {
         self.tables.insert(spec.id, table);
     }
 
-    /// Removes a table and all units of its segments. Loads under way for it are unwanted when they complete. Does nothing if
-    /// the table is unknown. O(segments).
+    /// Removes a table and all units of its segments. Loads under way for it are unwanted when they
+    /// complete. Does nothing if the table is unknown. O(segments).
     pub fn remove_table(&mut self, id: TableId) {
         let Some(table) = self.tables.remove(&id) else { return };
         for (index, segment) in table.segments.iter().enumerate() {
@@ -317,8 +332,8 @@ impl Manager {
         self.due = true;
     }
 
-    /// Records that a get asked the segment's filter; it stands for `weight` gets. Segments of unknown tables are ignored.
-    /// O(1).
+    /// Records that a get asked the segment's filter; it stands for `weight` gets. Segments of
+    /// unknown tables are ignored. O(1).
     pub fn access(&mut self, sample: &Sample) {
         let step = self.clock.step(sample.weight);
         let Some(segment) = self.segment(sample.id) else { return };
@@ -334,8 +349,9 @@ impl Manager {
         self.accesses += 1;
     }
 
-    /// Reports a finished load; called once per load, in any order. Returns the number of units that the segment is to hold
-    /// from now on, of which those that this load brought count only if it was done. `None`: the table was removed. O(1).
+    /// Reports a finished load; called once per load, in any order. Returns the number of units
+    /// that the segment is to hold from now on, of which those that this load brought count only if
+    /// it was done. `None`: the table was removed. O(1).
     pub fn loaded(&mut self, load: &Load, outcome: Outcome) -> Option<u8> {
         let table = self.tables.get_mut(&load.segment.table)?;
         let index = load.segment.segment as usize;

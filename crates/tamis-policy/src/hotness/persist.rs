@@ -1,7 +1,8 @@
-//! Serialized hotness, for the manifest: a version, then for each segment one byte for its misses and one for all lookups that
-//! asked it.
+//! Serialized hotness, for the manifest: a version, then for each segment one byte for its misses
+//! and one for all lookups that asked it.
 //!
-//! A byte encodes a frequency in steps of 9 %: 255 is 1, each lower value divides by 1.09, 1 is 3 · 10⁻¹⁰, 0 is none.
+//! A byte encodes a frequency in steps of 9 %: 255 is 1, each lower value divides by 1.09, 1 is 3 ·
+//! 10⁻¹⁰, 0 is none.
 
 use tamis_base::ids::TableId;
 
@@ -26,7 +27,8 @@ impl Manager {
     }
 }
 
-/// Decodes what [`Manager::encode`] wrote for a table of `segments` segments; `None` for anything else.
+/// Decodes what [`Manager::encode`] wrote for a table of `segments` segments; `None` for anything
+/// else.
 pub fn decode_hotness(bytes: &[u8], segments: usize) -> Option<Vec<Hotness>> {
     let (&version, rest) = bytes.split_first()?;
     let (pairs, odd) = rest.as_chunks::<2>();

@@ -1,20 +1,23 @@
 //! Which units are worth their bytes (3.4).
 //!
-//! The next unit of a segment with f misses per get, each of which costs c reads (c < 1 where the block cache answers some), is
-//! worth `f · c · (r(k) − r(k + 1))` reads per get, where r(k) is the rate of k units, and takes some bytes. The best placement
-//! within a budget has a *price*: all units that are worth more per byte are in memory, and no others, as the value of a
-//! segment's units falls from one to the next. [`Manager::adjust`] finds the price by bisection.
+//! The next unit of a segment with f misses per get, each of which costs c reads (c < 1 where the
+//! block cache answers some), is worth `f · c · (r(k) − r(k + 1))` reads per get, where r(k) is the
+//! rate of k units, and takes some bytes. The best placement within a budget has a *price*: all
+//! units that are worth more per byte are in memory, and no others, as the value of a segment's
+//! units falls from one to the next. [`Manager::adjust`] finds the price by bisection.
 //!
 //! Frequencies are estimates, and a load costs a read. So units move only for a reason:
 //!
 //! * a unit in memory stays until it is worth less than the price divided by [`HYSTERESIS`];
-//! * of a unit to be loaded the value counts with a frequency somewhat below the estimate, of one to be given up with one
-//!   somewhat above it, by [`NOISE`] standard deviations of the count that it comes from;
+//! * of a unit to be loaded the value counts with a frequency somewhat below the estimate, of one
+//!   to be given up with one somewhat above it, by [`NOISE`] standard deviations of the count that
+//!   it comes from;
 //! * a unit for which another goes must save more than a read within a window;
-//! * loads cost at most [`LOADS`] of the block reads that the filters let pass, after what new tables have brought along.
+//! * loads cost at most [`LOADS`] of the block reads that the filters let pass, after what new
+//!   tables have brought along.
 //!
-//! How far this is from the bound, which any real number of bits for each segment would reach, is in
-//! `docs/elastic-filters.md`, and measured by the simulation in the tests.
+//! How far this is from the bound, which any real number of bits for each segment would reach, is
+//! in `docs/elastic-filters.md`, and measured by the simulation in the tests.
 
 use std::cmp::Ordering;
 
@@ -57,8 +60,8 @@ struct Place<'t> {
     shape: &'t dyn Segments,
     table: u32,
     index: u32,
-    /// Reads per get and byte of a unit, if it let everything pass before and nothing behind it; with a frequency below the
-    /// estimate, and above it.
+    /// Reads per get and byte of a unit, if it let everything pass before and nothing behind it;
+    /// with a frequency below the estimate, and above it.
     low: f64,
     high: f64,
     /// Bytes of one unit, on average.
@@ -130,8 +133,8 @@ impl Manager {
         self.due
     }
 
-    /// Decides anew which units are to be in memory. What is unloaded is no longer held; what is to be loaded is reserved. A
-    /// segment whose load is under way is left alone.
+    /// Decides anew which units are to be in memory. What is unloaded is no longer held; what is to
+    /// be loaded is reserved. A segment whose load is under way is left alone.
     pub fn adjust(&mut self) -> Adjustment {
         let passed = self.expected_reads() * self.accesses as f64 * self.clock.sampling();
         let most = (self.count() as f64 * MOST_CREDIT).max(self.credit);
@@ -146,8 +149,8 @@ impl Manager {
         };
         let (low, price) = find_price(total, room, self.price);
 
-        // Those who give at this price, the cheapest last; and those who take at a price slightly lower, the best last: units of
-        // equal value may not all find room.
+        // Those who give at this price, the cheapest last; and those who take at a price slightly
+        // lower, the best last: units of equal value may not all find room.
         let (mut giving, mut taking) = (Vec::new(), Vec::new());
         for (at, place) in places.iter().enumerate() {
             let rates = rates[place.table as usize];
@@ -235,7 +238,8 @@ impl Manager {
         adjustment
     }
 
-    /// Changes the budget. If segments now hold more than that, units whose bytes save least are evicted.
+    /// Changes the budget. If segments now hold more than that, units whose bytes save least are
+    /// evicted.
     pub fn set_budget(&mut self, bytes: u64) -> Vec<Unload> {
         // A larger budget is to be used, whatever the loads cost.
         self.credit += (bytes.saturating_sub(self.budget) / 64) as f64;
@@ -345,7 +349,8 @@ impl Manager {
         self.reserved += bytes;
     }
 
-    /// The paper's E: expected wasted block reads per get, with all units that are held or being loaded.
+    /// The paper's E: expected wasted block reads per get, with all units that are held or being
+    /// loaded.
     pub(super) fn expected_reads(&self) -> f64 {
         let of = |table: &Table| -> f64 {
             let reads = |segment: &Segment| {
@@ -365,7 +370,8 @@ impl Manager {
     }
 }
 
-/// The reads that a miss costs: one, unless the block cache answers. Never nothing, as the cache changes its mind.
+/// The reads that a miss costs: one, unless the block cache answers. Never nothing, as the cache
+/// changes its mind.
 fn cost(segment: &Segment) -> f64 {
     f64::from(segment.cost.max(8)) / f64::from(u8::MAX)
 }
@@ -396,8 +402,8 @@ impl PartialEq for Sale {
 
 impl Eq for Sale {}
 
-/// Returns two prices close to each other: at the higher one `total` is within `room`, at the lower one it is not, unless it is
-/// at any price above 0. `guess` is the price as it was.
+/// Returns two prices close to each other: at the higher one `total` is within `room`, at the lower
+/// one it is not, unless it is at any price above 0. `guess` is the price as it was.
 fn find_price(total: impl Fn(f64) -> u64, room: u64, guess: f64) -> (f64, f64) {
     if total(0.0) <= room {
         return (0.0, 0.0);

@@ -26,10 +26,11 @@ pub struct Report {
     pub segments: u64,
     /// The number of segments with 0, 1, … units, including those being loaded.
     pub by_units: [u64; MAX_UNITS as usize + 1],
-    /// The paper's E: expected wasted block reads per get, with all units that are in memory or being loaded.
+    /// The paper's E: expected wasted block reads per get, with all units that are in memory or
+    /// being loaded.
     pub expected_reads: f64,
-    /// The same if each segment had the best number of bits, which need not be whole units, and these took nothing beside
-    /// themselves.
+    /// The same if each segment had the best number of bits, which need not be whole units, and
+    /// these took nothing beside themselves.
     pub least_reads: f64,
     /// Reads per get and byte that the cheapest unit in memory saves, about.
     pub price: f64,
@@ -57,8 +58,8 @@ pub struct SegmentReport {
     pub rate: f64,
 }
 
-/// The marginal value of the filters' bytes, in reads per get and byte. Other block caches can be valued in the same unit, so
-/// the border between the two can be moved to where bytes save more.
+/// The marginal value of the filters' bytes, in reads per get and byte. Other block caches can be
+/// valued in the same unit, so the border between the two can be moved to where bytes save more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Marginal {
     /// Reads saved by one more byte; 0 if a step's bytes are already free.

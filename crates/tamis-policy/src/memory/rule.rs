@@ -1,24 +1,30 @@
 //! The rule that divides memory between databases.
 //!
-//! Every member reports what it reads, how many of its cache's misses a larger cache would have answered (a ghost list), and what
-//! its elastic filters would gain and lose. From two reports follow, for the time in between, the block reads *per second*
-//! that one more byte would save (the *gain*), and that one byte less would cause (the *loss*). A member spends a byte where it
-//! saves most and gives one up where it saves least, so its gain is that of the better side, and its loss that of the cheaper
-//! one. [`Shares::turn`] moves a step, a [`STEPS`]th of the total, from the member with the least loss to the one with the
-//! largest gain, if the gain is [`MARGIN`] times the loss.
+//! Every member reports what it reads, how many of its cache's misses a larger cache would have
+//! answered (a ghost list), and what its elastic filters would gain and lose. From two reports
+//! follow, for the time in between, the block reads *per second* that one more byte would save (the
+//! *gain*), and that one byte less would cause (the *loss*). A member spends a byte where it saves
+//! most and gives one up where it saves least, so its gain is that of the better side, and its loss
+//! that of the cheaper one. [`Shares::turn`] moves a step, a [`STEPS`]th of the total, from the
+//! member with the least loss to the one with the largest gain, if the gain is [`MARGIN`] times the
+//! loss.
 //!
-//! *When counts are significant.* As within one database ([`division`](super::division)): ghost hits are a Poisson count, and the lower
-//! end of its score interval counts as gain, the upper end as loss. An idle member's loss falls with time alone.
+//! *When counts are significant.* As within one database ([`division`](super::division)): ghost
+//! hits are a Poisson count, and the lower end of its score interval counts as gain, the upper end
+//! as loss. An idle member's loss falls with time alone.
 //!
-//! *Why it converges.* Between "gives" and "takes" lies a gap of [`MARGIN`]². A member whose step goes in the opposite direction to
-//! its last has to wait, twice as long each time ([`MOST_PATIENCE`] at most); two steps in the same direction reset the wait. After
-//! a step the member that took it is left alone until its ghost list reflects the new size, or [`SETTLING`] has passed.
+//! *Why it converges.* Between "gives" and "takes" lies a gap of [`MARGIN`]². A member whose step
+//! goes in the opposite direction to its last has to wait, twice as long each time
+//! ([`MOST_PATIENCE`] at most); two steps in the same direction reset the wait. After a step the
+//! member that took it is left alone until its ghost list reflects the new size, or [`SETTLING`]
+//! has passed.
 //!
-//! *The least share* of a member is an equal share divided by [`LEAST_PART`]: an idle database still has something to measure with
-//! when it wakes up. What lies above is in proportion when members join or leave or the total changes; one that joins gets an equal
-//! share.
+//! *The least share* of a member is an equal share divided by [`LEAST_PART`]: an idle database
+//! still has something to measure with when it wakes up. What lies above is in proportion when
+//! members join or leave or the total changes; one that joins gets an equal share.
 //!
-//! Pure: no clock, no threads, no lock. Times are since an arbitrary moment. Costs are linear in the number of members.
+//! Pure: no clock, no threads, no lock. Times are since an arbitrary moment. Costs are linear in
+//! the number of members.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +38,8 @@ pub const LEAST_PART: u64 = 16;
 /// A step must be worth this many times what it costs.
 pub const MARGIN: f64 = 1.25;
 
-/// The number of standard deviations allowed for: about one turn in a hundred mistakes noise for more.
+/// The number of standard deviations allowed for: about one turn in a hundred mistakes noise for
+/// more.
 const DEVIATIONS: f64 = 2.5;
 
 /// The least time counted before a step.
@@ -47,7 +54,8 @@ const WINDOW_HITS: f64 = 1024.0;
 /// The time after which it is dropped then.
 const SHORT_WINDOW: Duration = Duration::from_secs(10);
 
-/// The time after which a ghost list is assumed to reflect a new size, if less than two of its steps were evicted.
+/// The time after which a ghost list is assumed to reflect a new size, if less than two of its
+/// steps were evicted.
 const SETTLING: Duration = Duration::from_secs(2);
 
 /// The time that a reversal waits at first.
@@ -61,7 +69,8 @@ const MOST_PATIENCE: Duration = Duration::from_secs(3600);
 pub struct Reading {
     /// Gets so far.
     pub gets: u64,
-    /// Misses that a cache with `step_bytes` more would have answered: an estimate, the number observed times `sampling`.
+    /// Misses that a cache with `step_bytes` more would have answered: an estimate, the number
+    /// observed times `sampling`.
     pub ghost_hits: u64,
     /// Bytes evicted from the cache.
     pub evicted_bytes: u64,
@@ -204,7 +213,8 @@ impl Shares {
         self.total
     }
 
-    /// Returns a member's bytes, and the number of steps that it gave or took; 0 for an unknown one.
+    /// Returns a member's bytes, and the number of steps that it gave or took; 0 for an unknown
+    /// one.
     pub fn of(&self, id: u64) -> (u64, u64) {
         self.members.get(&id).map_or((0, 0), |share| (share.bytes, share.steps))
     }
@@ -245,7 +255,8 @@ impl Shares {
         self.members.iter().map(|(&id, share)| (id, share.bytes.saturating_sub(least))).collect()
     }
 
-    /// Divides the total: the least share for everyone, and the rest in proportion to `excess`, equally if there is none.
+    /// Divides the total: the least share for everyone, and the rest in proportion to `excess`,
+    /// equally if there is none.
     fn assign(&mut self, excess: &BTreeMap<u64, u64>) {
         let (least, count) = (self.least(), self.members.len() as u64);
         let of = |id: &u64| u128::from(excess.get(id).copied().unwrap_or(0));
@@ -311,8 +322,8 @@ fn hits(first: &Reading, last: &Reading) -> f64 {
     (last.ghost_hits.saturating_sub(first.ghost_hits) / last.sampling.max(1)) as f64
 }
 
-/// Returns the interval in which the mean of a Poisson variable observed as `n` most likely lies: the two means from which
-/// `n` is [`DEVIATIONS`] standard deviations away.
+/// Returns the interval in which the mean of a Poisson variable observed as `n` most likely lies:
+/// the two means from which `n` is [`DEVIATIONS`] standard deviations away.
 pub fn bounds(n: f64) -> (f64, f64) {
     let z = DEVIATIONS;
     let middle = n + z * z / 2.0;

@@ -2,14 +2,16 @@
 //!
 //! # Bytes
 //!
-//! Segments, `blocks-<number>`, to the newest of which entries are appended: magic (4 bytes, little endian as all of it), hash of the object
-//! (16), offset in it (8), length (4), XXH3-64 of these fields and the bytes (8), the bytes. Segments are a sixteenth of the limit; when all
-//! are full, the oldest goes as a whole. An entry of the oldest that is read moves to the newest, so what is read stays.
+//! Segments, `blocks-<number>`, to the newest of which entries are appended: magic (4 bytes, little
+//! endian as all of it), hash of the object (16), offset in it (8), length (4), XXH3-64 of these
+//! fields and the bytes (8), the bytes. Segments are a sixteenth of the limit; when all are full,
+//! the oldest goes as a whole. An entry of the oldest that is read moves to the newest, so what is
+//! read stays.
 //!
 //! # Invariants
 //!
-//! An entry is used only if its checksum is right when it is read. Nothing is synced: what a crash loses or damages is fetched again. Failures of
-//! the disk are misses.
+//! An entry is used only if its checksum is right when it is read. Nothing is synced: what a crash
+//! loses or damages is fetched again. Failures of the disk are misses.
 //!
 //! # Threads
 //!
@@ -229,7 +231,8 @@ fn header_of((object, offset, len): Key, bytes: &[u8]) -> [u8; HEADER] {
 
 type Scanned = (Arc<dyn ReadFile>, u64, Vec<(Key, u64)>);
 
-/// Reads the headers of a segment, up to the first that is none. What they say is checked when an entry is read.
+/// Reads the headers of a segment, up to the first that is none. What they say is checked when an
+/// entry is read.
 fn scan(fs: &dyn FileSystem, path: &Path) -> std::io::Result<Scanned> {
     let file = fs.open(path, Access::Random)?;
     let len = file.len()?;

@@ -8,13 +8,16 @@
 //! | `CURRENT`, options, manifest, logs | their pieces, whole, checked against their hashes; kept in local files |
 //! | data of tables and blob files | one request for each read, unless the block cache has the same stretch |
 //!
-//! A file that never changes stays the one that it was opened as when another state is shown. Its objects may be pruned some day: reads then
-//! fail with `NotFound`, and whoever catches up has other files. An open log or manifest grows with the states of the same epoch, as a
-//! local one does under its readers; after a takeover the same name may stand for other bytes, and it stays what it was.
+//! A file that never changes stays the one that it was opened as when another state is shown. Its
+//! objects may be pruned some day: reads then fail with `NotFound`, and whoever catches up has
+//! other files. An open log or manifest grows with the states of the same epoch, as a local one
+//! does under its readers; after a takeover the same name may stand for other bytes, and it stays
+//! what it was.
 //!
 //! # Threads
 //!
-//! Any number. Showing another state is one store of a pointer; readers take a lock for a clone of it when they open or list.
+//! Any number. Showing another state is one store of a pointer; readers take a lock for a clone of
+//! it when they open or list.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -90,8 +93,9 @@ impl RemoteFs {
         self.0.kept.retain(&needed);
     }
 
-    /// Forgets what is kept of all objects, so that reads fetch it again. Parts of objects have no hash of their own: bytes that were
-    /// damaged on their way are noticed by the engine only, when they are here.
+    /// Forgets what is kept of all objects, so that reads fetch it again. Parts of objects have no
+    /// hash of their own: bytes that were damaged on their way are noticed by the engine only, when
+    /// they are here.
     pub(crate) fn forget(&self) {
         self.0.kept.clear();
         self.0.blocks.clear();
@@ -185,7 +189,8 @@ impl Shared {
     }
 }
 
-/// A file of a state that was shown when it was opened, or, if it is appended to, of the last one of that epoch that had it.
+/// A file of a state that was shown when it was opened, or, if it is appended to, of the last one
+/// of that epoch that had it.
 #[derive(Debug)]
 struct RemoteFile {
     shared: Arc<Shared>,

@@ -1,7 +1,9 @@
-//! Stretches of objects that a replica needs as a whole, in local files: metadata of tables, pieces of logs and manifests.
+//! Stretches of objects that a replica needs as a whole, in local files: metadata of tables, pieces
+//! of logs and manifests.
 //!
-//! A file is the bytes and their XXH3-128. It is checked when it is opened, and fetched again if that fails: nothing is synced. What the
-//! present state does not need is removed when another state comes.
+//! A file is the bytes and their XXH3-128. It is checked when it is opened, and fetched again if
+//! that fails: nothing is synced. What the present state does not need is removed when another
+//! state comes.
 //!
 //! Threads: any number; two that want the same stretch at once may both fetch it.
 

@@ -1,19 +1,22 @@
 //! Read replicas: a database that is read where its states are shipped to.
 //!
-//! A replica is a [follower](Db::open_follower) over a file system that shows one state's files. Catching up is: look for a newer state, fetch the
-//! metadata of its new tables, show its files, and have the follower read what has been added to manifest and logs. So a replica sees states
+//! A replica is a [follower](Db::open_follower) over a file system that shows one state's files.
+//! Catching up is: look for a newer state, fetch the metadata of its new tables, show its files,
+//! and have the follower read what has been added to manifest and logs. So a replica sees states
 //! that the writer had, in their order, and each of them whole.
 //!
 //! # Cost
 //!
-//! Filters and indexes are in the replica's memory and in its cache directory. A get of an absent key makes no request, except for a filter's
-//! false positives; one of a key that is there makes one, for a block, unless a cache has it. A look for a newer state that is not there is one
+//! Filters and indexes are in the replica's memory and in its cache directory. A get of an absent
+//! key makes no request, except for a filter's false positives; one of a key that is there makes
+//! one, for a block, unless a cache has it. A look for a newer state that is not there is one
 //! request for an object that does not exist: the cheapest there is.
 //!
 //! # Threads
 //!
-//! [`Replica`] may be shared. One thread at a time catches up; readers do not wait for it. After a takeover the numbers of files begin anew, so that
-//! the database is opened again: [`Replica::db`] then returns another handle.
+//! [`Replica`] may be shared. One thread at a time catches up; readers do not wait for it. After a
+//! takeover the numbers of files begin anew, so that the database is opened again: [`Replica::db`]
+//! then returns another handle.
 
 mod blocks;
 mod fs;
@@ -38,10 +41,12 @@ use blocks::Blocks;
 use fs::RemoteFs;
 use kept::Kept;
 
-/// States in a row that are fetched one by one; a replica that is further behind lists them and takes the newest.
+/// States in a row that are fetched one by one; a replica that is further behind lists them and
+/// takes the newest.
 const IN_A_ROW: usize = 4;
 
-/// Looks without success after which states are listed: the next number may be missing because it was pruned.
+/// Looks without success after which states are listed: the next number may be missing because it
+/// was pruned.
 const LOOKS: u32 = 20;
 
 /// So they are after the first look without success, if they have not been for so long.
@@ -51,11 +56,13 @@ const LIST_EVERY: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReplicaOptions {
-    /// The bytes of blocks that are kept in local files: 1 GiB. Metadata and logs come on top of it.
+    /// The bytes of blocks that are kept in local files: 1 GiB. Metadata and logs come on top of
+    /// it.
     pub cache_bytes: u64,
     /// How often it catches up by itself; `None`, the default, for when it is told to.
     pub follow_interval: Option<Duration>,
-    /// Operators, memory, cache sizes and so on. What says where files are and how they are read is replaced.
+    /// Operators, memory, cache sizes and so on. What says where files are and how they are read is
+    /// replaced.
     pub options: Options,
     /// Where the cache is; the operating system's files by default.
     pub cache_file_system: Option<Arc<dyn FileSystem>>,
@@ -138,11 +145,13 @@ pub fn open_replica(url: &str, cache_dir: &Path, options: ReplicaOptions) -> Res
 }
 
 impl Repository {
-    /// Opens a replica. `cache_dir` is its own; it is created, may be lost at any time when no replica has it open.
+    /// Opens a replica. `cache_dir` is its own; it is created, may be lost at any time when no
+    /// replica has it open.
     ///
     /// # Errors
     ///
-    /// When there is no state, the store cannot be reached, or the cache directory cannot be used, or is in use.
+    /// When there is no state, the store cannot be reached, or the cache directory cannot be used,
+    /// or is in use.
     pub fn open_replica(&self, cache_dir: &Path, options: ReplicaOptions) -> Result<Replica, Error> {
         let local: Arc<dyn FileSystem> =
             options.cache_file_system.unwrap_or_else(|| Arc::new(DiskFs::without_mapping()));
@@ -226,7 +235,8 @@ impl Repository {
 }
 
 impl Replica {
-    /// Returns the database. The handle stays good, and follows, until a takeover; after one it shows the state before it for ever.
+    /// Returns the database. The handle stays good, and follows, until a takeover; after one it
+    /// shows the state before it for ever.
     pub fn db(&self) -> Db {
         self.shared.db.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
@@ -235,13 +245,15 @@ impl Replica {
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached, or a state is damaged. What was shown stays, and a later call may succeed.
+    /// When the store cannot be reached, or a state is damaged. What was shown stays, and a later
+    /// call may succeed.
     pub fn catch_up(&self) -> Result<u64, Error> {
         self.shared.catch_up()
     }
 
-    /// Forgets what the cache directory holds, so that it is fetched again. For when a read reports damage: what was damaged on its way from
-    /// the store would otherwise be in the cache for as long as it is read. If the damage is in the store, it is there again.
+    /// Forgets what the cache directory holds, so that it is fetched again. For when a read reports
+    /// damage: what was damaged on its way from the store would otherwise be in the cache for as
+    /// long as it is read. If the damage is in the store, it is there again.
     pub fn forget_cache(&self) {
         self.shared.fs.forget();
     }

@@ -175,7 +175,8 @@ fn verification_finds_every_damaged_or_missing_object() {
         let refused = crate::world::restore(&repo, &state, &fs, "/r".as_ref());
         assert!(matches!(refused, Err(Error::Gone { .. })), "{name}: {refused:?}");
 
-        // The next backup does not know, as it trusts what the newest state names; the check is what finds it.
+        // The next backup does not know, as it trusts what the newest state names; the check is
+        // what finds it.
         store.replace(&name, bytes);
     }
     assert!(repo.verify(&state, false, None).unwrap().problems.is_empty());

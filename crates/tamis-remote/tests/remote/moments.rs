@@ -94,8 +94,9 @@ fn every_number_of_a_history_is_within_reach() {
     }
 }
 
-/// A follower's files lacked the logs that the writer keeps for readers of changes. Of the numbers between
-/// two states nearly all were refused, some with the advice to salvage a log that was not damaged.
+/// A follower's files lacked the logs that the writer keeps for readers of changes. Of the numbers
+/// between two states nearly all were refused, some with the advice to salvage a log that was not
+/// damaged.
 #[test]
 fn every_number_is_within_reach_of_a_follower_while_logs_are_kept() {
     let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));

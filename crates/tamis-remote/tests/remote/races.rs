@@ -94,7 +94,8 @@ fn prunes_beside_backups_break_nothing() {
                 scope.spawn(|| {
                     let repo = repository(&store, transfer());
                     while !done.load(SeqCst) {
-                        // It may lose a state to the other prune while it reads it, which is no failure.
+                        // It may lose a state to the other prune while it reads it, which is no
+                        // failure.
                         repo.prune(&greedy()).unwrap();
                     }
                 });
@@ -147,7 +148,8 @@ fn two_processes_of_one_database_take_turns() {
             scope.spawn(move || {
                 let repo = repository(store, transfer());
                 for _ in 0..5 {
-                    // Superseded as often as five times in a row if the other is faster: also an answer.
+                    // Superseded as often as five times in a row if the other is faster: also an
+                    // answer.
                     match repo.backup_with(copy, options.clone(), fs.clone()) {
                         Ok(_) | Err(Error::Superseded { .. }) => {}
                         Err(error) => panic!("{error}"),

@@ -218,7 +218,8 @@ fn other_peoples_directories_are_left_alone() {
     assert_eq!(fs.list(TO.as_ref()).unwrap(), ["letter.txt"]);
 }
 
-/// A file of somebody's that is called like the marker made a restore take everything beside it for its own, and remove it.
+/// A file of somebody's that is called like the marker made a restore take everything beside it for
+/// its own, and remove it.
 #[test]
 fn a_file_called_like_the_marker_proves_nothing() {
     let (store, mut world) = (Faulty::new(), World::new(25));

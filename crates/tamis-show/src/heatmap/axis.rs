@@ -1,11 +1,12 @@
 //! Maps a key to its place on the picture: from 0 at the left edge to 1 at the right edge.
 //!
-//! By data a key lies at its rank among all keys that the tables hold, so that equal widths hold equal numbers of keys.
-//! (All runs count, not just the largest: in a keyspace written in key order, the newest run lies beyond it and would
-//! have no width.) By key it lies at the number that its bytes form.
+//! By data a key lies at its rank among all keys that the tables hold, so that equal widths hold
+//! equal numbers of keys. (All runs count, not just the largest: in a keyspace written in key
+//! order, the newest run lies beyond it and would have no width.) By key it lies at the number that
+//! its bytes form.
 //!
-//! Both are estimates within a segment: keys are assumed to be spread evenly between its ends. Both are monotonic in the
-//! key. Placing a key costs a binary search in each run.
+//! Both are estimates within a segment: keys are assumed to be spread evenly between its ends. Both
+//! are monotonic in the key. Placing a key costs a binary search in each run.
 
 use tamis::stats::SegmentStats;
 
@@ -76,7 +77,8 @@ impl<'a> Axis<'a> {
         (from, self.place(self.end(segment)).max(from))
     }
 
-    /// Returns about `count` evenly spaced keys and their places, including the first and the last key.
+    /// Returns about `count` evenly spaced keys and their places, including the first and the last
+    /// key.
     pub(super) fn marks(&self, count: usize) -> Vec<(f64, &'a [u8])> {
         let segments = || self.runs.iter().flat_map(|run| run.segments);
         let step = segments().count() / MARK_CANDIDATES + 1;
@@ -118,8 +120,8 @@ impl<'a> Axis<'a> {
     }
 }
 
-/// Estimates the share of a key range that lies before a key, assuming evenly spread keys: by the eight bytes after the
-/// common prefix of the range's ends.
+/// Estimates the share of a key range that lies before a key, assuming evenly spread keys: by the
+/// eight bytes after the common prefix of the range's ends.
 fn part(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
     if key <= low {
         return 0.0;
@@ -155,7 +157,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// An old run of 300 keys from a to m, a third of them before f, and a new one of 100 keys after it.
+    /// An old run of 300 keys from a to m, a third of them before f, and a new one of 100 keys
+    /// after it.
     fn example() -> Vec<SegmentStats> {
         vec![segment(0, 9, "m", "q", 100), segment(3, 1, "a", "f", 100), segment(3, 1, "f", "m", 200)]
     }

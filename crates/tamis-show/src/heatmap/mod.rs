@@ -1,4 +1,5 @@
-//! Where reads go and where filter memory follows them: hotness and filter units over levels and keys, of databases with elastic filters.
+//! Where reads go and where filter memory follows them: hotness and filter units over levels and
+//! keys, of databases with elastic filters.
 
 mod axis;
 mod picture;

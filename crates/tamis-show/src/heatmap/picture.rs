@@ -1,9 +1,10 @@
 //! The layout of the picture as SVG.
 //!
-//! A run is two lanes over the same columns: hotness as colour and, below it, the units in memory as height. Everything lies
-//! on whole pixels of a page [`WIDTH`] wide. Adjacent columns that look alike form one shape, which keeps a picture of
-//! thousands of segments within a few hundred kilobytes. Fonts are named by family only. All text from a database goes
-//! through [`printable`](crate::text::printable).
+//! A run is two lanes over the same columns: hotness as colour and, below it, the units in memory
+//! as height. Everything lies on whole pixels of a page [`WIDTH`] wide. Adjacent columns that look
+//! alike form one shape, which keeps a picture of thousands of segments within a few hundred
+//! kilobytes. Fonts are named by family only. All text from a database goes through
+//! [`printable`](crate::text::printable).
 
 use crate::numbers::{bytes, grouped, mean, small};
 use crate::picture::{self, Anchor, Canvas, DrawError, Drawn, Lettering, RGBColor};

@@ -1,7 +1,8 @@
-//! The colours of hotness: a logarithmic scale over whole decades, from pale (cold) to dark (hot); grey is zero.
+//! The colours of hotness: a logarithmic scale over whole decades, from pale (cold) to dark (hot);
+//! grey is zero.
 //!
-//! Colours are those of viridis, from its light end. Its lightness changes evenly, so the hottest segments are darkest on
-//! white paper and in a grey-scale copy, too.
+//! Colours are those of viridis, from its light end. Its lightness changes evenly, so the hottest
+//! segments are darkest on white paper and in a grey-scale copy, too.
 
 use crate::picture::{RGBColor, viridis};
 

@@ -1,7 +1,8 @@
 //! The columns of one run's strip.
 //!
-//! Each segment contributes to a column in proportion to the share of its width that lies there, so that neither hotness
-//! nor keys are lost or counted twice when thousands of segments share a few columns.
+//! Each segment contributes to a column in proportion to the share of its width that lies there, so
+//! that neither hotness nor keys are lost or counted twice when thousands of segments share a few
+//! columns.
 
 use tamis::stats::SegmentStats;
 
@@ -62,7 +63,8 @@ pub(super) fn whole<'a>(segments: impl Iterator<Item = &'a SegmentStats>, what: 
     column
 }
 
-/// Returns the columns of a run whose segments lie between places 0 and 1; `None` where the run has no keys.
+/// Returns the columns of a run whose segments lie between places 0 and 1; `None` where the run has
+/// no keys.
 pub(super) fn columns<'a>(
     segments: impl Iterator<Item = (&'a SegmentStats, (f64, f64))>,
     what: What,
@@ -78,7 +80,8 @@ pub(super) fn columns<'a>(
         for (at, column) in columns[first..last].iter_mut().enumerate() {
             let left = (first + at) as f64;
             let share = if width > 0.0 { (to.min(left + 1.0) - from.max(left)) / width } else { 1.0 };
-            // A border that is off by an invisible rounding error does not reach into the next column.
+            // A border that is off by an invisible rounding error does not reach into the next
+            // column.
             if share * width >= 1e-9 || width < 1e-5 {
                 column.get_or_insert_with(Column::default).add(segment, what, share.max(0.0));
             }

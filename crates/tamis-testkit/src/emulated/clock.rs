@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// The part of a wait that is never slept: a sleep ends late by what a timer's slack and a switch of threads take.
+/// The part of a wait that is never slept: a sleep ends late by what a timer's slack and a switch
+/// of threads take.
 const AWAKE_NS: u64 = 200_000;
 
 /// A shorter rest is spun even if other threads wait: a yield may take microseconds.
@@ -22,13 +23,14 @@ pub(super) trait Time: Send + Sync + Debug {
 #[derive(Debug)]
 pub(super) struct MachineTime {
     start: Instant,
-    /// What one reading of the clock takes. A wait ends where the next reading would come later than the end by more
-    /// than it comes before it now.
+    /// What one reading of the clock takes. A wait ends where the next reading would come later
+    /// than the end by more than it comes before it now.
     reading_ns: u64,
 }
 
 impl MachineTime {
-    /// Measures the cost of a reading: the smallest difference of two consecutive ones, of a few hundred.
+    /// Measures the cost of a reading: the smallest difference of two consecutive ones, of a few
+    /// hundred.
     pub(super) fn new() -> MachineTime {
         let start = Instant::now();
         let mut before = start.elapsed();

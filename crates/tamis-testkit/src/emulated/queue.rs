@@ -8,12 +8,15 @@ use super::Device;
 /// The most bytes that a read fetches without transfer time.
 const PAGE_BYTES: u64 = 4 << 10;
 
-/// The reads in flight on a device, and the time until which its bus is busy. Times are nanoseconds of one clock.
+/// The reads in flight on a device, and the time until which its bus is busy. Times are nanoseconds
+/// of one clock.
 ///
-/// * At most `queue_depth` reads overlap. One that finds the queue full begins when the first of those before it ends,
-///   so reads begin in the order in which they were admitted.
-/// * A read of up to 4 KiB takes `read_ns` from its beginning; what is beyond takes its transfer time on top.
-/// * All transfers share one bus of `bytes_per_second`: many reads at once end no sooner than it can carry their bytes.
+/// * At most `queue_depth` reads overlap. One that finds the queue full begins when the first of
+///   those before it ends, so reads begin in the order in which they were admitted.
+/// * A read of up to 4 KiB takes `read_ns` from its beginning; what is beyond takes its transfer
+///   time on top.
+/// * All transfers share one bus of `bytes_per_second`: many reads at once end no sooner than it
+///   can carry their bytes.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// The end times of the reads in flight, the first on top. Some may have passed.

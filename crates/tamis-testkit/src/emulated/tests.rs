@@ -97,8 +97,8 @@ fn a_device_can_be_exchanged_under_open_files() {
     assert_eq!(Device::named("measured"), None, "it is no device that could be asked for");
 }
 
-/// The time of the underlying file system is part of the latency and not on top of it; reads for which it is longer
-/// are counted.
+/// The time of the underlying file system is part of the latency and not on top of it; reads for
+/// which it is longer are counted.
 #[test]
 fn underlying_time_counts_towards_the_device_time() {
     for (step, ns, late) in [(400, 1000, 0), (1000, 1000, 0), (1001, 1001, 1), (5000, 5000, 1)] {
@@ -173,7 +173,8 @@ fn all_reads_share_the_bus() {
     assert_eq!(queue.admit(&deep, u64::MAX - 5, usize::MAX), u64::MAX, "no overflow");
 }
 
-/// No read is lost or counted twice with several readers; the sums are those of a device that overlaps them.
+/// No read is lost or counted twice with several readers; the sums are those of a device that
+/// overlaps them.
 #[test]
 fn threads_add_up() {
     let (fs, path) = file_behind(Arc::new(MemFs::new()), SLOW);
@@ -189,7 +190,8 @@ fn threads_add_up() {
     assert!(time.ns >= 2000 * SLOW.read_ns, "{time:?}");
 }
 
-/// The machine's own clock: a wait never ends early by more than half a reading, which is below a microsecond.
+/// The machine's own clock: a wait never ends early by more than half a reading, which is below a
+/// microsecond.
 #[test]
 fn a_wait_does_not_end_early() {
     let time = MachineTime::new();

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! * A file's durable and volatile bytes are equal wherever both exist, outside the unsynced and the abandoned
-//!   ranges; volatile bytes behind the durable end are zeros outside those ranges.
+//! * A file's durable and volatile bytes are equal wherever both exist, outside the unsynced and
+//!   the abandoned ranges; volatile bytes behind the durable end are zeros outside those ranges.
 //! * A directory's durable names with the pending changes applied in order are its volatile names.
 //!
 //! The machine's mutex is held whenever a node's is taken, and never more than one node's.
@@ -40,8 +40,8 @@ pub(super) struct FileState {
     pub(super) durable: Vec<u8>,
     /// Written since the last sync, good or failed.
     unsynced: Ranges,
-    /// Unsynced when a sync failed, and not written since: no later sync writes these, because the operating system
-    /// considers them clean.
+    /// Unsynced when a sync failed, and not written since: no later sync writes these, because the
+    /// operating system considers them clean.
     abandoned: Ranges,
     /// The number of names of the file; without any it takes no space.
     pub(super) links: usize,
@@ -67,7 +67,8 @@ impl FileState {
             self.unsynced.remove(len..old);
             self.abandoned.remove(len..old);
         } else {
-            // Truncated earlier and not synced since: the medium still has the old bytes where zeros are now.
+            // Truncated earlier and not synced since: the medium still has the old bytes where
+            // zeros are now.
             self.unsynced.add(old..len.min(self.durable.len()));
         }
     }
@@ -115,7 +116,8 @@ impl FileState {
         sectors.sort_unstable();
         sectors.dedup();
 
-        // Independent coin flips alone would hardly ever produce the plain cases: everything, nothing, a prefix.
+        // Independent coin flips alone would hardly ever produce the plain cases: everything,
+        // nothing, a prefix.
         let first_lost = match rng.up_to(3) {
             0 => Some(0),
             1 => Some(sectors.len()),
@@ -197,7 +199,8 @@ impl DirState {
     }
 }
 
-/// Copies the tree below `root` as the restarted machine finds it. A file with several names stays one file.
+/// Copies the tree below `root` as the restarted machine finds it. A file with several names stays
+/// one file.
 pub(super) fn survivors(root: &Arc<Dir>, mode: CrashMode, rng: &mut Rng) -> Arc<Dir> {
     Survivors { mode, rng, files: HashMap::new(), dirs: HashMap::new() }.dir(root)
 }
@@ -233,8 +236,8 @@ impl Survivors<'_> {
         if let Some(copy) = self.dirs.get(&Arc::as_ptr(dir)) {
             return copy.clone();
         }
-        // Registered before it is filled, and without the lock of the original: renamed directories may have swapped
-        // places, so the durable and the volatile tree together can hold a cycle.
+        // Registered before it is filled, and without the lock of the original: renamed directories
+        // may have swapped places, so the durable and the volatile tree together can hold a cycle.
         let copy = Arc::new(Dir::default());
         self.dirs.insert(Arc::as_ptr(dir), copy.clone());
         let original = lock(dir).clone();

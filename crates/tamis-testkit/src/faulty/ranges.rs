@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A set of positions as ranges that are disjoint, not empty and do not touch; keyed by start, holding ends.
+/// A set of positions as ranges that are disjoint, not empty and do not touch; keyed by start,
+/// holding ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges(BTreeMap<usize, usize>);
 

@@ -401,7 +401,8 @@ fn equal_seeds_give_equal_crashes() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
-    /// Appends, good and failed syncs, reserves, cuts and restarts of the writer, against two vectors.
+    /// Appends, good and failed syncs, reserves, cuts and restarts of the writer, against two
+    /// vectors.
     #[test]
     fn every_surviving_byte_is_the_old_or_the_new_one(
         seed: u64,

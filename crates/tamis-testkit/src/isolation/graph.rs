@@ -63,7 +63,8 @@ impl Graph {
         self.edges.iter().flatten().filter(move |edge| edge.by == by)
     }
 
-    /// Returns the shortest path between two transactions over edges that `may` be taken, given the one before.
+    /// Returns the shortest path between two transactions over edges that `may` be taken, given the
+    /// one before.
     fn path(&self, first: &Edge, may: impl Fn(&Edge, &Edge) -> bool) -> Option<Vec<Edge>> {
         let state = |edge: &Edge| (edge.to, edge.by == Dependency::Replaces);
         let mut reached: BTreeMap<State, (Edge, Option<State>)> = BTreeMap::new();
@@ -95,8 +96,9 @@ impl Graph {
         None
     }
 
-    /// Returns an example of each kind of cycle that there is. A cycle of one kind with `rw` is one of the later kinds, too: only the first
-    /// kind is reported. Predicates are only used if there is no such cycle without.
+    /// Returns an example of each kind of cycle that there is. A cycle of one kind with `rw` is one
+    /// of the later kinds, too: only the first kind is reported. Predicates are only used if there
+    /// is no such cycle without.
     pub(super) fn cycles(&self) -> Vec<Anomaly> {
         use Dependency::{Overwrites, Reads, Replaces};
         type May = fn(&Edge, &Edge) -> bool;

@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// A history from a text: a line for each transaction, `N:` with its place or `-:` if it was aborted; then `r1=5` and `r1=.` for reads of
-/// key 1, `w1=5` and `w1=.` for writes, and `s0-3={1=5}` for a scan of keys 0 to 2.
+/// A history from a text: a line for each transaction, `N:` with its place or `-:` if it was
+/// aborted; then `r1=5` and `r1=.` for reads of key 1, `w1=5` and `w1=.` for writes, and
+/// `s0-3={1=5}` for a scan of keys 0 to 2.
 fn history(text: &str) -> Vec<Txn> {
     let value = |text: &str| (text != ".").then(|| text.parse().expect("a value"));
     let op = |text: &str| {

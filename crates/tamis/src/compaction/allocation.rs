@@ -1,30 +1,34 @@
-//! Divides filter memory between tables by observed accesses (`filter_allocation = mnemosyne`), after Z. Zhu, Y. Wei,
-//! J. H. Mun, M. Athanassoulis, "Mnemosyne: Dynamic Workload-Aware BF Tuning via Accurate Statistics in LSM trees" (PACMMOD
-//! 3(3), 2025).
+//! Divides filter memory between tables by observed accesses (`filter_allocation = mnemosyne`),
+//! after Z. Zhu, Y. Wei, J. H. Mun, M. Athanassoulis, "Mnemosyne: Dynamic Workload-Aware BF Tuning
+//! via Accurate Statistics in LSM trees" (PACMMOD 3(3), 2025).
 //!
-//! A table's filter is made when the table is written, and stays. So a job that writes tables computes the best
-//! [division](Division) over all tables of the tree as it will be, and gives its own tables their part. Sampled gets count how
-//! often each table is asked in vain ([`Accesses`](crate::tree::accesses::Accesses)).
+//! A table's filter is made when the table is written, and stays. So a job that writes tables
+//! computes the best [division](Division) over all tables of the tree as it will be, and gives its
+//! own tables their part. Sampled gets count how often each table is asked in vain
+//! ([`Accesses`](crate::tree::accesses::Accesses)).
 //!
 //! # What a new table will be asked
 //!
-//! It is estimated from the *sources*: the merged tables, or, for a flush or an ingestion, all tables below. A get that
-//! misses in the oldest run has missed in all newer ones that cover its key. So a merged table is missed as often as the oldest
-//! source within its range, plus, where that has no table, as often as the next newer one. The gets that ask it are these
-//! and those whose key a source held. The oldest run is usually the largest: its tables are the smallest parts of the
-//! key space that are counted, so that what was learned about parts outlives merges with runs of few tables. A flushed table is
-//! asked before all others, and hardly ever holds the key. (The paper's estimator, Merlin, follows the files' gets in time; its
-//! first step, too, is to carry counts over to new files by overlap.)
+//! It is estimated from the *sources*: the merged tables, or, for a flush or an ingestion, all
+//! tables below. A get that misses in the oldest run has missed in all newer ones that cover its
+//! key. So a merged table is missed as often as the oldest source within its range, plus, where
+//! that has no table, as often as the next newer one. The gets that ask it are these and those
+//! whose key a source held. The oldest run is usually the largest: its tables are the smallest
+//! parts of the key space that are counted, so that what was learned about parts outlives merges
+//! with runs of few tables. A flushed table is asked before all others, and hardly ever holds the
+//! key. (The paper's estimator, Merlin, follows the files' gets in time; its first step, too, is to
+//! carry counts over to new files by overlap.)
 //!
-//! Shares of a source within a range are estimated as for [units](tamis_policy::hotness): by interpolation between its bounds.
-//! Keys and gets are shared alike, so that errors cancel out: bits follow from the gets per key.
+//! Shares of a source within a range are estimated as for [units](tamis_policy::hotness): by
+//! interpolation between its bounds. Keys and gets are shared alike, so that errors cancel out:
+//! bits follow from the gets per key.
 //!
 //! # Total memory
 //!
-//! Tables written earlier have the bits that were best then. The new ones get what these have too little, or give up
-//! what these have too much, by at most [`MOST_CORRECTION`] bits per key. How many keys a merge drops becomes known with
-//! each table, and the bits planned for them go to those that are left. In a tree that is being rewritten the total so stays
-//! at `bits_per_key`.
+//! Tables written earlier have the bits that were best then. The new ones get what these have too
+//! little, or give up what these have too much, by at most [`MOST_CORRECTION`] bits per key. How
+//! many keys a merge drops becomes known with each table, and the bits planned for them go to those
+//! that are left. In a tree that is being rewritten the total so stays at `bits_per_key`.
 //!
 //! Plain values, owned by one job; the counters may change while it runs.
 
@@ -52,11 +56,12 @@ const MOST_CORRECTION: f64 = 2.0;
 /// The part of the difference that one job makes up for: others may be doing so at the same time.
 const GAIN: f64 = 0.5;
 
-/// Sampled gets that every run is taken to have missed before the first one, evenly over its keys: without gets the division is
-/// Monkey's.
+/// Sampled gets that every run is taken to have missed before the first one, evenly over its keys:
+/// without gets the division is Monkey's.
 const PRIOR: f64 = 64.0;
 
-/// The same for each table of the run with the most of them: a table is not cold because none of a few gets asked it.
+/// The same for each table of the run with the most of them: a table is not cold because none of a
+/// few gets asked it.
 const PRIOR_OF_TABLE: f64 = 0.5;
 
 /// The bits per key of the tables that one job writes. See the [module](self).
@@ -74,9 +79,11 @@ pub(crate) struct ByAccess {
     /// Misses of a key about which no source tells anything.
     unknown: f64,
     division: Division,
-    /// Bits per new key that has a filter: what tables that stay have too little, against the division.
+    /// Bits per new key that has a filter: what tables that stay have too little, against the
+    /// division.
     correction: f64,
-    /// What new keys with a filter get beyond the mean of all keys: more if a merge drops some of them.
+    /// What new keys with a filter get beyond the mean of all keys: more if a merge drops some of
+    /// them.
     beside: f64,
 }
 
@@ -132,8 +139,8 @@ impl ByAccess {
             + beside.filter(|table| stays(table)).map(|table| table.meta.entries).sum::<u64>();
         let output = (output as f64).max(1.0);
         by.prior = prior_of(version) / output;
-        // The division depends on how gets are distributed within the merged range. The tables of the largest input show it, as
-        // the new ones will.
+        // The division depends on how gets are distributed within the merged range. The tables of
+        // the largest input show it, as the new ones will.
         let largest = by.sources.iter().max_by_key(|run| run.iter().map(|t| t.meta.entries).sum::<u64>());
         let borders: Vec<&[u8]> =
             largest.into_iter().flatten().skip(1).map(|table| &table.meta.smallest[..]).collect();
@@ -162,7 +169,8 @@ impl ByAccess {
         }
     }
 
-    /// The tables of the tree that stay. `joined`: the run that new tables join, and its keys with them.
+    /// The tables of the tree that stay. `joined`: the run that new tables join, and its keys with
+    /// them.
     fn kept<'a>(
         &'a self,
         version: &'a Version,
@@ -207,7 +215,8 @@ impl ByAccess {
         ByAccess { division, correction, beside, ..self }
     }
 
-    /// Returns the bits per key of the filter of a new table with this key range and this many entries.
+    /// Returns the bits per key of the filter of a new table with this key range and this many
+    /// entries.
     pub(crate) fn bits(&self, smallest: &KeyBytes, largest: &KeyEnd, entries: u64) -> f64 {
         let part = self.estimate(range(smallest, largest), self.entries.unwrap_or(0.0));
         match self.division.bits(part.keys, part.misses) {
@@ -260,7 +269,8 @@ impl ByAccess {
                 known.keys += part * table.meta.entries as f64;
                 covered += share(range, of_table);
             }
-            // Elsewhere the gets that missed here went on to an older source, and were counted there.
+            // Elsewhere the gets that missed here went on to an older source, and were counted
+            // there.
             known.asked.misses += known.uncovered * misses;
             known.uncovered *= (1.0 - covered).clamp(0.0, 1.0);
         }

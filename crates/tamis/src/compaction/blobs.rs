@@ -1,16 +1,17 @@
-//! Large values in flushes and compactions: which go to blob files, which are carried along by reference, and which are moved out
-//! of files that are mostly garbage.
+//! Large values in flushes and compactions: which go to blob files, which are carried along by
+//! reference, and which are moved out of files that are mostly garbage.
 //!
-//! A blob file's garbage is what the tables of the tree do not refer to, so it follows from a version ([`BlobUse`]). A value that a
-//! compaction meets in a file whose garbage exceeds [`blob_garbage`](crate::KeyspaceOptions::blob_garbage) is written to a new one;
-//! if no compaction meets them, [`plan`] rewrites the tables that refer to such a file, one at a time. This terminates: a
-//! rewritten table refers to new files, none of whose bytes are garbage yet.
+//! A blob file's garbage is what the tables of the tree do not refer to, so it follows from a
+//! version ([`BlobUse`]). A value that a compaction meets in a file whose garbage exceeds
+//! [`blob_garbage`](crate::KeyspaceOptions::blob_garbage) is written to a new one; if no compaction
+//! meets them, [`plan`] rewrites the tables that refer to such a file, one at a time. This
+//! terminates: a rewritten table refers to new files, none of whose bytes are garbage yet.
 //!
-//! Each flush leaves a file, however small. Once there are more than a few small ones, merges that refer to them anyway move their
-//! values to larger ones, too; nothing is merged for that alone.
+//! Each flush leaves a file, however small. Once there are more than a few small ones, merges that
+//! refer to them anyway move their values to larger ones, too; nothing is merged for that alone.
 //!
-//! A reference that is wrong, or whose value cannot be read, is carried along as it is: reads of its key fail as before, and merges
-//! do not.
+//! A reference that is wrong, or whose value cannot be read, is carried along as it is: reads of
+//! its key fail as before, and merges do not.
 //!
 //! [`BlobUse`]: crate::tree::version::BlobUse
 
@@ -41,22 +42,24 @@ use crate::tree::version::{BlobUse, Version};
 /// Merges join small files once a keyspace has more of them than this.
 const SMALL_FILES: usize = 8;
 
-/// A file is small below this part of [`blob_file_bytes`](crate::KeyspaceOptions::blob_file_bytes), and below this part of a memtable:
-/// the file of a full one is not.
+/// A file is small below this part of [`blob_file_bytes`](crate::KeyspaceOptions::blob_file_bytes),
+/// and below this part of a memtable: the file of a full one is not.
 const SMALL_PART: u64 = 4;
 
-/// Values move out of a small file only to one that is expected to be this many times as large. An output table may end at half of its
-/// size: then it is half as large.
+/// Values move out of a small file only to one that is expected to be this many times as large. An
+/// output table may end at half of its size: then it is half as large.
 const GROWTH: u64 = 4;
 
-/// Values move because of size only if the merge takes at most this part of the free space: it can do without.
+/// Values move because of size only if the merge takes at most this part of the free space: it can
+/// do without.
 const ROOM_PART: u64 = 4;
 
 /// A blob file that inputs of a merge refer to.
 #[derive(Debug)]
 struct Listed {
     blob: Arc<OpenBlob>,
-    /// The most bytes that a table may list of it: its length, or, of a lost file, what the inputs list.
+    /// The most bytes that a table may list of it: its length, or, of a lost file, what the inputs
+    /// list.
     most: u64,
 }
 
@@ -71,7 +74,8 @@ pub(crate) struct BlobInputs {
 }
 
 impl BlobInputs {
-    /// The inputs of a merge into tables of at most `max_table_bytes`, with `room` bytes free, if known.
+    /// The inputs of a merge into tables of at most `max_table_bytes`, with `room` bytes free, if
+    /// known.
     pub(crate) fn of(
         inputs: &[Arc<OpenTable>],
         version: &Version,
@@ -98,8 +102,9 @@ impl BlobInputs {
         BlobInputs { files, rewritten, dir }
     }
 
-    /// Returns the place of the value that a reference stands for, in a file that an input lists, and the most bytes that an output may
-    /// list of the file. Of a lost file, nothing is known about the place. Errors: the reference is wrong.
+    /// Returns the place of the value that a reference stands for, in a file that an input lists,
+    /// and the most bytes that an output may list of the file. Of a lost file, nothing is known
+    /// about the place. Errors: the reference is wrong.
     pub(crate) fn place(&self, reference: &[u8]) -> Result<(Reference, u64), StorageError> {
         self.find(reference).map(|(listed, at)| (at, listed.most))
     }
@@ -147,8 +152,8 @@ fn moved_bytes(inputs: &[Arc<OpenTable>], files: &HashSet<BlobFileId>) -> u64 {
     moved.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
 }
 
-/// Returns the blob files of which more than this share is garbage. A file with a value that cannot be read would never become
-/// empty, and is left alone.
+/// Returns the blob files of which more than this share is garbage. A file with a value that cannot
+/// be read would never become empty, and is left alone.
 fn over(version: &Version, garbage: f64) -> HashSet<BlobFileId> {
     version
         .blobs
@@ -160,10 +165,11 @@ fn over(version: &Version, garbage: f64) -> HashSet<BlobFileId> {
 
 /// Adds the small files whose values a merge joins in larger ones.
 ///
-/// A file is joined if the merge refers to at least half of its live values, so that one byte moved makes at most one other garbage
-/// to be collected, and if the new files, one for each output table, can be expected to be [`GROWTH`] times as large. With outputs of half
-/// the size, they are twice as large: so a value moves because of size at most log2(size of a small file / size of its first file) + 1
-/// times. Nothing is joined that takes much of the free space.
+/// A file is joined if the merge refers to at least half of its live values, so that one byte moved
+/// makes at most one other garbage to be collected, and if the new files, one for each output
+/// table, can be expected to be [`GROWTH`] times as large. With outputs of half the size, they are
+/// twice as large: so a value moves because of size at most log2(size of a small file / size of its
+/// first file) + 1 times. Nothing is joined that takes much of the free space.
 fn join_small(
     inputs: &[Arc<OpenTable>],
     version: &Version,
@@ -209,8 +215,8 @@ fn join_small(
     rewritten.extend(candidates[..joined].iter().map(|(_, file, _)| *file));
 }
 
-/// Plans the rewrite of the free table that refers to the most bytes in files of which more than the share `garbage` is garbage.
-/// O(files), and O(tables · their blob files) if there is one.
+/// Plans the rewrite of the free table that refers to the most bytes in files of which more than
+/// the share `garbage` is garbage. O(files), and O(tables · their blob files) if there is one.
 pub(crate) fn plan(shape: &Shape, version: &Version, garbage: f64, max_table_bytes: u64) -> Option<Plan> {
     let over = over(version, garbage);
     if over.is_empty() {

@@ -1,9 +1,10 @@
 //! Executes plans: merges the inputs that a plan names. Independent of the policies.
 //!
-//! A large merge is split into [parts](crate::compaction::parts), which several threads execute. Each part has its own
-//! cursor, its own list of older tables and its own piece of the range tombstones; the parts share the immutable inputs
-//! and, behind a mutex, the list of results. If one part fails, the others stop at their next check of the job control,
-//! and what any part had written is removed.
+//! A large merge is split into [parts](crate::compaction::parts), which several threads execute.
+//! Each part has its own cursor, its own list of older tables and its own piece of the range
+//! tombstones; the parts share the immutable inputs and, behind a mutex, the list of results. If
+//! one part fails, the others stop at their next check of the job control, and what any part had
+//! written is removed.
 
 use tamis_base::collections::HashSet;
 use tamis_base::epochs::EpochMap;
@@ -41,13 +42,15 @@ pub(crate) fn input_tables(version: &Version, plan: &Plan) -> Vec<Vec<Arc<OpenTa
         .collect()
 }
 
-/// Merges the plan's inputs into new tables, in the parts given by [`cuts`](crate::compaction::parts::cuts). Returns
-/// `None` if cancelled. All or nothing: unless every part completes, no output of any part remains.
+/// Merges the plan's inputs into new tables, in the parts given by
+/// [`cuts`](crate::compaction::parts::cuts). Returns `None` if cancelled. All or nothing: unless
+/// every part completes, no output of any part remains.
 ///
 /// # Invariant
 ///
-/// The inputs are adjacent in age wherever they overlap: no table outside the plan is newer than one input, older than
-/// another, and shares keys with both. The policies guarantee this; debug builds check it.
+/// The inputs are adjacent in age wherever they overlap: no table outside the plan is newer than
+/// one input, older than another, and shares keys with both. The policies guarantee this; debug
+/// builds check it.
 pub(crate) fn merge(
     version: &Version,
     plan: &Plan,
@@ -68,8 +71,8 @@ pub(crate) fn merge(
     }
 }
 
-/// Threads that may help with merges, besides each job's own thread; the pool is shared by all jobs of a database. A
-/// job that finds no free helper merges its parts one after the other.
+/// Threads that may help with merges, besides each job's own thread; the pool is shared by all jobs
+/// of a database. A job that finds no free helper merges its parts one after the other.
 #[derive(Debug)]
 pub(crate) struct Helpers {
     free: AtomicUsize,
@@ -221,9 +224,11 @@ impl Merge<'_> {
     }
 }
 
-/// The tables that are older than a merge's inputs and overlap one of its parts: older versions may be in them.
+/// The tables that are older than a merge's inputs and overlap one of its parts: older versions may
+/// be in them.
 struct OlderTables {
-    /// Per run: the tables that overlap the merge, and the position that the ascending lookups have reached.
+    /// Per run: the tables that overlap the merge, and the position that the ascending lookups have
+    /// reached.
     runs: Vec<(Vec<Arc<OpenTable>>, usize)>,
 }
 
@@ -231,7 +236,8 @@ impl OlderTables {
     fn of(version: &Version, inputs: &[Arc<OpenTable>], part: &Part) -> Self {
         let ids: HashSet<TableId> = inputs.iter().map(|t| t.meta.id).collect();
         let is_input = |t: &Arc<OpenTable>| ids.contains(&t.meta.id);
-        // Runs are listed newest first, so whatever is older than every input comes after the first run that has one.
+        // Runs are listed newest first, so whatever is older than every input comes after the first
+        // run that has one.
         let newest =
             version.runs.iter().position(|run| version.tables[run.tables.clone()].iter().any(is_input));
         let runs = version.runs[newest.unwrap_or(0)..].iter().map(|run| {

@@ -1,5 +1,5 @@
-//! Builds the filter of a table from its keys (or, if the tree has a global filter, the list of keys that it lacks), and
-//! chooses the bits per key of new filters.
+//! Builds the filter of a table from its keys (or, if the tree has a global filter, the list of
+//! keys that it lacks), and chooses the bits per key of new filters.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::tree::version::Version;
 /// Below this, a filter costs more to check than it saves: in theory 98 of 100 absent keys pass it.
 const FEWEST_BITS: f64 = 0.25;
 
-/// What a filter needs from a table's keys, collected as they arrive: its size is known only when the table is
-/// complete.
+/// What a filter needs from a table's keys, collected as they arrive: its size is known only when
+/// the table is complete.
 #[derive(Debug)]
 pub(crate) struct FilterBuilder {
     choice: FilterChoice,
@@ -44,7 +44,8 @@ enum Collected {
     List(KeyListBuilder, u64),
     /// A global filter has all of the keys already.
     Global,
-    /// Partly built before the last key is known. Boxed because it is much larger than the other variants.
+    /// Partly built before the last key is known. Boxed because it is much larger than the other
+    /// variants.
     Elastic(Box<ElasticBuilder>),
 }
 
@@ -67,7 +68,8 @@ pub(crate) enum NewKeys {
 }
 
 impl FilterBuilder {
-    /// Creates a builder for a table whose filter may use `bits_per_key`. Left to itself, a table has a filter of its own.
+    /// Creates a builder for a table whose filter may use `bits_per_key`. Left to itself, a table
+    /// has a filter of its own.
     pub(crate) fn new(
         options: &KeyspaceOptions,
         choice: FilterChoice,
@@ -78,7 +80,8 @@ impl FilterBuilder {
         let collected = match choice {
             FilterChoice::None => Collected::Nothing,
             FilterChoice::Grf if new_keys == NewKeys::None => Collected::Global,
-            // A filter that the program supplies is told of every table that a merge writes, and reads its keys.
+            // A filter that the program supplies is told of every table that a merge writes, and
+            // reads its keys.
             FilterChoice::Grf | FilterChoice::External(_) => Collected::List(KeyListBuilder::new(), 0),
             FilterChoice::Elastic(hashing) => Collected::Elastic(Box::new(elastic(options, hashing))),
             _ if bits_per_key < FEWEST_BITS => Collected::Nothing,
@@ -99,8 +102,9 @@ impl FilterBuilder {
         FilterBuilder { choice, bits_per_key, collected }
     }
 
-    /// Sets the salt before the first key, for filters that are built as keys arrive; without it they derive one from
-    /// the keys. The salt passed to [`FilterBuilder::finish`] comes too late for them.
+    /// Sets the salt before the first key, for filters that are built as keys arrive; without it
+    /// they derive one from the keys. The salt passed to [`FilterBuilder::finish`] comes too late
+    /// for them.
     pub(crate) fn with_salt(mut self, salt: u64) -> Self {
         if let Collected::Elastic(units) = &mut self.collected {
             units.set_salt(salt);
@@ -135,7 +139,8 @@ impl FilterBuilder {
         }
     }
 
-    /// Sets the bits per key, at most those that the builder was created with, once all keys are known.
+    /// Sets the bits per key, at most those that the builder was created with, once all keys are
+    /// known.
     pub(crate) fn with_bits(mut self, bits_per_key: f64) -> Self {
         debug_assert!(bits_per_key <= self.bits_per_key, "keys may lack digests");
         self.bits_per_key = bits_per_key;
@@ -147,8 +152,8 @@ impl FilterBuilder {
         self
     }
 
-    /// Returns the filter's bytes. Each table has its own salt, so that the false positives of tables probed with the
-    /// same digest are independent.
+    /// Returns the filter's bytes. Each table has its own salt, so that the false positives of
+    /// tables probed with the same digest are independent.
     pub(crate) fn finish(
         self,
         options: &KeyspaceOptions,
@@ -252,7 +257,8 @@ pub(crate) enum FilterBits {
 }
 
 impl FilterBits {
-    /// Decides for a new table of `entries` entries in the key range that `range` tells, that forms a run of its own, as a flush writes it.
+    /// Decides for a new table of `entries` entries in the key range that `range` tells, that forms
+    /// a run of its own, as a flush writes it.
     pub(crate) fn for_flush(
         options: &KeyspaceOptions,
         version: &Version,
@@ -328,8 +334,8 @@ impl FilterBits {
     }
 }
 
-/// The entries of each run as they will be after `plan`, at most: merges may drop some. The last run is the one that it writes;
-/// the others keep their order.
+/// The entries of each run as they will be after `plan`, at most: merges may drop some. The last
+/// run is the one that it writes; the others keep their order.
 pub(crate) fn runs_after(version: &Version, plan: &Plan) -> Vec<u64> {
     let inputs: tamis_base::collections::HashSet<u64> = plan.tables().collect();
     let (mut runs, mut output) = (Vec::new(), 0);

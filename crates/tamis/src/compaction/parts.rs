@@ -1,12 +1,15 @@
 //! Cuts a large merge into parts that several threads merge in parallel.
 //!
-//! A part is a key range; parts are disjoint and together cover all keys. All versions of a key are in one part, so the
-//! decisions about what to drop are the same as in an undivided merge; range tombstones are clipped to each part.
+//! A part is a key range; parts are disjoint and together cover all keys. All versions of a key are
+//! in one part, so the decisions about what to drop are the same as in an undivided merge; range
+//! tombstones are clipped to each part.
 //!
-//! Cuts depend only on the inputs and on the number of parts requested, not on the number of threads that happen to be
-//! free. The tables that a merge writes are therefore the same whatever threads write them.
+//! Cuts depend only on the inputs and on the number of parts requested, not on the number of
+//! threads that happen to be free. The tables that a merge writes are therefore the same whatever
+//! threads write them.
 //!
-//! Cost, for a merge of `n` tables: up to 32 keys from the index of each, and one sort of these keys.
+//! Cost, for a merge of `n` tables: up to 32 keys from the index of each, and one sort of these
+//! keys.
 
 use std::sync::Arc;
 
@@ -20,8 +23,8 @@ use crate::tree::open_table::OpenTable;
 /// Keys sampled from the index of one table.
 const KEYS_OF_A_TABLE: usize = 32;
 
-/// Each part must have at least this many times `max_table_bytes` of input: every cut ends a table early, which should
-/// remain the exception.
+/// Each part must have at least this many times `max_table_bytes` of input: every cut ends a table
+/// early, which should remain the exception.
 const LEAST_TABLES_OF_A_PART: u64 = 2;
 
 /// A key range.
@@ -55,9 +58,10 @@ struct Anchor {
     border: bool,
 }
 
-/// Returns the keys before which the merge of `inputs` is cut, ascending, for up to `parts` parts of about equal bytes.
-/// Where an output must end near a cut anyway (at one of the plan's borders or guards) or had better (at an edge), the cut
-/// moves there, so that no extra small table results.
+/// Returns the keys before which the merge of `inputs` is cut, ascending, for up to `parts` parts
+/// of about equal bytes. Where an output must end near a cut anyway (at one of the plan's borders
+/// or guards) or had better (at an edge), the cut moves there, so that no extra small table
+/// results.
 pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<KeyBytes> {
     let total: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
     let least = plan.max_table_bytes.saturating_mul(LEAST_TABLES_OF_A_PART).max(1);
@@ -77,8 +81,8 @@ pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<
     choose(&anchors, total, parts)
 }
 
-/// Collects the table's end keys, and keys from its index if it is larger than `step` bytes. An unreadable index is
-/// left for the merge to report.
+/// Collects the table's end keys, and keys from its index if it is larger than `step` bytes. An
+/// unreadable index is left for the merge to report.
 fn anchors_of(table: &OpenTable, step: u64, anchors: &mut Vec<Anchor>) {
     let meta = &table.meta;
     anchors.push(Anchor { key: meta.smallest.clone(), bytes: 0, border: false });
@@ -95,8 +99,8 @@ fn anchors_of(table: &OpenTable, step: u64, anchors: &mut Vec<Anchor>) {
     }
 }
 
-/// Picks the anchors nearest to the ends of equal parts; within a quarter of a part of such an end, it prefers a
-/// border.
+/// Picks the anchors nearest to the ends of equal parts; within a quarter of a part of such an end,
+/// it prefers a border.
 fn choose(anchors: &[Anchor], total: u64, parts: u64) -> Vec<KeyBytes> {
     let mut before = 0u64;
     let places: Vec<u64> = anchors

@@ -1,5 +1,5 @@
-//! Turns a sequence of versions into tables: drops invisible versions, cuts at size and borders, builds filters. Shared
-//! by flush and compaction.
+//! Turns a sequence of versions into tables: drops invisible versions, cuts at size and borders,
+//! builds filters. Shared by flush and compaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -138,14 +138,16 @@ fn encode_epochs(epochs: &EpochMap) -> Vec<u8> {
 
 /// A control that may pause or cancel a job.
 pub(crate) trait JobControl: Sync {
-    /// Called after every few thousand versions and every few blocks with the bytes written since the last call. Blocks
-    /// while the job has to wait (rate limit, pause); returns `false` to cancel the job.
+    /// Called after every few thousand versions and every few blocks with the bytes written since
+    /// the last call. Blocks while the job has to wait (rate limit, pause); returns `false` to
+    /// cancel the job.
     fn go_on(&self, written: u64) -> bool;
 }
 
 /// What the writer needs to know about data outside the merge.
 pub(crate) trait Older {
-    /// Reports whether older versions of `key` may exist outside the merge. Keys are passed in ascending order.
+    /// Reports whether older versions of `key` may exist outside the merge. Keys are passed in
+    /// ascending order.
     fn may_hold(&mut self, key: &[u8]) -> bool;
     /// Reports whether anything older may exist anywhere in the merge's range.
     fn any(&self) -> bool;
@@ -190,8 +192,8 @@ struct Open {
     oldest_delete: Option<SeqNo>,
 }
 
-/// Writes to tables everything that `input` returns within its bounds, and the parts of `tombstones` within them: no
-/// table covers a key outside.
+/// Writes to tables everything that `input` returns within its bounds, and the parts of
+/// `tombstones` within them: no table covers a key outside.
 ///
 /// `epochs` maps the key range of an output table to its epochs.
 pub(crate) fn write_tables(
@@ -356,7 +358,8 @@ impl Writer<'_, '_> {
             Kind::PutBlob => {
                 let (at, most) = match sink.blobs.place(value) {
                     Ok(found) => found,
-                    // It stays as it is, and refers to nothing: reads of the key fail, and no others.
+                    // It stays as it is, and refers to nothing: reads of the key fail, and no
+                    // others.
                     Err(why) => {
                         if !std::mem::replace(&mut self.complained, true) {
                             log::warn!("a wrong reference stays where it is: {why}");
@@ -411,8 +414,8 @@ impl Writer<'_, '_> {
         })
     }
 
-    /// Finishes the table that holds the key range [`lower`, `upper`), including its range tombstones; creates a table
-    /// for the tombstones alone if there are no keys.
+    /// Finishes the table that holds the key range [`lower`, `upper`), including its range
+    /// tombstones; creates a table for the tombstones alone if there are no keys.
     fn finish(
         &mut self,
         open: Option<Open>,
@@ -428,7 +431,8 @@ impl Writer<'_, '_> {
         };
         let Open { id, builder, filter, first_key, pinned, blobs, separated, mut oldest_delete } = table;
         let blobs: Vec<_> = blobs.into_iter().collect();
-        // A table that is whole has its values: without a manifest, salvage takes it for what its inputs were.
+        // A table that is whole has its values: without a manifest, salvage takes it for what its
+        // inputs were.
         self.blobs.finish()?;
         let written = builder.properties();
         let (entries, deletes) = (written.entries, written.deletes);
@@ -511,8 +515,9 @@ impl TableSink<'_> {
 }
 
 impl Open {
-    /// Counts a value in a blob file of which at most `most` bytes can be listed, which the next entry refers to. Wrong references may name
-    /// one record twice: a table that lists more than the file has would not be opened.
+    /// Counts a value in a blob file of which at most `most` bytes can be listed, which the next
+    /// entry refers to. Wrong references may name one record twice: a table that lists more than
+    /// the file has would not be opened.
     fn refer(&mut self, at: &Reference, most: u64, pinned: Option<SeqNo>) {
         let refers = self.blobs.entry(at.file).or_default();
         *refers = refers.saturating_add(at.span).min(most);

@@ -1,7 +1,8 @@
 //! Estimates of how much a range holds, and where to cut it, without reading it.
 //!
-//! A table's share of a range is taken from its index: whole blocks, and half of the block in which a bound lies. A memtable's is taken
-//! from the upper levels of its skip list. Nothing is known of which versions shadow others: each counts that is still stored.
+//! A table's share of a range is taken from its index: whole blocks, and half of the block in which
+//! a bound lies. A memtable's is taken from the upper levels of its skip list. Nothing is known of
+//! which versions shadow others: each counts that is still stored.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -11,10 +12,12 @@ use crate::observe::cost::ReadCost;
 use crate::read::Bounds;
 use crate::tree::open_table::OpenTable;
 
-/// A range of keys, as [`Keyspace::split`] returns it; to be passed to [`Keyspace::range`] and others.
+/// A range of keys, as [`Keyspace::split`] returns it; to be passed to [`Keyspace::range`] and
+/// others.
 pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The most separators that are taken from one table, so that a large table costs no more than a small one.
+/// The most separators that are taken from one table, so that a large table costs no more than a
+/// small one.
 const SEPARATORS: usize = 256;
 
 /// What is stored of a range.
@@ -25,13 +28,16 @@ struct Estimate {
 }
 
 impl Keyspace {
-    /// Estimates the number of keys in a range, without reading it. Every stored version counts: a key counts once more for each newer
-    /// value that no compaction has merged with the older one yet, and a deleted key counts until it is compacted away. At its bounds the
-    /// range counts by half blocks, in each run. Costs two searches in each table's index, and a few hundred steps in each memtable.
+    /// Estimates the number of keys in a range, without reading it. Every stored version counts: a
+    /// key counts once more for each newer value that no compaction has merged with the older one
+    /// yet, and a deleted key counts until it is compacted away. At its bounds the range counts by
+    /// half blocks, in each run. Costs two searches in each table's index, and a few hundred steps
+    /// in each memtable.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Dropped`], [`ReadError::Storage`] if an index that is not in memory cannot be read.
+    /// [`ReadError::Dropped`], [`ReadError::Storage`] if an index that is not in memory cannot be
+    /// read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -47,8 +53,9 @@ impl Keyspace {
         Ok(self.estimate(&Bounds::of(&range))?.entries.round() as u64)
     }
 
-    /// Estimates the bytes that the keys in a range take: in tables and blob files as on disk, compressed and with their share of filters and indexes; in
-    /// memtables as keys and values. As rough, and at the same cost, as [`approximate_len`](Keyspace::approximate_len).
+    /// Estimates the bytes that the keys in a range take: in tables and blob files as on disk,
+    /// compressed and with their share of filters and indexes; in memtables as keys and values. As
+    /// rough, and at the same cost, as [`approximate_len`](Keyspace::approximate_len).
     ///
     /// # Errors
     ///
@@ -57,9 +64,11 @@ impl Keyspace {
         Ok(self.estimate(&Bounds::of(&range))?.bytes.round() as u64)
     }
 
-    /// Cuts a range into at most `parts` ranges, and at least one unless it is empty, of about equal bytes, in order and without gaps: to read them in parallel, say. There are
-    /// fewer where little is stored. Bytes are those of [`approximate_size`](Keyspace::approximate_size), as rough; a single key is never
-    /// cut, however many versions it has. Costs up to 256 steps in each table's index, and a few hundred in each memtable.
+    /// Cuts a range into at most `parts` ranges, and at least one unless it is empty, of about
+    /// equal bytes, in order and without gaps: to read them in parallel, say. There are fewer where
+    /// little is stored. Bytes are those of [`approximate_size`](Keyspace::approximate_size), as
+    /// rough; a single key is never cut, however many versions it has. Costs up to 256 steps in
+    /// each table's index, and a few hundred in each memtable.
     ///
     /// # Errors
     ///
@@ -100,7 +109,8 @@ impl Keyspace {
         Ok(ranges)
     }
 
-    /// Returns fewer than `parts` keys within the bounds, ascending, that divide what is stored there.
+    /// Returns fewer than `parts` keys within the bounds, ascending, that divide what is stored
+    /// there.
     fn cuts(&self, bounds: &Bounds, parts: usize) -> Result<Vec<Vec<u8>>, ReadError> {
         let end = bounds.end.as_deref();
         // Keys, and the bytes that are stored up to each since the one before it of the same table.

@@ -1,8 +1,8 @@
 //! Atomic changes of one key: a read and a write with nothing in between.
 //!
-//! A change reads the key as of now, decides, and writes under the condition that the key was not written since. If it was, the change is
-//! repeated with the new value. It takes no snapshot, and whoever loses to a change has lost to one that was committed: some thread
-//! always gets on.
+//! A change reads the key as of now, decides, and writes under the condition that the key was not
+//! written since. If it was, the change is repeated with the new value. It takes no snapshot, and
+//! whoever loses to a change has lost to one that was committed: some thread always gets on.
 
 use smallvec::smallvec;
 
@@ -18,7 +18,8 @@ use crate::slice::Slice;
 /// How often a change of one key is attempted before the conflict is returned.
 const MOST_ATTEMPTS: u32 = 1000;
 
-/// The current value when a [`compare_and_swap`](Keyspace::compare_and_swap) finds another one than expected.
+/// The current value when a [`compare_and_swap`](Keyspace::compare_and_swap) finds another one than
+/// expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key has another value than expected")]
 #[non_exhaustive]
@@ -35,7 +36,8 @@ enum Change<V> {
 }
 
 impl Keyspace {
-    /// Changes the value of `key` as `decide` says, given the current one. Returns the last answer of `decide`.
+    /// Changes the value of `key` as `decide` says, given the current one. Returns the last answer
+    /// of `decide`.
     fn change<V: AsRef<[u8]>, T>(
         &self,
         key: &[u8],
@@ -66,15 +68,17 @@ impl Keyspace {
         }
     }
 
-    /// Replaces the value of `key` by what `change` makes of it, atomically; `None` stands for no value, on both sides. Returns the new
-    /// value. `change` is called again whenever somebody else has written the key meanwhile.
+    /// Replaces the value of `key` by what `change` makes of it, atomically; `None` stands for no
+    /// value, on both sides. Returns the new value. `change` is called again whenever somebody else
+    /// has written the key meanwhile.
     ///
-    /// Costs a get, a put and the check that nothing came between. With the database's durability, like all methods of this kind.
+    /// Costs a get, a put and the check that nothing came between. With the database's durability,
+    /// like all methods of this kind.
     ///
     /// # Errors
     ///
-    /// [`TransactionError::Read`] and [`TransactionError::Write`], as for [`get`](Keyspace::get) and [`put`](Keyspace::put);
-    /// [`TransactionError::Conflict`] after a thousand attempts.
+    /// [`TransactionError::Read`] and [`TransactionError::Write`], as for [`get`](Keyspace::get)
+    /// and [`put`](Keyspace::put); [`TransactionError::Conflict`] after a thousand attempts.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -103,11 +107,13 @@ impl Keyspace {
         Ok(new)
     }
 
-    /// Sets the value of `key` to `new` if it is `expected`; `None` stands for no value, on both sides. Atomic.
+    /// Sets the value of `key` to `new` if it is `expected`; `None` stands for no value, on both
+    /// sides. Atomic.
     ///
     /// # Errors
     ///
-    /// Inner: [`Mismatch`] with the current value, if it is not the expected one. Outer: those of [`update`](Keyspace::update).
+    /// Inner: [`Mismatch`] with the current value, if it is not the expected one. Outer: those of
+    /// [`update`](Keyspace::update).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -148,8 +154,8 @@ impl Keyspace {
         })
     }
 
-    /// Sets the value of `key` to `value` if it has none; otherwise returns the value that it has. Of several callers at once, one
-    /// inserts.
+    /// Sets the value of `key` to `value` if it has none; otherwise returns the value that it has.
+    /// Of several callers at once, one inserts.
     ///
     /// # Errors
     ///
@@ -166,13 +172,15 @@ impl Keyspace {
         })
     }
 
-    /// Adds `by` to the counter `key` and returns its new value. A counter is a number of eight bytes, little-endian; one that does not
-    /// exist is 0. Addition is modulo 2^64. These are the numbers of the merge operator `add`, which is cheaper for a counter whose new
-    /// value nobody asks for.
+    /// Adds `by` to the counter `key` and returns its new value. A counter is a number of eight
+    /// bytes, little-endian; one that does not exist is 0. Addition is modulo 2^64. These are the
+    /// numbers of the merge operator `add`, which is cheaper for a counter whose new value nobody
+    /// asks for.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Merge`] if the value is not eight bytes long, and those of [`update`](Keyspace::update).
+    /// [`ReadError::Merge`] if the value is not eight bytes long, and those of
+    /// [`update`](Keyspace::update).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

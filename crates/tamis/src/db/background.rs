@@ -1,13 +1,16 @@
-//! The threads of an open database: one flushes, others compact, one may sync the log periodically, one may
-//! [scrub](super::scrub), one may [publish](super::publish) metrics, and one calls the [listeners](crate::observe).
+//! The threads of an open database: one flushes, others compact, one may sync the log periodically,
+//! one may [scrub](super::scrub), one may [publish](super::publish) metrics, and one calls the
+//! [listeners](crate::observe).
 //!
-//! A worker takes the `state` lock, looks for a job, registers it, works without the lock, and commits the result under it. A
-//! failed flush or compaction is undone and retried later, and the flush thread replaces logs that could not be written;
-//! [`health`](super::health) has the rules. Only a panic stops writes for good.
+//! A worker takes the `state` lock, looks for a job, registers it, works without the lock, and
+//! commits the result under it. A failed flush or compaction is undone and retried later, and the
+//! flush thread replaces logs that could not be written; [`health`](super::health) has the rules.
+//! Only a panic stops writes for good.
 //!
-//! `background_threads` threads compact. A large merge takes up to `sub_jobs` − 1 helpers for its parts; that is also the
-//! number of helpers for all merges together. So at most `background_threads` + `sub_jobs` − 1 threads compact at once,
-//! besides callers that compact by hand.
+//! `background_threads` threads compact. A large merge takes up to `sub_jobs` − 1 helpers for its
+//! parts; that is also the number of helpers for all merges together. So at most
+//! `background_threads` + `sub_jobs` − 1 threads compact at once, besides callers that compact by
+//! hand.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
@@ -124,7 +127,8 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Waits for all threads that work; the gate must have ended. Returns what [`end_events`](Self::end_events) takes.
+    /// Waits for all threads that work; the gate must have ended. Returns what
+    /// [`end_events`](Self::end_events) takes.
     pub(crate) fn join(mut self) -> Workers {
         for thread in self.work.drain(..) {
             if thread.join().is_err() {
@@ -134,7 +138,8 @@ impl Workers {
         self
     }
 
-    /// Waits until the listeners have been told of everything, unless one of them is the caller. With no lock held.
+    /// Waits until the listeners have been told of everything, unless one of them is the caller.
+    /// With no lock held.
     pub(crate) fn end_events(self) {
         let Some(mut events) = self.events else { return };
         events.observer.queue().end();
@@ -226,7 +231,8 @@ impl ToFlush {
     }
 }
 
-/// Does a job. A panic stops writes for good, but the thread continues, so that no other thread waits for it forever.
+/// Does a job. A panic stops writes for good, but the thread continues, so that no other thread
+/// waits for it forever.
 pub(super) fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     result

@@ -1,25 +1,29 @@
-//! The beginning of a session: replayed data becomes tables, and a new log and manifest are created.
+//! The beginning of a session: replayed data becomes tables, and a new log and manifest are
+//! created.
 //!
-//! Usually opening does this at once. If the disk has no room for it, the database is opened anyway and *waits*: reads see
-//! what the existing logs and tables hold, replayed data stays in memory, and nothing is changed on disk. Each write, and
-//! each other request that needs the disk, tries to begin the session; so does the flush thread from time to time. Until an
-//! attempt succeeds, they return the error of the last attempt.
+//! Usually opening does this at once. If the disk has no room for it, the database is opened anyway
+//! and *waits*: reads see what the existing logs and tables hold, replayed data stays in memory,
+//! and nothing is changed on disk. Each write, and each other request that needs the disk, tries to
+//! begin the session; so does the flush thread from time to time. Until an attempt succeeds, they
+//! return the error of the last attempt.
 //!
 //! # Invariants
 //!
-//! * Nothing has changed until `CURRENT` names the new manifest: a failed attempt removes everything it created, except the
-//!   first log, which the next attempt reuses. The manifest's first record is the state with all replayed data in tables, so
-//!   that a single step leads from the last session to this one.
-//! * The first log exists before the manifest, since a closed manifest without a later log means that nothing was written
-//!   after it (see `wrong_end` in [`open`](super::open)).
-//! * A waiting database has neither a log nor a manifest. No memtable changes, and no background work runs that would need
-//!   either.
-//! * An opening whose last log is empty and not closed reuses its number, so that any number of attempts leaves at most one
-//!   empty log behind.
+//! * Nothing has changed until `CURRENT` names the new manifest: a failed attempt removes
+//!   everything it created, except the first log, which the next attempt reuses. The manifest's
+//!   first record is the state with all replayed data in tables, so that a single step leads from
+//!   the last session to this one.
+//! * The first log exists before the manifest, since a closed manifest without a later log means
+//!   that nothing was written after it (see `wrong_end` in [`open`](super::open)).
+//! * A waiting database has neither a log nor a manifest. No memtable changes, and no background
+//!   work runs that would need either.
+//! * An opening whose last log is empty and not closed reuses its number, so that any number of
+//!   attempts leaves at most one empty log behind.
 //!
 //! # Threads
 //!
-//! One mutex holds the state that an attempt needs. It is taken before every other lock of the database.
+//! One mutex holds the state that an attempt needs. It is taken before every other lock of the
+//! database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,7 +56,8 @@ pub(crate) struct Pending {
     pub(crate) empty_log: Option<LogId>,
     /// The files present when the database was opened.
     pub(crate) files: Vec<(String, FileKind)>,
-    /// Files created by an attempt that may have put its manifest in force: they stay until another manifest is.
+    /// Files created by an attempt that may have put its manifest in force: they stay until another
+    /// manifest is.
     in_doubt: Vec<PathBuf>,
     /// The last failed attempt: its error, its time, and the free space after it.
     failed: Option<(StorageError, Instant, Option<u64>)>,
@@ -100,8 +105,8 @@ impl From<StorageError> for NotBegun {
 }
 
 impl DbInner {
-    /// Like [`check_writable`](Self::check_writable), but also begins the session if it has not begun. Not to be called with
-    /// any lock held.
+    /// Like [`check_writable`](Self::check_writable), but also begins the session if it has not
+    /// begun. Not to be called with any lock held.
     pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
         self.gate.check_writable()?;
         self.check_begun()
@@ -120,7 +125,8 @@ impl DbInner {
         }
     }
 
-    /// Records that the opening met a full disk: nothing can be written until a later attempt finds room.
+    /// Records that the opening met a full disk: nothing can be written until a later attempt finds
+    /// room.
     pub(crate) fn wait_for_room(&self, mut pending: Pending, error: StorageError) {
         self.warn(format!(
             "opened without room to write: reads work, writes fail until there is room: {error}"
@@ -141,7 +147,8 @@ impl DbInner {
             return Ok(());
         }
         if let Some((error, when, free)) = &pending.failed {
-            // An attempt writes as much as it can. Without more room than after the last one, it would get no further.
+            // An attempt writes as much as it can. Without more room than after the last one, it
+            // would get no further.
             let now_free = self.fs.available_space(&self.dir).unwrap_or_default();
             let no_more = now_free.zip(*free).is_some_and(|(now, then)| now <= then);
             if no_more && sync::since(*when) < RETRY {
@@ -154,7 +161,8 @@ impl DbInner {
                     self.warn(error.to_string());
                 }
                 self.remove_unneeded(&pending.files);
-                // Not before: a log that is begun and rolled meanwhile may have the number of an empty one that was found.
+                // Not before: a log that is begun and rolled meanwhile may have the number of an
+                // empty one that was found.
                 self.gate.begin();
                 pending.in_doubt.drain(..).for_each(|path| self.garbage.push(path));
                 *pending = Pending::default();
@@ -199,8 +207,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Begins the session: flushes the data in memory, and creates a log and a manifest. `flushed` are tables that hold the
-    /// rest of the replayed data; they are removed on failure.
+    /// Begins the session: flushes the data in memory, and creates a log and a manifest. `flushed`
+    /// are tables that hold the rest of the replayed data; they are removed on failure.
     pub(crate) fn begin(&self, pending: &mut Pending, mut flushed: Flushed) -> Result<(), NotBegun> {
         let keyspaces = self.directory.load_full();
         let in_memory: Vec<KeyspaceId> = {
@@ -235,7 +243,8 @@ impl DbInner {
         begun
     }
 
-    /// Creates the log and the manifest, and puts the latter in force. `made` is the manifest's number once its file may exist.
+    /// Creates the log and the manifest, and puts the latter in force. `made` is the manifest's
+    /// number once its file may exist.
     fn switch(
         &self,
         pending: &mut Pending,
@@ -244,8 +253,8 @@ impl DbInner {
         flushed: &Flushed,
         made: &mut Option<u64>,
     ) -> Result<(), NotBegun> {
-        // A global filter may already be in use: add the keys to it first, with no rebuild until the version that needs it is
-        // in place.
+        // A global filter may already be in use: add the keys to it first, with no rebuild until
+        // the version that needs it is in place.
         let mut tables_of: HashMap<KeyspaceId, Vec<Arc<OpenTable>>> = HashMap::default();
         for (keyspace, tables) in &flushed.tables {
             tables_of.entry(*keyspace).or_default().extend_from_slice(tables);
@@ -259,7 +268,8 @@ impl DbInner {
         // Under the log lock: a database that is being closed no longer begins.
         self.gate.check_writable().map_err(NotBegun::Stopped)?;
         if pending.first_log.is_none() {
-            // If the log gets its name but the name cannot be synced, the next attempt must not add a second empty log.
+            // If the log gets its name but the name cannot be synced, the next attempt must not add
+            // a second empty log.
             let id = *pending.empty_log.get_or_insert_with(|| self.numbers.take());
             pending.first_log = Some(self.log.create_first(id)?);
         }
@@ -287,7 +297,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Returns the edit that begins a session's manifest: where its logs start, and the options of its keyspaces.
+    /// Returns the edit that begins a session's manifest: where its logs start, and the options of
+    /// its keyspaces.
     pub(crate) fn describe_session(
         &self,
         state: &State,
@@ -295,7 +306,8 @@ impl DbInner {
         log: LogId,
         edit: &mut VersionEdit,
     ) {
-        // Options come from the text that is stored, but those of the default keyspace: they are made into text once for many of the same.
+        // Options come from the text that is stored, but those of the default keyspace: they are
+        // made into text once for many of the same.
         let mut last: Option<(&Arc<str>, String)> = None;
         for (ks, keyspace) in keyspaces.iter() {
             let stored = &state.catalogue.tree().keyspaces[ks].options;
@@ -321,7 +333,8 @@ impl DbInner {
         edit.last_seq = Some(self.visible());
     }
 
-    /// Writes the options to a file for people to read. The session continues even without room for that.
+    /// Writes the options to a file for people to read. The session continues even without room for
+    /// that.
     pub(crate) fn write_options(&self) -> Result<(), StorageError> {
         let path = options_path(&self.dir);
         let written = write_file_atomically(&*self.fs, &path, self.options.to_text().as_bytes())

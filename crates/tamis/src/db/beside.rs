@@ -1,36 +1,42 @@
 //! Opening read-only alongside a writer.
 //!
-//! A read-only opening takes no lock, and the writer continues: it appends to the manifest and to logs, replaces both, and
-//! removes or overwrites files that the manifest no longer names. So an opening may read a manifest and logs of different
-//! moments. An attempt proceeds as if there were no writer, and is accepted only if the manifest is afterwards what it was
-//! when it was read: the same file, no longer than before.
+//! A read-only opening takes no lock, and the writer continues: it appends to the manifest and to
+//! logs, replaces both, and removes or overwrites files that the manifest no longer names. So an
+//! opening may read a manifest and logs of different moments. An attempt proceeds as if there were
+//! no writer, and is accepted only if the manifest is afterwards what it was when it was read: the
+//! same file, no longer than before.
 //!
 //! # Why that is a state that existed
 //!
-//! Suppose the manifest is read at time *m*, then the directory is listed, then the logs are read in order, and afterwards,
-//! at time *v*, the manifest is unchanged. No edit was published between *m* and *v*. So
+//! Suppose the manifest is read at time *m*, then the directory is listed, then the logs are read
+//! in order, and afterwards, at time *v*, the manifest is unchanged. No edit was published between
+//! *m* and *v*. So
 //!
-//! * the tables that the manifest names existed throughout, since files are removed only after the edit that drops them, and
-//!   they are open now, so that their names no longer matter;
+//! * the tables that the manifest names existed throughout, since files are removed only after the
+//!   edit that drops them, and they are open now, so that their names no longer matter;
 //! * no log at or above the floor was removed or overwritten, for the same reason;
-//! * what was read of the logs is a prefix of all writes: records are appended in order, and a log gets its last record before
-//!   the next one gets its first. If the next one, which may be there ahead of that, got records after the end of the log before it was
-//!   read, the sequence of numbers breaks, and they are left out or make the attempt fail ([`replay`](super::replay)); a log created
-//!   after the listing holds only later writes. A record that was being written is the torn end of the last log;
-//! * no ingestion falls between the tables and the logs: its edit is published while the log is held, so that no write comes
-//!   between its record in the log and its edit.
+//! * what was read of the logs is a prefix of all writes: records are appended in order, and a log
+//!   gets its last record before the next one gets its first. If the next one, which may be there
+//!   ahead of that, got records after the end of the log before it was read, the sequence of
+//!   numbers breaks, and they are left out or make the attempt fail ([`replay`](super::replay)); a
+//!   log created after the listing holds only later writes. A record that was being written is the
+//!   torn end of the last log;
+//! * no ingestion falls between the tables and the logs: its edit is published while the log is
+//!   held, so that no write comes between its record in the log and its edit.
 //!
-//! The data read from tables and logs together is a prefix of all writes that ended before *v*, and includes all that ended
-//! before *m*.
+//! The data read from tables and logs together is a prefix of all writes that ended before *v*, and
+//! includes all that ended before *m*.
 //!
-//! The prefix ends with the last record in the logs, which a crash at *v* might preserve; so it may include a write that is not
-//! answered yet. It may also include one that was answered with an error, if the sync of its record failed: its fate is open
-//! until writes resume, with an edit that drops the log. An opening cannot tell these records from acknowledged ones, and the
-//! writer, whose device just failed, cannot reliably remove them first.
+//! The prefix ends with the last record in the logs, which a crash at *v* might preserve; so it may
+//! include a write that is not answered yet. It may also include one that was answered with an
+//! error, if the sync of its record failed: its fate is open until writes resume, with an edit that
+//! drops the log. An opening cannot tell these records from acknowledged ones, and the writer,
+//! whose device just failed, cannot reliably remove them first.
 //!
-//! Any other problem of an opening (a missing file, an overwritten log, a missing closing record) is an error of that attempt
-//! only. It is believed once it occurs several times with the same manifest. A writer that begins one log after another
-//! without a flush causes a different error each time: a log that is named but was not listed yet.
+//! Any other problem of an opening (a missing file, an overwritten log, a missing closing record)
+//! is an error of that attempt only. It is believed once it occurs several times with the same
+//! manifest. A writer that begins one log after another without a flush causes a different error
+//! each time: a log that is named but was not listed yet.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +55,8 @@ use crate::sync;
 /// The number of attempts before an opening gives up on a writer that keeps changing the database.
 pub(super) const ATTEMPTS: u32 = 200;
 
-/// The number of consecutive attempts that must fail alike with the same manifest before their error is believed.
+/// The number of consecutive attempts that must fail alike with the same manifest before their
+/// error is believed.
 const DOUBTS: u32 = 4;
 
 /// Waits before the attempt after this one.
@@ -65,8 +72,8 @@ pub(super) struct Doubts {
 }
 
 impl Doubts {
-    /// Returns an error that counts: one that another attempt would not change, or that came several times in a row with the `same`
-    /// manifest.
+    /// Returns an error that counts: one that another attempt would not change, or that came
+    /// several times in a row with the `same` manifest.
     pub(super) fn note(&mut self, error: OpenError, same: bool) -> Result<(), OpenError> {
         let is_final = matches!(
             error,

@@ -1,24 +1,28 @@
-//! The catalogue: which keyspaces there are, which tables make up their trees, and the manifest that records it.
+//! The catalogue: which keyspaces there are, which tables make up their trees, and the manifest
+//! that records it.
 //!
 //! # Invariants
 //!
-//! * A table and its name are durable before an edit names it; a file goes only after the edit that drops it.
+//! * A table and its name are durable before an edit names it; a file goes only after the edit that
+//!   drops it.
 //! * The tree in memory is that of the versions in use. It changes only by an edit that is durable.
-//! * The effect of a failed edit on disk is unknown, so no edit builds on it: the next one first puts a new manifest of the tree in
-//!   memory in force ([`settle`](Catalogue::settle)). Nothing that either manifest may name is removed before.
+//! * The effect of a failed edit on disk is unknown, so no edit builds on it: the next one first
+//!   puts a new manifest of the tree in memory in force ([`settle`](Catalogue::settle)). Nothing
+//!   that either manifest may name is removed before.
 //! * A version is published with the tables that its predecessor shares with it, opened once.
 //!
 //! # Threads and locks
 //!
-//! The catalogue is behind the `state` lock, and so is each change of a keyspace's view. It stands there beside the jobs and the
-//! list of log files, as a type of its own: an edit is chosen, made durable and published under one lock, together with the
-//! jobs that it ends and the logs that it releases. [`Keyspaces`] and [`FileNumbers`] are read without a lock: the first by
-//! writers and statistics, the second by whoever creates a file.
+//! The catalogue is behind the `state` lock, and so is each change of a keyspace's view. It stands
+//! there beside the jobs and the list of log files, as a type of its own: an edit is chosen, made
+//! durable and published under one lock, together with the jobs that it ends and the logs that it
+//! releases. [`Keyspaces`] and [`FileNumbers`] are read without a lock: the first by writers and
+//! statistics, the second by whoever creates a file.
 //!
 //! # Failures and poison
 //!
-//! A failed edit publishes nothing and leaves the tree in memory as it was. After a panic under the lock the tree may be in any
-//! state, and no edit is made any more.
+//! A failed edit publishes nothing and leaves the tree in memory as it was. After a panic under the
+//! lock the tree may be in any state, and no edit is made any more.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,7 +51,8 @@ use crate::tree::version::Version;
 /// The keyspaces by id, in the order of their creation.
 pub(crate) type Directory = SharedMap<KeyspaceId, Arc<KeyspaceInner>>;
 
-/// The keyspaces, and by themselves those that not only their users look at. A copy shares them all.
+/// The keyspaces, and by themselves those that not only their users look at. A copy shares them
+/// all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sorted {
     all: Directory,
@@ -133,7 +138,8 @@ impl FileNumbers {
     }
 }
 
-/// The state after a failed edit: it is unknown whether the edit is on disk, and perhaps even which manifest is in force.
+/// The state after a failed edit: it is unknown whether the edit is on disk, and perhaps even which
+/// manifest is in force.
 #[derive(Debug, Default)]
 struct Unsettled {
     cause: String,
@@ -160,7 +166,8 @@ pub(crate) struct Catalogue {
     numbers: Arc<FileNumbers>,
     gate: Arc<Gate>,
     filter_files: Arc<FilterFiles>,
-    /// `None` before the session has begun, in a database that is open read-only, and once the database is closed.
+    /// `None` before the session has begun, in a database that is open read-only, and once the
+    /// database is closed.
     manifest: Option<Manifest>,
     manifest_number: u64,
     /// Set if the last edit failed.
@@ -171,7 +178,8 @@ pub(crate) struct Catalogue {
 }
 
 impl Catalogue {
-    /// Creates the catalogue of a database whose session has not begun: `tree` was read from the manifest with this number.
+    /// Creates the catalogue of a database whose session has not begun: `tree` was read from the
+    /// manifest with this number.
     pub(crate) fn new(
         (dir, fs): (PathBuf, &Arc<dyn FileSystem>),
         garbage: &Arc<Garbage>,
@@ -272,7 +280,8 @@ impl Catalogue {
         self.tree.times.cut_at(seq);
     }
 
-    /// Replaces the tree by a later one, which the writer of a database that is followed has made. The views stay.
+    /// Replaces the tree by a later one, which the writer of a database that is followed has made.
+    /// The views stay.
     pub(crate) fn follow(&mut self, tree: ManifestState, manifest_number: u64) {
         (self.tree, self.manifest_number) = (tree, manifest_number);
     }
@@ -301,9 +310,10 @@ impl Catalogue {
         self.published.0.store(Arc::new(self.keyspaces.clone()));
     }
 
-    /// Makes an edit durable and applies it to the tree in memory. `opened` are the tables that are new; `complete` adds
-    /// what every edit records. On an error the tree is unchanged; the edit may or may not be on disk, so its tables stay until
-    /// the next edit has begun a new manifest. Attempts nothing if the database is closed or writes stopped for good.
+    /// Makes an edit durable and applies it to the tree in memory. `opened` are the tables that are
+    /// new; `complete` adds what every edit records. On an error the tree is unchanged; the edit
+    /// may or may not be on disk, so its tables stay until the next edit has begun a new manifest.
+    /// Attempts nothing if the database is closed or writes stopped for good.
     pub(crate) fn commit(
         &mut self,
         mut edit: VersionEdit,
@@ -319,7 +329,8 @@ impl Catalogue {
             Some(cause) => Err(self.refuses(format!("nothing is changed after an earlier failure: {cause}"))),
             None => self.settle().and_then(|()| {
                 complete(self, &mut edit);
-                // A copy, which shares the tables: on any failure, the tree remains that of the versions in use.
+                // A copy, which shares the tables: on any failure, the tree remains that of the
+                // versions in use.
                 self.tree_after(&edit)
             }),
         };
@@ -355,8 +366,8 @@ impl Catalogue {
         Ok(tree)
     }
 
-    /// Publishes the changes of a durable edit in the trees of keyspaces; `change` gives each its new memtables. Returns the
-    /// keyspaces that were changed.
+    /// Publishes the changes of a durable edit in the trees of keyspaces; `change` gives each its
+    /// new memtables. Returns the keyspaces that were changed.
     pub(crate) fn publish(
         &self,
         edit: &VersionEdit,
@@ -400,8 +411,8 @@ impl Catalogue {
         unsettled
     }
 
-    /// After a failed edit: writes the tree in memory to a new manifest and puts it in force, so that the state on disk is
-    /// known again.
+    /// After a failed edit: writes the tree in memory to a new manifest and puts it in force, so
+    /// that the state on disk is known again.
     pub(crate) fn settle(&mut self) -> Result<(), StorageError> {
         if self.unsettled.is_none() {
             return Ok(());
@@ -416,7 +427,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Writes the tree to a new manifest and switches to it. After an error either manifest may be in force.
+    /// Writes the tree to a new manifest and switches to it. After an error either manifest may be
+    /// in force.
     pub(crate) fn roll(&mut self) -> Result<(), StorageError> {
         let number = self.numbers.take();
         let path = |number| manifest_path(&self.dir, number);
@@ -441,8 +453,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Puts in force a manifest that begins a session with the tree as `edit` leaves it. `made` is its number once its file may
-    /// exist. On an error nothing has changed in memory.
+    /// Puts in force a manifest that begins a session with the tree as `edit` leaves it. `made` is
+    /// its number once its file may exist. On an error nothing has changed in memory.
     pub(crate) fn begin(&mut self, edit: &VersionEdit, made: &mut Option<u64>) -> Result<(), NotBegun> {
         let mut tree = self.tree_after(edit)?;
         let number = self.numbers.take();

@@ -1,13 +1,17 @@
 //! The change feed: committed batches in the order in which they took effect, read from the logs.
 //!
-//! A reader goes from record to record and from log to log. It asks the list of logs when it opens one, and before it reads what has become
-//! visible since ([`LogFiles::place_of`](crate::db::log::LogFiles::place_of)); and what is visible before every record: a record that holds a visible
-//! number is whole, since its append came before the number was published (`Release`, and `Acquire` in
-//! [`visible`](crate::db::commit::Committer::visible)), and the pages that a mapped log is written through are those that its file is read
-//! from. So nothing is read that is being written, a bad record is damage, and writers do nothing for readers that do not wait.
+//! A reader goes from record to record and from log to log. It asks the list of logs when it opens
+//! one, and before it reads what has become visible since
+//! ([`LogFiles::place_of`](crate::db::log::LogFiles::place_of)); and what is visible before every
+//! record: a record that holds a visible number is whole, since its append came before the number
+//! was published (`Release`, and `Acquire` in [`visible`](crate::db::commit::Committer::visible)),
+//! and the pages that a mapped log is written through are those that its file is read from. So
+//! nothing is read that is being written, a bad record is damage, and writers do nothing for
+//! readers that do not wait.
 //!
-//! A log that is removed while it is read is gone for the reader, too: it gets the error of one that fell behind. One that is overwritten
-//! meanwhile holds no record of the old log any more (checksums are seeded with the log's number), with the same result.
+//! A log that is removed while it is read is gone for the reader, too: it gets the error of one
+//! that fell behind. One that is overwritten meanwhile holds no record of the old log any more
+//! (checksums are seeded with the log's number), with the same result.
 //!
 //! # Choices
 //!
@@ -20,8 +24,9 @@
 //!
 //! # Threads
 //!
-//! A [`Changes`] has one owner at a time. It takes the `state` lock to open a log, and to tell damage from a log that is gone; and it sleeps
-//! where writers of groups wait for their turn to become visible.
+//! A [`Changes`] has one owner at a time. It takes the `state` lock to open a log, and to tell
+//! damage from a log that is gone; and it sleeps where writers of groups wait for their turn to
+//! become visible.
 
 use std::io;
 use std::sync::Arc;
@@ -43,7 +48,8 @@ use crate::sync;
 /// How long a wait lasts before it looks whether the database was closed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// For so long after a change, a reader looks for the next one by itself, so that a writer in full flow wakes nobody.
+/// For so long after a change, a reader looks for the next one by itself, so that a writer in full
+/// flow wakes nobody.
 const FLOW: Duration = Duration::from_millis(2);
 
 /// How often it looks.
@@ -55,7 +61,8 @@ const ATTEMPTS: u32 = 4;
 /// How often a reader of durable changes looks whether there are more.
 const LOOK_FOR_DURABLE: Duration = Duration::from_millis(5);
 
-/// A batch that was committed, or several that were committed together: the operations of one record of the log. They took effect at once.
+/// A batch that was committed, or several that were committed together: the operations of one
+/// record of the log. They took effect at once.
 #[derive(Clone)]
 pub struct Change {
     first: SeqNo,
@@ -75,12 +82,14 @@ impl Change {
         self.first
     }
 
-    /// Returns the sequence number of its last operation: the position of a reader that has applied the change.
+    /// Returns the sequence number of its last operation: the position of a reader that has applied
+    /// the change.
     pub fn last_seq(&self) -> u64 {
         self.last
     }
 
-    /// Reports whether it was known to survive a power failure when it was read: its log was synced, or its writes were in tables.
+    /// Reports whether it was known to survive a power failure when it was read: its log was
+    /// synced, or its writes were in tables.
     pub fn is_durable(&self) -> bool {
         self.durable
     }
@@ -115,7 +124,8 @@ pub struct Operation<'c> {
     pub seq: u64,
     /// The name that its keyspace had when the change was read; `None` if it had been dropped.
     pub keyspace: Option<&'c str>,
-    /// The number of its keyspace, which is never given again and stays when the keyspace is renamed.
+    /// The number of its keyspace, which is never given again and stays when the keyspace is
+    /// renamed.
     pub keyspace_id: u32,
     /// What it does.
     pub kind: OperationKind<'c>,
@@ -151,15 +161,16 @@ pub enum OperationKind<'c> {
         /// The first key after the range; `None` if it is unbounded.
         end: Option<&'c [u8]>,
     },
-    /// Tables were to be ingested, into this keyspace first. The log does not hold what is in them, nor whether the ingestion succeeded: read
-    /// the keyspace.
+    /// Tables were to be ingested, into this keyspace first. The log does not hold what is in them,
+    /// nor whether the ingestion succeeded: read the keyspace.
     Ingestion,
 }
 
 /// A reader of the change feed. [`Db::changes`] begins one.
 ///
-/// It is also an iterator, which ends for now where there are no more changes, and can go on later. It keeps the database open as any
-/// handle does, but no logs: a [`Consumer`](crate::changes::Consumer) does.
+/// It is also an iterator, which ends for now where there are no more changes, and can go on later.
+/// It keeps the database open as any handle does, but no logs: a
+/// [`Consumer`](crate::changes::Consumer) does.
 pub struct Changes {
     handle: Arc<Handle>,
     /// The number of the next operation.
@@ -182,8 +193,9 @@ struct OpenLog {
 }
 
 impl Changes {
-    /// Leaves out what a power failure might take back; the numbers of such changes would be given again. By default they are shown, and
-    /// [marked](Change::is_durable): without synced writes, it takes until the log is full before changes are durable.
+    /// Leaves out what a power failure might take back; the numbers of such changes would be given
+    /// again. By default they are shown, and [marked](Change::is_durable): without synced writes,
+    /// it takes until the log is full before changes are durable.
     pub fn durable_only(mut self, durable_only: bool) -> Changes {
         self.durable_only = durable_only;
         self
@@ -194,11 +206,13 @@ impl Changes {
         self.next - 1
     }
 
-    /// Returns the next change, or `None` if there is none yet. Reads a record of the log; the first call, the log before it.
+    /// Returns the next change, or `None` if there is none yet. Reads a record of the log; the
+    /// first call, the log before it.
     ///
     /// # Errors
     ///
-    /// [`ChangesError::FellBehind`] if the log that holds the next change is gone; failed reads, damage. The next call tries again.
+    /// [`ChangesError::FellBehind`] if the log that holds the next change is gone; failed reads,
+    /// damage. The next call tries again.
     pub fn poll(&mut self) -> Result<Option<Change>, ChangesError> {
         let handle = self.handle.clone();
         let db = &*handle.inner;
@@ -218,8 +232,9 @@ impl Changes {
     ///
     /// # Errors
     ///
-    /// Those of [`poll`](Changes::poll), and [`ChangesError::Closed`] once the database is closed and all changes are read;
-    /// [`WriteError::Poisoned`] likewise after writes have stopped for good.
+    /// Those of [`poll`](Changes::poll), and [`ChangesError::Closed`] once the database is closed
+    /// and all changes are read; [`WriteError::Poisoned`] likewise after writes have stopped for
+    /// good.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Change>, ChangesError> {
         let started = sync::now();
         loop {
@@ -260,10 +275,12 @@ impl Changes {
         }
     }
 
-    /// Reads one record; those up to `limit` are whole. `None` if it holds nothing for the reader, or if the log ended.
+    /// Reads one record; those up to `limit` are whole. `None` if it holds nothing for the reader,
+    /// or if the log ended.
     fn advance(&mut self, db: &DbInner, limit: SeqNo) -> Result<Option<Change>, ChangesError> {
         if let Some(log) = self.log.as_mut().filter(|log| self.next > log.whole) {
-            // Numbers that were not visible then: they may be in a later log by now, and what this one holds of them may have failed.
+            // Numbers that were not visible then: they may be in a later log by now, and what this
+            // one holds of them may have failed.
             let place = place_of(db, self.next)?;
             match place.log == log.place.log {
                 true => log.place = place,
@@ -360,13 +377,15 @@ fn next_record(log: &mut OpenLog, next: SeqNo) -> Result<Read, StorageError> {
     Ok(Read::Record { start: header.first_seq, last, operations })
 }
 
-/// Opens the log that holds the number `seq`, when all numbers up to `limit` are visible. `ended` is a log that does not hold it.
+/// Opens the log that holds the number `seq`, when all numbers up to `limit` are visible. `ended`
+/// is a log that does not hold it.
 fn open_log(db: &DbInner, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Result<OpenLog, ChangesError> {
     for attempt in 1.. {
         let place = place_of(db, seq)?;
         let path = log_path(&db.dir, place.log);
         if ended.is_some_and(|ended| ended.log == place.log) {
-            // A power failure took the rest back, or it was given up after a failed sync, and what it held went to tables.
+            // A power failure took the rest back, or it was given up after a failed sync, and what
+            // it held went to tables.
             if place.until < SeqNo::MAX {
                 return Err(ChangesError::FellBehind { wanted: seq, oldest: place.until });
             }
@@ -399,7 +418,8 @@ fn place_of(db: &DbInner, wanted: SeqNo) -> Result<Place, ChangesError> {
     place.ok_or_else(|| ChangesError::FellBehind { wanted, oldest: state.logs.oldest_change() })
 }
 
-/// Returns the number of the first write of a log, and the size of its file; `None` if it holds no record.
+/// Returns the number of the first write of a log, and the size of its file; `None` if it holds no
+/// record.
 pub(crate) fn first_write(
     fs: &dyn FileSystem,
     path: &std::path::Path,
@@ -417,18 +437,22 @@ pub(crate) fn first_write(
 }
 
 impl Db {
-    /// Returns a reader of all changes after the number `since`, in order: one of [`Snapshot::seq`](crate::Snapshot::seq), or the position of
-    /// an earlier reader; 0 begins with the first write of the database. Changes are those of all keyspaces.
+    /// Returns a reader of all changes after the number `since`, in order: one of
+    /// [`Snapshot::seq`](crate::Snapshot::seq), or the position of an earlier reader; 0 begins with
+    /// the first write of the database. Changes are those of all keyspaces.
     ///
-    /// Changes are read from the logs, which are gone soon after their writes are in tables, unless they are kept: for a
-    /// [consumer](Db::change_consumer), or by the options [`changes_keep_bytes`](crate::Options::changes_keep_bytes) and
-    /// [`changes_keep_time`](crate::Options::changes_keep_time). A reader of whom a change is gone gets an error, and never a feed with a
-    /// hole. Keyspaces that are created, renamed or dropped, entries that expire, and what ingested tables hold are no changes.
+    /// Changes are read from the logs, which are gone soon after their writes are in tables, unless
+    /// they are kept: for a [consumer](Db::change_consumer), or by the options
+    /// [`changes_keep_bytes`](crate::Options::changes_keep_bytes) and
+    /// [`changes_keep_time`](crate::Options::changes_keep_time). A reader of whom a change is gone
+    /// gets an error, and never a feed with a hole. Keyspaces that are created, renamed or dropped,
+    /// entries that expire, and what ingested tables hold are no changes.
     ///
     /// # Errors
     ///
-    /// [`ChangesError::FellBehind`] if the next change is gone; [`ChangesError::Ahead`] if no write has the number `since` yet;
-    /// [`ChangesError::ReadOnly`]; [`ChangesError::Write`] while a database without room has not begun its session.
+    /// [`ChangesError::FellBehind`] if the next change is gone; [`ChangesError::Ahead`] if no write
+    /// has the number `since` yet; [`ChangesError::ReadOnly`]; [`ChangesError::Write`] while a
+    /// database without room has not begun its session.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -14,8 +14,8 @@ use crate::error::{AdminError, StorageError, WriteError};
 use crate::io::{Usage, write_file_atomically};
 
 impl DbInner {
-    /// Links all tables, blob files and logs into `target` and writes a manifest there. `CURRENT` is written last: an interrupted
-    /// checkpoint is not a database.
+    /// Links all tables, blob files and logs into `target` and writes a manifest there. `CURRENT`
+    /// is written last: an interrupted checkpoint is not a database.
     pub(crate) fn checkpoint(&self, target: &Path) -> Result<(), AdminError> {
         let mut made = false;
         let result = self.write_checkpoint(target, &mut made);
@@ -28,8 +28,8 @@ impl DbInner {
         result
     }
 
-    /// Removes `CURRENT` first, durably: a power failure may undo any of the other removals, and a directory with half of its
-    /// files must not look like a database.
+    /// Removes `CURRENT` first, durably: a power failure may undo any of the other removals, and a
+    /// directory with half of its files must not look like a database.
     fn remove_unfinished(&self, target: &Path) -> std::io::Result<()> {
         let current = current_path(target);
         if self.fs.exists(&current)? {
@@ -50,7 +50,8 @@ impl DbInner {
         if self.fs.exists(target).map_err(|e| io("look for", target, e))? {
             return Err(AdminError::TargetExists { path: target.to_owned() });
         }
-        // Nothing is written while the log is held; after rolling it, every log that matters is complete and immutable.
+        // Nothing is written while the log is held; after rolling it, every log that matters is
+        // complete and immutable.
         let mut log = self.lock_log();
         self.gate.check_writable()?;
         self.log.roll(&mut log).and_then(|()| self.log.sync_rolled())?;
@@ -94,7 +95,8 @@ impl DbInner {
         left_out.into_iter().for_each(|why| {
             self.warn(format!("the checkpoint {} lacks a filter file: {why}", target.display()));
         });
-        // The current log is empty. Its name marks where the logs of keyspaces without unflushed writes start.
+        // The current log is empty. Its name marks where the logs of keyspaces without unflushed
+        // writes start.
         let path = log_path(target, current);
         let file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", &path, e))?;
         let header = LogHeader { kind: LogKind::Writes, id: current, reused: false };

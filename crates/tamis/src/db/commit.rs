@@ -1,33 +1,40 @@
 //! Commits: the way of a batch through the log into the memtables, and to the readers.
 //!
-//! Most batches commit alone: they are not synced, depend on nothing, and delete no ranges. Their writer holds the
-//! [log](super::log)'s lock only while it appends its record; then it inserts its operations beside other writers, and makes them
-//! visible in its turn.
+//! Most batches commit alone: they are not synced, depend on nothing, and delete no ranges. Their
+//! writer holds the [log](super::log)'s lock only while it appends its record; then it inserts its
+//! operations beside other writers, and makes them visible in its turn.
 //!
-//! Others commit in groups. A writer that finds no leader takes the log and commits its own batch together with all those queued in the
-//! meantime, as one log record, with one sync if any of them asks for it. The others sleep until their result is available, or until
-//! they become leader themselves: while one group is synced, the next one forms. A transaction's batch has a [`Condition`]: the leader
-//! leaves it out of the group if the condition does not hold.
+//! Others commit in groups. A writer that finds no leader takes the log and commits its own batch
+//! together with all those queued in the meantime, as one log record, with one sync if any of them
+//! asks for it. The others sleep until their result is available, or until they become leader
+//! themselves: while one group is synced, the next one forms. A transaction's batch has a
+//! [`Condition`]: the leader leaves it out of the group if the condition does not hold.
 //!
 //! # Invariants
 //!
-//! The order within a commit is the engine's guarantee: conditions are judged; room is made (which may stall); the record is appended; it is synced if
-//! requested (earlier logs first); [gaps](crate::read::Gaps) learn of the keys; the operations are inserted into the memtables; the new
-//! sequence number becomes visible; the writers are notified. Nothing in it computes a digest: each batch brings those of its keys.
+//! The order within a commit is the engine's guarantee: conditions are judged; room is made (which
+//! may stall); the record is appended; it is synced if requested (earlier logs first);
+//! [gaps](crate::read::Gaps) learn of the keys; the operations are inserted into the memtables; the
+//! new sequence number becomes visible; the writers are notified. Nothing in it computes a digest:
+//! each batch brings those of its keys.
 //!
-//! Sequence numbers become visible in the order of the log, without gaps: whoever sees one sees every write up to it.
+//! Sequence numbers become visible in the order of the log, without gaps: whoever sees one sees
+//! every write up to it.
 //!
 //! # Threads and locks
 //!
-//! Any thread may commit, with no lock held. Between its append and its turn, a batch that commits alone is *in flight*. Whoever
-//! needs to find all writes in the memtables that are in the log takes the log by [`lock_log`](DbInner::lock_log), which waits for those in
-//! flight: a leader, which then holds it until its group is visible; and whoever seals memtables. The queue has a leaf lock, and so
-//! have each waiting writer and the turns.
+//! Any thread may commit, with no lock held. Between its append and its turn, a batch that commits
+//! alone is *in flight*. Whoever needs to find all writes in the memtables that are in the log
+//! takes the log by [`lock_log`](DbInner::lock_log), which waits for those in flight: a leader,
+//! which then holds it until its group is visible; and whoever seals memtables. The queue has a
+//! leaf lock, and so have each waiting writer and the turns.
 //!
-//! The [turns](turns) of batches in flight are a ring of their own, of which whoever is done publishes as many as are done in
-//! order: a thread that lost its processor between its append and its turn holds up others, but once it goes on, none of them needs to run
-//! before the next is visible. A number is published by a `SeqCst` store and awaited by `SeqCst` loads, and so is the count of threads
-//! that sleep until then: either the publisher sees the sleeper, or the sleeper sees the number.
+//! The [turns](turns) of batches in flight are a ring of their own, of which whoever is done
+//! publishes as many as are done in order: a thread that lost its processor between its append and
+//! its turn holds up others, but once it goes on, none of them needs to run before the next is
+//! visible. A number is published by a `SeqCst` store and awaited by `SeqCst` loads, and so is the
+//! count of threads that sleep until then: either the publisher sees the sleeper, or the sleeper
+//! sees the number.
 //!
 //! # Choices
 //!
@@ -37,9 +44,10 @@
 //!
 //! # Failures and poison
 //!
-//! If appending or syncing fails, no writer is told of success, nothing becomes visible, and writes are suspended until the log is
-//! replaced ([`health`](super::health)), since the record may or may not be on disk. If the leader panics, its followers get an
-//! error and the next writer leads: it finds the log's lock poisoned and stops writes for good. If a writer panics in flight, nothing
+//! If appending or syncing fails, no writer is told of success, nothing becomes visible, and writes
+//! are suspended until the log is replaced ([`health`](super::health)), since the record may or may
+//! not be on disk. If the leader panics, its followers get an error and the next writer leads: it
+//! finds the log's lock poisoned and stops writes for good. If a writer panics in flight, nothing
 //! after it becomes visible any more, those in flight get an error, and writes stop for good.
 
 mod gathering;
@@ -79,7 +87,8 @@ fn panicked() -> WriteError {
     WriteError::Poisoned { cause: PANICKED.to_owned() }
 }
 
-/// Batches beyond this many bytes wait for the next group, so that one group's latency stays bounded.
+/// Batches beyond this many bytes wait for the next group, so that one group's latency stays
+/// bounded.
 const MAX_GROUP_BYTES: usize = 1 << 20;
 
 /// The queue of writers, and the newest visible write.
@@ -110,8 +119,9 @@ struct Queue {
 }
 
 impl Queue {
-    /// Queues a batch. The writer that is to lead next sleeps at a bell of its own, so that it is woken alone; the members of its group
-    /// sleep at another, so that one ring wakes all of them, and not those of the group after it.
+    /// Queues a batch. The writer that is to lead next sleeps at a bell of its own, so that it is
+    /// woken alone; the members of its group sleep at another, so that one ring wakes all of them,
+    /// and not those of the group after it.
     fn push(&mut self, batch: WriteBatch, sync: bool, condition: Option<Arc<Condition>>) -> Arc<Waiter> {
         let bell = if self.pending.is_empty() { HEIR } else { 1 + self.groups % 2 };
         let waiter = Arc::new(Waiter { bell, given: AtomicBool::new(false), turn: Mutex::default() });
@@ -136,8 +146,8 @@ struct Members<'g> {
     conditions: SmallVec<[Option<&'g Condition>; 4]>,
 }
 
-/// The place where one writer waits for its turn. The turn is stored before `given` (`Release` and `Acquire`), and that before the bell
-/// rings.
+/// The place where one writer waits for its turn. The turn is stored before `given` (`Release` and
+/// `Acquire`), and that before the bell rings.
 #[derive(Debug)]
 struct Waiter {
     /// Where it sleeps. Others may sleep there, too: it is woken now and then for nothing.
@@ -161,7 +171,8 @@ struct Lead {
     batch: WriteBatch,
     sync: bool,
     condition: Option<Arc<Condition>>,
-    /// How many writers are expected to commit again, those of the group that ended just now, and how many wait besides.
+    /// How many writers are expected to commit again, those of the group that ended just now, and
+    /// how many wait besides.
     returning: usize,
     waiting: usize,
 }
@@ -173,8 +184,9 @@ impl Waiter {
         self.given.store(true, Ordering::Release);
     }
 
-    /// An unsynced commit takes a microsecond or two, while going to sleep and being woken take several: so spin for about as
-    /// long first. A sync takes longer than that in any case, and the processor is of more use to others.
+    /// An unsynced commit takes a microsecond or two, while going to sleep and being woken take
+    /// several: so spin for about as long first. A sync takes longer than that in any case, and the
+    /// processor is of more use to others.
     fn wait(&self, bells: &[Bell], sync: bool) -> Turn {
         if !sync {
             sync::spin_until(|| self.given.load(Ordering::Relaxed));
@@ -190,7 +202,8 @@ impl Waiter {
     }
 }
 
-/// The writers that follow a leader. On drop, even in a panic, they get the result, and the next writer leads.
+/// The writers that follow a leader. On drop, even in a panic, they get the result, and the next
+/// writer leads.
 struct Group<'c> {
     committer: &'c Committer,
     followers: SmallVec<[Pending; 4]>,
@@ -268,7 +281,8 @@ impl Committer {
         self.queue.lock().pending.len()
     }
 
-    /// Makes everything up to `seq` visible. Only for opening, and for the holder of the log's lock while nothing is in flight.
+    /// Makes everything up to `seq` visible. Only for opening, and for the holder of the log's lock
+    /// while nothing is in flight.
     pub(crate) fn publish(&self, seq: SeqNo) {
         self.visible_seq.store(seq, Ordering::SeqCst);
         if self.sleeping.load(Ordering::SeqCst) > 0 {
@@ -276,8 +290,8 @@ impl Committer {
         }
     }
 
-    /// Makes a batch in flight visible with its last number, once all before it are, and returns when it is; `false` if that will not
-    /// happen.
+    /// Makes a batch in flight visible with its last number, once all before it are, and returns
+    /// when it is; `false` if that will not happen.
     fn land(&self, ticket: Ticket, last: SeqNo) -> bool {
         self.turns.finish(ticket, last, |last| self.publish(last));
         self.wait_for(last)
@@ -295,7 +309,8 @@ impl Committer {
         self.changed.notify_all();
     }
 
-    /// Sleeps until everything up to `seq` is visible or will never be, but no longer than `limit`; perhaps shorter. For readers.
+    /// Sleeps until everything up to `seq` is visible or will never be, but no longer than `limit`;
+    /// perhaps shorter. For readers.
     pub(crate) fn sleep_until(&self, seq: SeqNo, limit: Duration) {
         let asleep = self.asleep.lock();
         self.sleeping.fetch_add(1, Ordering::SeqCst);
@@ -321,8 +336,8 @@ impl Committer {
         is_there()
     }
 
-    /// Commits a batch, possibly with others, and returns its result. The leader calls `lock`, and then `commit` with the batches of its
-    /// group and whether to sync them.
+    /// Commits a batch, possibly with others, and returns its result. The leader calls `lock`, and
+    /// then `commit` with the batches of its group and whether to sync them.
     fn submit<'l>(
         &self,
         batch: WriteBatch,
@@ -379,7 +394,8 @@ impl Committer {
         result
     }
 
-    /// Gives the members of the group before, which are being woken, the time to join the next one. `waiting` others were queued.
+    /// Gives the members of the group before, which are being woken, the time to join the next one.
+    /// `waiting` others were queued.
     fn await_members(&self, returning: usize, waiting: usize) {
         let Some(limit) = self.gathering.limit(returning) else { return };
         let returned = || self.queue.lock().pending.len().saturating_sub(waiting);
@@ -394,7 +410,8 @@ impl DbInner {
         self.commit(batch, sync, None)
     }
 
-    /// Commits a batch if its `condition` holds, or without one in any case. The condition has its verdict if this succeeds.
+    /// Commits a batch if its `condition` holds, or without one in any case. The condition has its
+    /// verdict if this succeeds.
     #[inline]
     pub(crate) fn commit(
         &self,
@@ -447,14 +464,16 @@ impl DbInner {
         written.any(|keyspace| keyspace.pressure.get() == Pressure::Stop)
     }
 
-    /// Makes the caller the only writer, with all writes in the memtables that are in the log. Not to be called with the state locked.
+    /// Makes the caller the only writer, with all writes in the memtables that are in the log. Not
+    /// to be called with the state locked.
     pub(crate) fn lock_log(&self) -> MutexGuard<'_, Current> {
         let log = self.log.lock();
         if self.log.was_poisoned() {
             // A number may be assigned that nobody will publish.
             self.committer.give_up();
         }
-        // After a panic there is nothing to wait for; whoever wants to write finds that writes have stopped.
+        // After a panic there is nothing to wait for; whoever wants to write finds that writes have
+        // stopped.
         self.wait_for_flights(&log);
         log
     }
@@ -465,12 +484,14 @@ impl DbInner {
         (self.committer.visible() >= log.last_seq()).then_some(log)
     }
 
-    /// Waits until nothing is in flight; `false` if that will not happen: a panic has stopped writes for good.
+    /// Waits until nothing is in flight; `false` if that will not happen: a panic has stopped
+    /// writes for good.
     fn wait_for_flights(&self, log: &Current) -> bool {
         self.committer.wait_for(log.last_seq())
     }
 
-    /// Logs a batch of single keys, inserts it beside other writers, and makes it visible when all before it are.
+    /// Logs a batch of single keys, inserts it beside other writers, and makes it visible when all
+    /// before it are.
     fn commit_alone(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         let (bytes, count) = (batch.byte_len(), batch.len() as u64);
         let directory = self.directory.load();
@@ -506,7 +527,8 @@ impl DbInner {
         self.write_counters.user_bytes.add_locked(bytes as u64);
     }
 
-    /// Checks that merge operands only go to keyspaces with a merge operator, and nothing to keyspaces that lack an operator.
+    /// Checks that merge operands only go to keyspaces with a merge operator, and nothing to
+    /// keyspaces that lack an operator.
     pub(crate) fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         if self.lacks_operators {
             let directory = self.directory.load();
@@ -522,7 +544,8 @@ impl DbInner {
         }
     }
 
-    /// Logs the batches whose conditions hold as one record, inserts them into memtables and makes them visible.
+    /// Logs the batches whose conditions hold as one record, inserts them into memtables and makes
+    /// them visible.
     fn commit_group(
         &self,
         log: &mut Current,
@@ -557,7 +580,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Judges the conditions of a group in order, and leaves out the batches whose conditions do not hold.
+    /// Judges the conditions of a group in order, and leaves out the batches whose conditions do
+    /// not hold.
     #[cold]
     fn leave_out_refused(&self, log: &Current, members: &mut Members<'_>) {
         let all = std::mem::take(&mut members.batches);
@@ -605,7 +629,8 @@ impl DbInner {
         }
     }
 
-    /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were checked.
+    /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were
+    /// checked.
     fn insert(&self, log: &Current, batches: &[&WriteBatch]) {
         let directory = self.directory.load();
         let mut seq = log.last_seq();
@@ -645,7 +670,8 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// The memtables that the keyspaces of a batch are inserted into. Valid until they are sealed, which waits for what is in flight.
+/// The memtables that the keyspaces of a batch are inserted into. Valid until they are sealed,
+/// which waits for what is in flight.
 struct Targets(SmallVec<[Target; 2]>);
 
 /// A keyspace's view, if it was not dropped.
@@ -707,11 +733,13 @@ impl Targets {
     }
 }
 
-/// Tells the gaps of a keyspace about a batch with range deletes, in the order of its operations. They get the numbers after `seq`. Only
-/// leaders commit such batches: nobody else has a larger number.
+/// Tells the gaps of a keyspace about a batch with range deletes, in the order of its operations.
+/// They get the numbers after `seq`. Only leaders commit such batches: nobody else has a larger
+/// number.
 #[cold]
 fn tell_gaps(view: &View, batch: &WriteBatch, mut seq: SeqNo, id: KeyspaceId) {
-    // Where the memtable has little, a reader walks over it in no time, and finds the rest deleted table by table.
+    // Where the memtable has little, a reader walks over it in no time, and finds the rest deleted
+    // table by table.
     let is_worth_it = view.memtables.active.memtable.entries() as u64 >= WORTH;
     for op in batch.ops().filter_map(Result::ok) {
         seq += 1;
@@ -816,7 +844,8 @@ mod tests {
         assert_eq!(db.get("key").unwrap().unwrap(), "value");
     }
 
-    /// A batch in flight that never lands stops all writes, and those that wait for it get an error.
+    /// A batch in flight that never lands stops all writes, and those that wait for it get an
+    /// error.
     #[test]
     fn a_panic_in_flight_stops_writes_and_keeps_nobody_waiting() {
         let db = open();

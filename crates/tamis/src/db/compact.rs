@@ -1,15 +1,18 @@
-//! Compactions: choosing the next one, and carrying it out from its registration to the edit that publishes it.
+//! Compactions: choosing the next one, and carrying it out from its registration to the edit that
+//! publishes it.
 //!
-//! Workers and callers that compact by hand follow the same steps: under the `state` lock a plan is obtained and
-//! [started](DbInner::start); without the lock the plan is [run](DbInner::run_plan), which publishes its outputs and
-//! unregisters it in any case.
+//! Workers and callers that compact by hand follow the same steps: under the `state` lock a plan is
+//! obtained and [started](DbInner::start); without the lock the plan is [run](DbInner::run_plan),
+//! which publishes its outputs and unregisters it in any case.
 //!
 //! # Lack of room
 //!
-//! A merge may need as many bytes as its inputs have. A plan that does not fit into the available [room](crate::db::room) is
-//! not started. A merge that meets a full disk midway, or fails otherwise, is undone, and its keyspace backs off, longer each
-//! time, or until there is clearly more room. Either case warns once, until a merge of the keyspace succeeds again. Nothing
-//! is lost: reads continue, and so do writes until level 0 is full; then they are refused with the cause.
+//! A merge may need as many bytes as its inputs have. A plan that does not fit into the available
+//! [room](crate::db::room) is not started. A merge that meets a full disk midway, or fails
+//! otherwise, is undone, and its keyspace backs off, longer each time, or until there is clearly
+//! more room. Either case warns once, until a merge of the keyspace succeeds again. Nothing is
+//! lost: reads continue, and so do writes until level 0 is full; then they are refused with the
+//! cause.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -64,7 +67,8 @@ enum Due {
     NoRoom(u64, u64),
 }
 
-/// Returns the bytes of the plan's inputs, with the values in blob files that a merge of them moves if `room` bytes are free.
+/// Returns the bytes of the plan's inputs, with the values in blob files that a merge of them moves
+/// if `room` bytes are free.
 pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan, room: Option<u64>) -> u64 {
     let inputs: HashSet<TableId> = plan.tables().collect();
     let view = keyspace.view.load();
@@ -101,7 +105,8 @@ impl DbInner {
             return Due::Nothing;
         }
         let shape = self.shape(state, keyspace);
-        // Where the shape must follow from the flushes alone, nothing may depend on when a snapshot was released.
+        // Where the shape must follow from the flushes alone, nothing may depend on when a snapshot
+        // was released.
         let rewrite = || match shaping.options.deterministic {
             true => None,
             false => released::plan(&shape, shaping.options.table_bytes).or_else(|| {
@@ -109,8 +114,8 @@ impl DbInner {
                 blobs::plan(&shape, version, options.blob_garbage, options.table_bytes)
             }),
         };
-        // First, since it costs nothing and avoids rewriting expired data. A deterministic shape must not depend on time, and
-        // a policy that drops tables itself knows best which.
+        // First, since it costs nothing and avoids rewriting expired data. A deterministic shape
+        // must not depend on time, and a policy that drops tables itself knows best which.
         let expired = (!shaping.options.deterministic && !shaping.policy.drops_data())
             .then(|| expired_tables(&shape))
             .flatten();
@@ -136,7 +141,8 @@ impl DbInner {
                 .then(|| deletes::overdue(&shape, &*shaping.policy, age, shaping.options.table_bytes))
                 .flatten()
         };
-        // Old deletes must not wait for ever for a policy that always wants something, nor hold up writers.
+        // Old deletes must not wait for ever for a policy that always wants something, nor hold up
+        // writers.
         let planned = dropped
             .or_else(|| overdue(true))
             .or_else(|| shaping.policy.plan(&shape))
@@ -219,8 +225,8 @@ impl DbInner {
         None
     }
 
-    /// Recomputes the pressure on a keyspace's writers. Called under the lock after a change of the tree or of the list of
-    /// jobs. O(tables).
+    /// Recomputes the pressure on a keyspace's writers. Called under the lock after a change of the
+    /// tree or of the list of jobs. O(tables).
     pub(crate) fn update_pressure(&self, state: &State, keyspace: &KeyspaceInner) {
         let shaping = keyspace.shaping.load();
         // A caller that compacts by hand must not be stopped by work that nothing else does.
@@ -237,8 +243,8 @@ impl DbInner {
         job
     }
 
-    /// Runs a started plan to its end, successful or not. An error is one of its edit: it is unknown
-    /// whether the edit is on disk, and the tree in memory has not changed.
+    /// Runs a started plan to its end, successful or not. An error is one of its edit: it is
+    /// unknown whether the edit is on disk, and the tree in memory has not changed.
     pub(crate) fn run_plan(
         &self,
         keyspace: &KeyspaceInner,
@@ -303,7 +309,8 @@ impl DbInner {
             self.update_pressure(&state, keyspace);
         }
         self.monitor.notify();
-        // By the thread that has replaced them: a compaction makes no more files obsolete before these are gone.
+        // By the thread that has replaced them: a compaction makes no more files obsolete before
+        // these are gone.
         self.garbage.remove_all(&*self.fs);
         // Joined tables were at rest before.
         let moves_data = plan.work == Work::Merge && plan.reason != Reason::SmallTables;
@@ -357,8 +364,9 @@ impl DbInner {
         });
     }
 
-    /// Returns those tables whose files still exist among the ancestors of `inputs`, through any number of merges, and the
-    /// keyspace's tables that were dropped unread: they are still being read, or wait to be removed.
+    /// Returns those tables whose files still exist among the ancestors of `inputs`, through any
+    /// number of merges, and the keyspace's tables that were dropped unread: they are still being
+    /// read, or wait to be removed.
     fn still_there(&self, keyspace: &KeyspaceInner, inputs: &[Arc<OpenTable>]) -> Vec<TableId> {
         let is_there = |id: &TableId| self.fs.exists(&table_path(&self.dir, *id)).unwrap_or(true);
         let mut dropped = self.state().scheduler.dropped(keyspace.id);
@@ -445,7 +453,8 @@ impl DbInner {
                     // The failure concerns only the outputs, which are gone.
                     Err(error) => return Ok(Ended::Undone(error)),
                 };
-                // If the edit found no room, the inputs would stay, and the outputs too, and no manifest could be written.
+                // If the edit found no room, the inputs would stay, and the outputs too, and no
+                // manifest could be written.
                 if self.room.ask(&*self.fs, &self.dir).is_some_and(|free| free < LEFT_FREE / 2) {
                     let full = std::io::ErrorKind::StorageFull.into();
                     return Ok(Ended::Undone(StorageError::io("write to", &self.dir, full)));
@@ -484,7 +493,8 @@ impl DbInner {
         let outputs = edit.added.iter().map(|(_, _, _, meta)| meta.id).collect();
         self.commit_edit(&mut state, edit, opened, |_, old| old.clone())?;
         (told.outputs, told.bytes_read, told.bytes_written) = (outputs, read, written);
-        // A keyspace that merges nothing drops tables by age forever, and a list of them would never end.
+        // A keyspace that merges nothing drops tables by age forever, and a list of them would
+        // never end.
         if plan.reason == Reason::Covered {
             state.scheduler.note_dropped(keyspace.id, inputs.iter().map(|table| table.meta.id));
         }

@@ -1,12 +1,15 @@
-//! Named consumers of the change feed: readers whose position the database keeps, and for whom it keeps the logs.
+//! Named consumers of the change feed: readers whose position the database keeps, and for whom it
+//! keeps the logs.
 //!
-//! A consumer is an entry of a keyspace of its own: its name, and the number up to which it has acknowledged changes, as a varint. So an
-//! acknowledgement costs a put, and is as durable as one. Their positions are read when the database is opened, before any log is given up
+//! A consumer is an entry of a keyspace of its own: its name, and the number up to which it has
+//! acknowledged changes, as a varint. So an acknowledgement costs a put, and is as durable as one.
+//! Their positions are read when the database is opened, before any log is given up
 //! ([`retained`](crate::db::log)).
 //!
 //! # Locks
 //!
-//! One mutex makes changes to the list of consumers one after the other, each with its entry. It comes before every lock of the database.
+//! One mutex makes changes to the list of consumers one after the other, each with its entry. It
+//! comes before every lock of the database.
 
 use tamis_base::key::SeqNo;
 use tamis_files::codec::{Decoder, Encode};
@@ -27,11 +30,12 @@ const MAX_NAME_BYTES: usize = 255;
 #[derive(Debug, Default)]
 pub(crate) struct Consumers(Mutex<()>);
 
-/// A named reader of the change feed. The database keeps its position, and the logs that it has yet to read (up to
-/// [`changes_max_bytes`](crate::Options::changes_max_bytes)), also from one opening to the next. [`Db::change_consumer`] creates it or
-/// finds it again.
+/// A named reader of the change feed. The database keeps its position, and the logs that it has yet
+/// to read (up to [`changes_max_bytes`](crate::Options::changes_max_bytes)), also from one opening
+/// to the next. [`Db::change_consumer`] creates it or finds it again.
 ///
-/// Changes are delivered at least once: after a crash, those again whose acknowledgement was not durable.
+/// Changes are delivered at least once: after a crash, those again whose acknowledgement was not
+/// durable.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     db: Db,
@@ -44,7 +48,8 @@ impl Consumer {
         &self.name
     }
 
-    /// Returns the last number that was acknowledged, or that of the last write before the consumer was created.
+    /// Returns the last number that was acknowledged, or that of the last write before the consumer
+    /// was created.
     ///
     /// # Errors
     ///
@@ -63,8 +68,9 @@ impl Consumer {
         self.db.changes(self.position()?)
     }
 
-    /// Acknowledges all changes up to the number `seq`: they will not be delivered again, and their logs need not be kept. Numbers that
-    /// were acknowledged already, and those that no write has yet, change nothing more. Costs a put.
+    /// Acknowledges all changes up to the number `seq`: they will not be delivered again, and their
+    /// logs need not be kept. Numbers that were acknowledged already, and those that no write has
+    /// yet, change nothing more. Costs a put.
     ///
     /// # Errors
     ///
@@ -95,15 +101,17 @@ impl Consumer {
 }
 
 impl Db {
-    /// Returns the consumer of this name. If there is none, it is created, durably, and its first change is the next one.
+    /// Returns the consumer of this name. If there is none, it is created, durably, and its first
+    /// change is the next one.
     ///
-    /// To begin with the present contents, create the consumer, then take a snapshot, copy it, and acknowledge
-    /// [its number](crate::Snapshot::seq).
+    /// To begin with the present contents, create the consumer, then take a snapshot, copy it, and
+    /// acknowledge [its number](crate::Snapshot::seq).
     ///
     /// # Errors
     ///
-    /// [`ChangesError::BadName`] for a name that is empty, longer than 255 bytes or has control characters; [`ChangesError::Storage`] if the
-    /// positions of consumers could not be read when the database was opened, and this may be one of them; those of [`Db::put`].
+    /// [`ChangesError::BadName`] for a name that is empty, longer than 255 bytes or has control
+    /// characters; [`ChangesError::Storage`] if the positions of consumers could not be read when
+    /// the database was opened, and this may be one of them; those of [`Db::put`].
     pub fn change_consumer(&self, name: &str) -> Result<Consumer, ChangesError> {
         self.check_process()?;
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
@@ -135,7 +143,8 @@ impl Db {
         Ok(consumer)
     }
 
-    /// Forgets the consumer of this name, and gives up the logs that were kept for it alone; `false` if there is none.
+    /// Forgets the consumer of this name, and gives up the logs that were kept for it alone;
+    /// `false` if there is none.
     ///
     /// # Errors
     ///
@@ -178,8 +187,8 @@ impl Db {
         self.handle().inner.write(batch, sync)
     }
 
-    /// Reads the positions of consumers, then gives up the logs that nobody needs. Where they cannot be read, all logs are kept. For
-    /// opening, before background work begins.
+    /// Reads the positions of consumers, then gives up the logs that nobody needs. Where they
+    /// cannot be read, all logs are kept. For opening, before background work begins.
     pub(super) fn load_consumers(&self) {
         let inner = &self.handle().inner;
         let Some(keyspace) = self.hidden_keyspace(CONSUMERS_KEYSPACE) else { return };

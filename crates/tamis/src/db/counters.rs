@@ -24,7 +24,8 @@ impl Counter {
 
 macro_rules! write_counters {
     ($($(#[doc = $doc:literal])* $field:ident,)*) => {
-        /// The cost of writes since the database was opened. Times are in nanoseconds, sizes in bytes.
+        /// The cost of writes since the database was opened. Times are in nanoseconds, sizes in
+        /// bytes.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
@@ -70,13 +71,15 @@ macro_rules! write_counters {
 write_counters! {
     /// Operations written (each put, merge, delete or range delete of a batch counts as one).
     writes,
-    /// Commits of transactions, and attempts to change one key, that were refused because of a conflict.
+    /// Commits of transactions, and attempts to change one key, that were refused because of a
+    /// conflict.
     conflicts,
     /// Bytes of the keys and values written.
     user_bytes,
     /// Bytes appended to the log.
     log_bytes,
-    /// Those of them that were copied into a mapping of the log, which no count of write calls contains.
+    /// Those of them that were copied into a mapping of the log, which no count of write calls
+    /// contains.
     log_mapped_bytes,
     /// Syncs of a log file.
     log_syncs,

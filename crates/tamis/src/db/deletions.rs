@@ -1,8 +1,9 @@
 //! Walks over stretches of deleted keys, before a reader has to.
 //!
-//! The threads that compact do them, between their jobs: see `Deletions` of the gaps for when and how far. A walk is an iteration of
-//! the current state, and finds [gaps](crate::read::Gaps) as any other does. What it reads is counted nowhere: it is nobody's read. Keyspaces whose
-//! compaction is held back, or whose reads must cost the same each time (`deterministic`), are left alone.
+//! The threads that compact do them, between their jobs: see `Deletions` of the gaps for when and
+//! how far. A walk is an iteration of the current state, and finds [gaps](crate::read::Gaps) as any
+//! other does. What it reads is counted nowhere: it is nobody's read. Keyspaces whose compaction is
+//! held back, or whose reads must cost the same each time (`deterministic`), are left alone.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ impl DbInner {
     pub(crate) fn walk_over_deletions(&self, keyspace: &KeyspaceInner, stretch: &Stretch) {
         let Stretch { key, limit } = stretch;
         let counters = Arc::new(ReadCounters::default());
-        // Keys alone: values cost more, may run a merge operator, and may fail for reasons of their own.
+        // Keys alone: values cost more, may run a merge operator, and may fail for reasons of their
+        // own.
         let walk = |bounds| {
             let at = self.read_now(keyspace);
             at.iter(bounds, counters.clone(), None).with_patience(*limit).keys()
@@ -74,7 +76,8 @@ mod tests {
         let inner = db.inner();
         let view = || db.default_keyspace().inner.view.load();
         let from = std::time::Instant::now();
-        // From a key behind the head of the stretch to one before its end: deletions after the last place are not known yet.
+        // From a key behind the head of the stretch to one before its end: deletions after the last
+        // place are not known yet.
         let mut last = None;
         while last.as_ref().is_none_or(|end: &Vec<u8>| *end < key(4900).into_bytes()) {
             assert!(from.elapsed().as_secs() < 60, "{last:?}");
@@ -93,7 +96,8 @@ mod tests {
         assert_eq!(db.iter().count(), 2000);
     }
 
-    /// Where keys live around a deleted one, a walk ends at once; where a stretch is longer than is worth it, it gives up.
+    /// Where keys live around a deleted one, a walk ends at once; where a stretch is longer than is
+    /// worth it, it gives up.
     #[test]
     fn a_walk_passes_no_more_dead_keys_than_it_was_told_to() {
         let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };

@@ -1,36 +1,43 @@
 //! Time to live: writes that are too old to be visible.
 //!
-//! An entry has expired when more seconds of the clock than its keyspace's `time_to_live` have passed since it was written.
-//! Its age is not stored with it: the database samples its current sequence number over time ([`SeqTimes`]), and everything
-//! at or below a keyspace's *horizon*, the newest number that the samples prove old enough, has expired. An entry disappears
-//! at the earliest a full second after its time (the clock counts whole seconds), and at the latest max(1 s, `time_to_live` /
-//! 128) after it. Samples are stored with each edit of the manifest, and occasionally by an edit of their own
-//! ([`SAVE_EVERY`], [`SAVE_PART`]); writes made after the last sample before a crash count as written when the database was
-//! reopened. A clock that goes back makes entries live longer.
+//! An entry has expired when more seconds of the clock than its keyspace's `time_to_live` have
+//! passed since it was written. Its age is not stored with it: the database samples its current
+//! sequence number over time ([`SeqTimes`]), and everything at or below a keyspace's *horizon*, the
+//! newest number that the samples prove old enough, has expired. An entry disappears at the
+//! earliest a full second after its time (the clock counts whole seconds), and at the latest max(1
+//! s, `time_to_live` / 128) after it. Samples are stored with each edit of the manifest, and
+//! occasionally by an edit of their own ([`SAVE_EVERY`], [`SAVE_PART`]); writes made after the last
+//! sample before a crash count as written when the database was reopened. A clock that goes back
+//! makes entries live longer.
 //!
 //! # Invariants
 //!
-//! * A horizon never goes back, in memory or on disk ([`Ages::expired`]): a merge may drop an expired entry and leave the
-//!   older versions that it replaced in tables which it does not read. The horizon hides these, so it must be permanent, even
-//!   if the clock goes back or the time to live is lengthened or removed. So before a merge drops anything it raises the
-//!   horizon, and the edit that publishes its outputs records it.
-//! * Sequence numbers are never forgotten in a keyspace that has, or ever had, a time to live (`keep_seq`). In a keyspace
-//!   that got it later, entries may have lost theirs before: everything present at that moment counts as written then, and
-//!   the horizon stays at 0 until it can pass that moment as a whole.
-//! * Readers load the view first, then the horizon, then the visible sequence number. The horizon before the number: an entry
-//!   that is rewritten before it expires is found old or new, but is never missing. The view before the horizon: a merge
-//!   raises the horizon before its outputs are in a view. If the horizon hides anything, the view must still be the current
-//!   one afterwards, else the reader begins again: a replaced one may lack the memtable with what was rewritten.
-//! * A snapshot records the horizons at its moment, and compactions keep what it sees. It does so under the `snapshots` lock,
-//!   and a merge raises the horizon before it reads the list of snapshots: so a snapshot that is not in the list has the
-//!   merge's horizon or a later one.
+//! * A horizon never goes back, in memory or on disk ([`Ages::expired`]): a merge may drop an
+//!   expired entry and leave the older versions that it replaced in tables which it does not read.
+//!   The horizon hides these, so it must be permanent, even if the clock goes back or the time to
+//!   live is lengthened or removed. So before a merge drops anything it raises the horizon, and the
+//!   edit that publishes its outputs records it.
+//! * Sequence numbers are never forgotten in a keyspace that has, or ever had, a time to live
+//!   (`keep_seq`). In a keyspace that got it later, entries may have lost theirs before: everything
+//!   present at that moment counts as written then, and the horizon stays at 0 until it can pass
+//!   that moment as a whole.
+//! * Readers load the view first, then the horizon, then the visible sequence number. The horizon
+//!   before the number: an entry that is rewritten before it expires is found old or new, but is
+//!   never missing. The view before the horizon: a merge raises the horizon before its outputs are
+//!   in a view. If the horizon hides anything, the view must still be the current one afterwards,
+//!   else the reader begins again: a replaced one may lack the memtable with what was rewritten.
+//! * A snapshot records the horizons at its moment, and compactions keep what it sees. It does so
+//!   under the `snapshots` lock, and a merge raises the horizon before it reads the list of
+//!   snapshots: so a snapshot that is not in the list has the merge's horizon or a later one.
 //!
 //! # Threads and costs
 //!
-//! `times` has its own lock (for its place see [`inner`](super::inner)), held for a few comparisons. A database without any time to live pays a
-//! relaxed load per group of writes, and a read pays a load and a comparison. With one, each group of writes and each read of
-//! a keyspace that has it reads the clock (on common systems without a system call: about 25 ns), each group takes the lock,
-//! and reads take it once a second altogether. Nothing under the lock can fail; samples lost by a panic make entries live longer.
+//! `times` has its own lock (for its place see [`inner`](super::inner)), held for a few
+//! comparisons. A database without any time to live pays a relaxed load per group of writes, and a
+//! read pays a load and a comparison. With one, each group of writes and each read of a keyspace
+//! that has it reads the clock (on common systems without a system call: about 25 ns), each group
+//! takes the lock, and reads take it once a second altogether. Nothing under the lock can fail;
+//! samples lost by a panic make entries live longer.
 
 use tamis_base::key::SeqNo;
 use tamis_files::tree::edit::{Ages, VersionEdit};
@@ -50,7 +57,8 @@ use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::options::KeyspaceOptions;
 use crate::read::Memtables;
 
-/// New samples are stored at least this often, in seconds, or every shortest time to live divided by [`SAVE_PART`] if that is longer.
+/// New samples are stored at least this often, in seconds, or every shortest time to live divided
+/// by [`SAVE_PART`] if that is longer.
 const SAVE_EVERY: u64 = 60;
 
 /// See [`SAVE_EVERY`].
@@ -63,16 +71,16 @@ pub(crate) struct Age {
     ttl: Option<u64>,
     /// See [`Ages::since`]; `None` in a keyspace that never had a time to live.
     since: Option<SeqNo>,
-    /// The horizon: everything up to this write has expired. Only ever raised. Release and Acquire: a thread that sees a
-    /// second in `checked` sees its horizon here.
+    /// The horizon: everything up to this write has expired. Only ever raised. Release and Acquire:
+    /// a thread that sees a second in `checked` sees its horizon here.
     expired: AtomicU64,
     /// The first second for which the horizon has not been looked up yet.
     checked: AtomicU64,
 }
 
 impl Age {
-    /// Creates the ages of a keyspace with these options and the stored `known`. `last_seq` is not below any number in its
-    /// tables.
+    /// Creates the ages of a keyspace with these options and the stored `known`. `last_seq` is not
+    /// below any number in its tables.
     pub(crate) fn new(options: &KeyspaceOptions, known: Option<Ages>, last_seq: SeqNo) -> Age {
         let seconds =
             |ttl: std::time::Duration| ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
@@ -101,8 +109,8 @@ impl Age {
     }
 }
 
-/// Returns the first visible sequence number when everything up to `expired` is hidden: the horizon in the form that reads
-/// use, like that of a range tombstone over all keys.
+/// Returns the first visible sequence number when everything up to `expired` is hidden: the horizon
+/// in the form that reads use, like that of a range tombstone over all keys.
 #[inline]
 pub(crate) fn live_from(expired: SeqNo) -> SeqNo {
     expired + SeqNo::from(expired > 0)
@@ -154,7 +162,8 @@ impl Expiry {
         times.samples.note_all(stored.after(known));
     }
 
-    /// Must be called with all keyspaces whenever one [that is timed](KeyspaceInner::is_timed) goes, and before the first write.
+    /// Must be called with all keyspaces whenever one [that is timed](KeyspaceInner::is_timed)
+    /// goes, and before the first write.
     pub(crate) fn configure<'k>(&self, keyspaces: impl Iterator<Item = &'k KeyspaceInner>) {
         let mut times = self.times.lock();
         (times.distance, times.keep) = (u64::MAX / PRECISION, 1);
@@ -186,8 +195,9 @@ impl Expiry {
         self.ages_deletes.load(Ordering::Relaxed)
     }
 
-    /// Returns a time before which the write with this number was certainly not made, where a sample is that old, and otherwise the time by
-    /// which it was made at the latest. `None` without samples.
+    /// Returns a time before which the write with this number was certainly not made, where a
+    /// sample is that old, and otherwise the time by which it was made at the latest. `None`
+    /// without samples.
     pub(crate) fn written_since(&self, seq: SeqNo) -> Option<u64> {
         let times = self.times.lock();
         let samples = times.samples.samples();
@@ -195,8 +205,8 @@ impl Expiry {
         samples.get(later.saturating_sub(1)).map(|sample| sample.time)
     }
 
-    /// Records that everything visible was written by now. Called after each group of writes, and whenever something became
-    /// visible otherwise.
+    /// Records that everything visible was written by now. Called after each group of writes, and
+    /// whenever something became visible otherwise.
     #[inline]
     pub(crate) fn note_visible(&self) {
         if self.wanted.load(Ordering::Relaxed) {
@@ -214,7 +224,8 @@ impl Expiry {
         times.samples.note(sample, distance, keep);
     }
 
-    /// Returns the current horizon of a keyspace: everything up to this write has expired; 0: nothing.
+    /// Returns the current horizon of a keyspace: everything up to this write has expired; 0:
+    /// nothing.
     #[inline]
     pub(crate) fn expired(&self, keyspace: &KeyspaceInner) -> SeqNo {
         let age = &keyspace.age;
@@ -227,8 +238,8 @@ impl Expiry {
         age.expired.load(Ordering::Acquire)
     }
 
-    /// Returns the horizon that a merge uses; `None` if it may forget sequence numbers. Must be called before the merge reads
-    /// the list of snapshots.
+    /// Returns the horizon that a merge uses; `None` if it may forget sequence numbers. Must be
+    /// called before the merge reads the list of snapshots.
     pub(crate) fn expired_for_merge(&self, keyspace: &KeyspaceInner) -> Option<SeqNo> {
         keyspace.age.keep_seq().then(|| self.expired(keyspace))
     }
@@ -251,7 +262,8 @@ impl Expiry {
         self.times.lock().samples.after(known).to_vec()
     }
 
-    /// Reports whether samples have been kept from the manifest for so long that an edit should store them.
+    /// Reports whether samples have been kept from the manifest for so long that an edit should
+    /// store them.
     fn is_save_due(&self, stored: Option<Sample>) -> bool {
         let (ages_entries, ages_deletes) = (self.wanted.load(Ordering::Relaxed), self.ages_deletes());
         if !ages_entries && !ages_deletes {
@@ -291,9 +303,10 @@ impl Expiry {
 
 /// Drops, without reading them, the tables that hold only expired data that no snapshot sees.
 ///
-/// Older versions of their keys, hidden by their deletes and range tombstones, may remain in other tables. They are older than
-/// what is dropped, so the horizon hides them as well. A live snapshot sees nothing of what is dropped (its number is smaller),
-/// and one taken from now on has a horizon that hides it. So no read changes its answer, whatever else overlaps the tables.
+/// Older versions of their keys, hidden by their deletes and range tombstones, may remain in other
+/// tables. They are older than what is dropped, so the horizon hides them as well. A live snapshot
+/// sees nothing of what is dropped (its number is smaller), and one taken from now on has a horizon
+/// that hides it. So no read changes its answer, whatever else overlaps the tables.
 pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
     if shape.expired == 0 {
         return None;
@@ -307,8 +320,8 @@ pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
 }
 
 impl DbInner {
-    /// Stores new samples if that has not been done for a while: a memtable may take days to fill. For an otherwise idle
-    /// background thread.
+    /// Stores new samples if that has not been done for a while: a memtable may take days to fill.
+    /// For an otherwise idle background thread.
     pub(crate) fn save_times(&self, state: &mut State) {
         let stopped = self.gate.cancels() || !state.catalogue.is_open();
         if !stopped && self.expiry.is_save_due(state.catalogue.tree().times.newest()) {

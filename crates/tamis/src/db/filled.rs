@@ -1,12 +1,13 @@
-//! The keyspaces whose active memtables may hold something, by the oldest log of these. Of ten thousand keyspaces mostly few do, and nobody who
-//! looks for writes that are not in tables has to visit the others. Those with sealed memtables are in the
-//! [scheduler](super::scheduler)'s queue.
+//! The keyspaces whose active memtables may hold something, by the oldest log of these. Of ten
+//! thousand keyspaces mostly few do, and nobody who looks for writes that are not in tables has to
+//! visit the others. Those with sealed memtables are in the [scheduler](super::scheduler)'s queue.
 //!
 //! # Threads
 //!
-//! The holder of the log's lock adds a keyspace before it appends a write to it, as long as its active memtable is empty. Who puts another
-//! memtable in its place takes it out, with the log's lock held and nothing in flight. A drop takes it out in any case: a writer that
-//! had looked the keyspace up before does not add it again. The list has a leaf lock.
+//! The holder of the log's lock adds a keyspace before it appends a write to it, as long as its
+//! active memtable is empty. Who puts another memtable in its place takes it out, with the log's
+//! lock held and nothing in flight. A drop takes it out in any case: a writer that had looked the
+//! keyspace up before does not add it again. The list has a leaf lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,7 +76,8 @@ impl Filled {
         held.map(|(_, id)| list.keyspaces[id].1.clone()).collect()
     }
 
-    /// Returns the oldest log that may hold writes of active memtables, but for those of one keyspace.
+    /// Returns the oldest log that may hold writes of active memtables, but for those of one
+    /// keyspace.
     pub(crate) fn oldest_log(&self, without: Option<KeyspaceId>) -> Option<LogId> {
         let list = self.0.lock();
         list.by_log.iter().find(|(_, id)| Some(*id) != without).map(|(log, _)| *log)

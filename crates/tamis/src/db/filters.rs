@@ -1,12 +1,14 @@
-//! Background work on global filters: making them of their images after opening, building and rebuilding partitions, inserting
-//! the keys of ingested tables, and saving images.
+//! Background work on global filters: making them of their images after opening, building and
+//! rebuilding partitions, inserting the keys of ingested tables, and saving images.
 //!
-//! One thread at a time works on a keyspace's filter. It builds without a lock, from the tables of the version that was
-//! current; see [`Grf`] for how concurrent changes are included. A failure does not affect answers: the partition is read
-//! without the filter, or with the old one. The work is retried when the tree has changed.
+//! One thread at a time works on a keyspace's filter. It builds without a lock, from the tables of
+//! the version that was current; see [`Grf`] for how concurrent changes are included. A failure
+//! does not affect answers: the partition is read without the filter, or with the old one. The work
+//! is retried when the tree has changed.
 //!
-//! [`FilterUpkeep`] is behind the `state` lock and holds bookkeeping alone. Work counts as failed while it is under way, so that a
-//! panic in it leaves the mark of a failure; writes have stopped for good by then.
+//! [`FilterUpkeep`] is behind the `state` lock and holds bookkeeping alone. Work counts as failed
+//! while it is under way, so that a panic in it leaves the mark of a failure; writes have stopped
+//! for good by then.
 
 use std::sync::Arc;
 
@@ -22,14 +24,16 @@ use crate::db::scheduler::Rounds;
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::select::{Grf, Moment, Part, Restored, Span, Task, Turn};
 
-/// About the most bytes of partitions per filter file: they are in memory twice while they are written.
+/// About the most bytes of partitions per filter file: they are in memory twice while they are
+/// written.
 const SAVE_BYTES: usize = 32 << 20;
 
-/// The same when the database is closed, which is not to take long. What is left out is read from tables at the next opening.
+/// The same when the database is closed, which is not to take long. What is left out is read from
+/// tables at the next opening.
 const CLOSE_BYTES: usize = 64 << 20;
 
-/// The most ranges for which one image is used, so that memory is proportional to the files whatever they say. An image is divided
-/// only where newer ones of other ranges were saved.
+/// The most ranges for which one image is used, so that memory is proportional to the files
+/// whatever they say. An image is divided only where newer ones of other ranges were saved.
 const MOST_USES: u32 = 8;
 
 /// How often older images are tried in place of ones that turn out to be damaged.
@@ -41,7 +45,8 @@ pub(crate) struct FilterUpkeep {
     /// Whether images are saved.
     saves: bool,
     working: HashSet<KeyspaceId>,
-    /// The keyspaces where the last work failed, or is under way: it must not be retried before the tree has changed.
+    /// The keyspaces where the last work failed, or is under way: it must not be retried before the
+    /// tree has changed.
     failed: HashSet<KeyspaceId>,
     /// Where the next work is looked for.
     rounds: Rounds,
@@ -80,14 +85,15 @@ impl FilterUpkeep {
         self.working.contains(&keyspace.id) || self.task(keyspace).is_some()
     }
 
-    /// Marks the start of work. Until the work succeeds it counts as failed: a change of the tree in the meantime clears that
-    /// mark, and so is not forgotten if the work does fail.
+    /// Marks the start of work. Until the work succeeds it counts as failed: a change of the tree
+    /// in the meantime clears that mark, and so is not forgotten if the work does fail.
     pub(crate) fn start(&mut self, keyspace: KeyspaceId) {
         self.working.insert(keyspace);
         self.failed.insert(keyspace);
     }
 
-    /// Marks the end of work. If it is not `done` and the tree has changed meanwhile, the change may be what it needed.
+    /// Marks the end of work. If it is not `done` and the tree has changed meanwhile, the change
+    /// may be what it needed.
     fn end(&mut self, keyspace: KeyspaceId, done: bool) {
         self.working.remove(&keyspace);
         self.rounds.note_change(keyspace);
@@ -105,7 +111,8 @@ impl FilterUpkeep {
 }
 
 impl DbInner {
-    /// Does the work that is due, after [`start`](FilterUpkeep::start), and marks its end, even in a panic.
+    /// Does the work that is due, after [`start`](FilterUpkeep::start), and marks its end, even in
+    /// a panic.
     pub(crate) fn work_on_filter(&self, keyspace: &KeyspaceInner, task: Task) {
         let Some(grf) = keyspace.filter.grf() else { return };
         let work = std::panic::AssertUnwindSafe(|| match task {
@@ -184,8 +191,8 @@ impl DbInner {
         true
     }
 
-    /// Reads the images of a keyspace that count. Those that cannot be used are warned of, and the tables of their ranges are read
-    /// unless other images cover them.
+    /// Reads the images of a keyspace that count. Those that cannot be used are warned of, and the
+    /// tables of their ranges are read unless other images cover them.
     fn read_images(&self, keyspace: &KeyspaceInner, grf: &Grf) -> Vec<Part> {
         let mut restored: HashMap<(FilterFileId, usize), Arc<Restored>> = HashMap::default();
         let mut restore = |image: &LiveImage| -> Result<Arc<Restored>, ()> {
@@ -229,7 +236,8 @@ impl DbInner {
                     continue;
                 };
                 let range = (image.start, image.end);
-                // Only if both are of one range: a part of an image of prefixes has those of other keys, too.
+                // Only if both are of one range: a part of an image of prefixes has those of other
+                // keys, too.
                 let prefixes = prefixes.get(&range);
                 let until = prefixes.map_or(image.until, |(until, _)| image.until.min(*until));
                 let prefixes = prefixes.map(|(_, made)| made.clone());
@@ -287,7 +295,8 @@ impl DbInner {
         }
     }
 
-    /// Saves what the next opening would otherwise have to read from tables. Background work has ended.
+    /// Saves what the next opening would otherwise have to read from tables. Background work has
+    /// ended.
     pub(crate) fn save_filters_at_close(&self) {
         for keyspace in self.directory.load_full().values() {
             if let Some(grf) = keyspace.filter.grf().filter(|_| keyspace.filter.has_images()) {
@@ -314,10 +323,12 @@ impl DbInner {
         true
     }
 
-    /// Copies the filters of mapped tables to memory if it is scarce, and tells readers. Does nothing for filters that were copied before.
+    /// Copies the filters of mapped tables to memory if it is scarce, and tells readers. Does
+    /// nothing for filters that were copied before.
     ///
-    /// Called after tables were opened *and* are in a version: any of them may be the one with which memory has become scarce, and then
-    /// all versions are looked through. All of them are in `joined`, if there is one. Must be called without the `state` lock.
+    /// Called after tables were opened *and* are in a version: any of them may be the one with
+    /// which memory has become scarce, and then all versions are looked through. All of them are in
+    /// `joined`, if there is one. Must be called without the `state` lock.
     pub(crate) fn keep_filters_in_memory(&self, joined: Option<&KeyspaceInner>) {
         let is_scarce = |keyspace: &KeyspaceInner| {
             keyspace.view.load().version.tables.iter().any(|table| table.table.is_scarce())
@@ -415,8 +426,9 @@ mod tests {
         db.work_on_filter(keyspace, Task::Build(Span { start: KeyBytes::default(), end: None }));
     }
 
-    /// Failed work was to be retried when the tree changed, but a change during the work was forgotten: if nothing more was
-    /// written, the tree was read without a filter until the database was opened again.
+    /// Failed work was to be retried when the tree changed, but a change during the work was
+    /// forgotten: if nothing more was written, the tree was read without a filter until the
+    /// database was opened again.
     #[test]
     fn a_change_of_the_tree_during_failing_work_allows_a_retry() {
         let (fs, db) = opened();
@@ -432,7 +444,8 @@ mod tests {
         assert_eq!((filter.unbuilt, filter.partitions), (0, 1), "{filter:?}");
     }
 
-    /// An image that claimed the epoch of a flush under way would hide that flush's keys from the next opening.
+    /// An image that claimed the epoch of a flush under way would hide that flush's keys from the
+    /// next opening.
     #[test]
     fn an_image_claims_no_epoch_of_a_flush_or_ingestion_under_way() {
         let (_fs, db) = opened();

@@ -1,8 +1,9 @@
 //! Flushes: turning sealed memtables into a run in level 0, and releasing the logs behind it.
 //!
-//! The single flush thread writes tables, and so does opening before there are any threads; any holder of the log's lock seals. A
-//! flush that fails before its edit changes nothing and is retried ([`health`](super::health)): the memtables stay readable, and the
-//! logs behind it stay. After a failed edit the manifest is written anew first ([`catalogue`](super::catalogue)).
+//! The single flush thread writes tables, and so does opening before there are any threads; any
+//! holder of the log's lock seals. A flush that fails before its edit changes nothing and is
+//! retried ([`health`](super::health)): the memtables stay readable, and the logs behind it stay.
+//! After a failed edit the manifest is written anew first ([`catalogue`](super::catalogue)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,8 +36,8 @@ use crate::tree::new_tables::NewTables;
 type Written = (NewTables, u64);
 
 impl DbInner {
-    /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones; the old ones are due for flushing
-    /// from now on.
+    /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones; the old
+    /// ones are due for flushing from now on.
     pub(crate) fn seal(
         &self,
         log: &mut Current,
@@ -62,8 +63,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Returns the oldest log that holds writes which are in no table once `flushed` of this keyspace are, at the latest the current one: of
-    /// the keyspace, and of all.
+    /// Returns the oldest log that holds writes which are in no table once `flushed` of this
+    /// keyspace are, at the latest the current one: of the keyspace, and of all.
     pub(crate) fn floors(
         &self,
         state: &State,
@@ -80,8 +81,9 @@ impl DbInner {
         (own, [active, sealed].into_iter().flatten().fold(own, LogId::min))
     }
 
-    /// Seals the memtable that memory shared with other databases wants to have flushed, unless somebody writes, who will do it.
-    /// Only for the flush thread, which may not wait for the log: its holder may be waiting for a flush.
+    /// Seals the memtable that memory shared with other databases wants to have flushed, unless
+    /// somebody writes, who will do it. Only for the flush thread, which may not wait for the log:
+    /// its holder may be waiting for a flush.
     pub(crate) fn seal_as_asked(&self) {
         let Some(keyspace) = self.throttle.asked_to_seal() else { return };
         let Some(mut log) = self.try_lock_log() else { return };
@@ -94,8 +96,8 @@ impl DbInner {
         }
     }
 
-    /// Seals the memtables that have to become tables for the sake of their deletes' age, unless somebody writes: then it is tried again in
-    /// a second. Only for the flush thread.
+    /// Seals the memtables that have to become tables for the sake of their deletes' age, unless
+    /// somebody writes: then it is tried again in a second. Only for the flush thread.
     pub(crate) fn seal_old_deletes(&self) {
         if !self.expiry.ages_deletes() {
             return;
@@ -113,8 +115,8 @@ impl DbInner {
         }
     }
 
-    /// Seals the memtables of these keyspaces, unless somebody writes or writing fails. For the flush thread, which may not wait for the
-    /// log.
+    /// Seals the memtables of these keyspaces, unless somebody writes or writing fails. For the
+    /// flush thread, which may not wait for the log.
     pub(crate) fn try_seal(&self, due: &[Arc<KeyspaceInner>]) {
         let Some(mut log) = self.try_lock_log() else { return };
         if self.gate.check().is_ok() {
@@ -142,15 +144,16 @@ impl DbInner {
         self.garbage.remove_unless_busy(&*self.fs);
     }
 
-    /// Takes the next epoch of a keyspace for tables to come, and records this for its filter until the second result is dropped.
-    /// `None` if the keyspace was dropped.
+    /// Takes the next epoch of a keyspace for tables to come, and records this for its filter until
+    /// the second result is dropped. `None` if the keyspace was dropped.
     pub(crate) fn take_epoch(&self, keyspace: &KeyspaceInner) -> Option<(u64, Option<TakenEpoch>)> {
         let mut state = self.state();
         let epoch = state.catalogue.take_epoch(keyspace.id)?;
         Some((epoch, keyspace.filter.note_taken(epoch)))
     }
 
-    /// Writes the oldest sealed memtables of a keyspace, newest first, to one new run in level 0 and publishes it.
+    /// Writes the oldest sealed memtables of a keyspace, newest first, to one new run in level 0
+    /// and publishes it.
     pub(crate) fn flush_memtables(
         &self,
         keyspace: &Arc<KeyspaceInner>,
@@ -204,7 +207,8 @@ impl DbInner {
         let Some((opened, bytes)) = self.write_memtables(keyspace, slots, epoch, true)? else {
             return Ok(());
         };
-        // If this flush survives a crash, so must earlier writes in other keyspaces, and its log for readers of changes.
+        // If this flush survives a crash, so must earlier writes in other keyspaces, and its log
+        // for readers of changes.
         if self.directory.load().len() > 1 || self.state().logs.keeps_changes() {
             self.log.sync_rolled()?;
         }
@@ -215,7 +219,8 @@ impl DbInner {
             return Ok(());
         }
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
-        // Not earlier: an ingestion may meanwhile have been merged with older runs, and those must not sort above this flush.
+        // Not earlier: an ingestion may meanwhile have been merged with older runs, and those must
+        // not sort above this flush.
         let run = self.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         told.tables = opened.iter().map(|table| table.meta.id).collect();
@@ -252,8 +257,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Writes the contents of memtables that succeed one another, newest first, to a table (or to none, if no reader can see any of it)
-    /// and opens it. `None` if cancelled.
+    /// Writes the contents of memtables that succeed one another, newest first, to a table (or to
+    /// none, if no reader can see any of it) and opens it. `None` if cancelled.
     pub(crate) fn write_memtables(
         &self,
         keyspace: &KeyspaceInner,

@@ -1,51 +1,63 @@
-//! Followers: read-only handles that show, again and again, what a writer in another process has done since.
+//! Followers: read-only handles that show, again and again, what a writer in another process has
+//! done since.
 //!
-//! A follower has what any opening has, and keeps up with the two kinds of files that a writer appends to: the manifest, whose edits say
-//! which tables there are, and the logs, whose records go into memtables of the follower's own. Tables that are open stay open.
+//! A follower has what any opening has, and keeps up with the two kinds of files that a writer
+//! appends to: the manifest, whose edits say which tables there are, and the logs, whose records go
+//! into memtables of the follower's own. Tables that are open stay open.
 //!
 //! # Catching up
 //!
-//! An attempt reads the manifest to its end, opens the tables that are new, reads the logs to their end, and then looks at the manifest
-//! again. If there is an edit that it has not read, it begins again. Otherwise what it has read is a state that existed, for the reasons
-//! that [`beside`](super::beside) gives; so it is published. What an attempt has opened and read is not lost when the next begins.
+//! An attempt reads the manifest to its end, opens the tables that are new, reads the logs to their
+//! end, and then looks at the manifest again. If there is an edit that it has not read, it begins
+//! again. Otherwise what it has read is a state that existed, for the reasons that
+//! [`beside`](super::beside) gives; so it is published. What an attempt has opened and read is not
+//! lost when the next begins.
 //!
-//! Files that go away or change under an attempt are errors, and so is what it reads in part while it is written. An error counts if it
-//! comes several times in a row with the same manifest. Then the caller gets it, and readers keep what they had.
+//! Files that go away or change under an attempt are errors, and so is what it reads in part while
+//! it is written. An error counts if it comes several times in a row with the same manifest. Then
+//! the caller gets it, and readers keep what they had.
 //!
 //! # Memtables
 //!
-//! A keyspace's floor in the manifest says from which log on its writes are not in its tables. So each memtable has the writes of one log, and
-//! goes when the floor has passed that log: nothing is ever in a memtable and in a table at once, which merge operands would not bear.
-//! The last memtable takes the records that its log gets later, but none that comes together with other tables: a reader that has a former view
-//! and the new number would see it without what it was written after. So records are held back until it is known what is published
-//! with them, or if they are too many, go into a new memtable.
+//! A keyspace's floor in the manifest says from which log on its writes are not in its tables. So
+//! each memtable has the writes of one log, and goes when the floor has passed that log: nothing is
+//! ever in a memtable and in a table at once, which merge operands would not bear. The last
+//! memtable takes the records that its log gets later, but none that comes together with other
+//! tables: a reader that has a former view and the new number would see it without what it was
+//! written after. So records are held back until it is known what is published with them, or if
+//! they are too many, go into a new memtable.
 //!
 //! # What readers see
 //!
-//! [`publish`](Follower::publish) raises the horizons and the visible number before it replaces the views, one keyspace after the other. A
-//! reader loads its view first ([`read_at`](crate::read::read_at)): with a former view it sees, at the new number, a prefix of all writes that
-//! has everything it was promised; a new view never comes with the former number, at which its tables may lack what was overwritten since.
-//! Whoever has a number of its own, a snapshot, has the views of its moment as well, since the writer knows nothing of it and merges away
-//! what it sees. Snapshots are taken before or after a publication, not during one.
+//! [`publish`](Follower::publish) raises the horizons and the visible number before it replaces the
+//! views, one keyspace after the other. A reader loads its view first
+//! ([`read_at`](crate::read::read_at)): with a former view it sees, at the new number, a prefix of
+//! all writes that has everything it was promised; a new view never comes with the former number,
+//! at which its tables may lack what was overwritten since. Whoever has a number of its own, a
+//! snapshot, has the views of its moment as well, since the writer knows nothing of it and merges
+//! away what it sees. Snapshots are taken before or after a publication, not during one.
 //!
 //! # Global filters
 //!
-//! A merge that the filter's owner makes moves keys that the filter has. One that another process makes may bring keys of flushes that were never
-//! seen here. A table whose epochs are all [settled](Settled) when it comes has only keys of tables that were in versions before it, and
-//! nothing need be done; another one is searched for every key until the background thread has added its keys. That it is a merge of
-//! what was unseen itself would not show in its epochs: so none are settled as long as there is such a table.
+//! A merge that the filter's owner makes moves keys that the filter has. One that another process
+//! makes may bring keys of flushes that were never seen here. A table whose epochs are all
+//! [settled](Settled) when it comes has only keys of tables that were in versions before it, and
+//! nothing need be done; another one is searched for every key until the background thread has
+//! added its keys. That it is a merge of what was unseen itself would not show in its epochs: so
+//! none are settled as long as there is such a table.
 //!
 //! # Writes that failed
 //!
-//! A record whose sync failed in the writer is shown, as an opening would show it, until the writer has begun a log in place of the broken one;
-//! then its number stands for another write. The visible number does not fall. Writes at or below it go into memtables that are not
-//! published yet, so that they become visible all at once, too.
+//! A record whose sync failed in the writer is shown, as an opening would show it, until the writer
+//! has begun a log in place of the broken one; then its number stands for another write. The
+//! visible number does not fall. Writes at or below it go into memtables that are not published
+//! yet, so that they become visible all at once, too.
 //!
 //! # Threads and locks
 //!
-//! One thread at a time catches up, under the follower's mutex, which comes before all other locks. Only the publication takes others: the
-//! log's (whoever learns of gaps must not meet a number between two), `state`, and that of the snapshots, in this order. Readers wait for
-//! none of them.
+//! One thread at a time catches up, under the follower's mutex, which comes before all other locks.
+//! Only the publication takes others: the log's (whoever learns of gaps must not meet a number
+//! between two), `state`, and that of the snapshots, in this order. Readers wait for none of them.
 
 mod logs;
 
@@ -78,9 +90,10 @@ use crate::tree::open_table::OpenTable;
 
 /// Which epochs of a keyspace are those of flushes whose tables were in a published version.
 ///
-/// A flush takes its epoch when it begins, and others may be published before it, so the next epoch of a manifest does not say it. But with
-/// the floor of a later manifest behind the logs there were, everything that was in memtables then is in tables, so no flush of
-/// that time is under way any more.
+/// A flush takes its epoch when it begins, and others may be published before it, so the next epoch
+/// of a manifest does not say it. But with the floor of a later manifest behind the logs there
+/// were, everything that was in memtables then is in tables, so no flush of that time is under way
+/// any more.
 #[derive(Debug, Default)]
 struct Settled {
     /// All epochs below.
@@ -126,7 +139,8 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
     Err(OpenError::Changing { path: dir.to_owned() })
 }
 
-/// Reports whether the writer keeps logs for readers of changes: its options, or a consumer, say so.
+/// Reports whether the writer keeps logs for readers of changes: its options, or a consumer, say
+/// so.
 fn keeps_changes(db: &DbInner) -> bool {
     let text = read_file(&*db.fs, &options_path(&db.dir)).ok().and_then(|text| String::from_utf8(text).ok());
     let options = text.and_then(|text| Options::from_text(&text).ok());
@@ -175,16 +189,20 @@ impl DbInner {
 }
 
 impl Db {
-    /// Opens the database in `path` read-only beside a writer, which may be in another process, and keeps up with it: now, and whenever
-    /// [`catch_up`](Db::catch_up) is called, or by itself every [`follow_interval`](Options::follow_interval). Nothing is changed in the
-    /// directory and no lock is taken; the writer does not know of its followers.
+    /// Opens the database in `path` read-only beside a writer, which may be in another process, and
+    /// keeps up with it: now, and whenever [`catch_up`](Db::catch_up) is called, or by itself every
+    /// [`follow_interval`](Options::follow_interval). Nothing is changed in the directory and no
+    /// lock is taken; the writer does not know of its followers.
     ///
-    /// What it shows is a state that the writer had when the last call began, or a later one: a prefix of all writes, with those that were
-    /// acknowledged, and perhaps some that are not yet, or that failed while the writer's [suspension](crate::WriteError::Suspended) lasts.
-    /// Iterators and snapshots keep the state of their moment, and hold its tables, which keeps their disk space. Memory: the writes that
-    /// are in the writer's memtables are in memory here, too.
+    /// What it shows is a state that the writer had when the last call began, or a later one: a
+    /// prefix of all writes, with those that were acknowledged, and perhaps some that are not yet,
+    /// or that failed while the writer's [suspension](crate::WriteError::Suspended) lasts.
+    /// Iterators and snapshots keep the state of their moment, and hold its tables, which keeps
+    /// their disk space. Memory: the writes that are in the writer's memtables are in memory here,
+    /// too.
     ///
-    /// Costs what an opening costs; `max_open_files` does not apply, as the writer may remove files that are in use here.
+    /// Costs what an opening costs; `max_open_files` does not apply, as the writer may remove files
+    /// that are in use here.
     ///
     /// # Errors
     ///
@@ -212,21 +230,24 @@ impl Db {
         Ok(Db::with(inner, Some(workers)))
     }
 
-    /// Shows what the writer has done since; returns the number of the last write shown. For a [follower](Db::open_follower), from any
-    /// thread; readers do not wait.
+    /// Shows what the writer has done since; returns the number of the last write shown. For a
+    /// [follower](Db::open_follower), from any thread; readers do not wait.
     ///
-    /// Costs a read of what was added to the manifest and to the log, and an opening of each table that is new.
+    /// Costs a read of what was added to the manifest and to the log, and an opening of each table
+    /// that is new.
     ///
     /// # Errors
     ///
-    /// [`OpenError::NotFollower`] for another database; [`OpenError::Changing`] if the writer replaced files during every attempt; damage
-    /// or a failed system call, with the file. After an error everything is shown as before, and a later call may succeed.
+    /// [`OpenError::NotFollower`] for another database; [`OpenError::Changing`] if the writer
+    /// replaced files during every attempt; damage or a failed system call, with the file. After an
+    /// error everything is shown as before, and a later call may succeed.
     pub fn catch_up(&self) -> Result<u64, OpenError> {
         self.handle().inner.catch_up()
     }
 }
 
-/// Reports whether a manifest lacks what the published one had: edits whose sync failed, or writes that a power failure took.
+/// Reports whether a manifest lacks what the published one had: edits whose sync failed, or writes
+/// that a power failure took.
 fn withdraws(published: &ManifestState, new: &ManifestState) -> bool {
     let lower = |(id, old): (&KeyspaceId, &Arc<KeyspaceState>)| {
         new.keyspaces
@@ -340,7 +361,8 @@ impl Follower {
         Ok(if done { Attempt::Done } else { Attempt::Again })
     }
 
-    /// Returns the keyspaces that are open and that `state` has as the same, each with whether it has other tables there.
+    /// Returns the keyspaces that are open and that `state` has as the same, each with whether it
+    /// has other tables there.
     fn known_keyspaces(
         &self,
         db: &DbInner,
@@ -358,7 +380,8 @@ impl Follower {
         open.collect()
     }
 
-    /// Opens what `state` has and the versions in use have not; returns the keyspaces that have other tables. Takes no lock meanwhile.
+    /// Opens what `state` has and the versions in use have not; returns the keyspaces that have
+    /// other tables. Takes no lock meanwhile.
     fn open_tables(&mut self, db: &DbInner, state: &ManifestState) -> Result<HashSet<KeyspaceId>, OpenError> {
         let open = self.known_keyspaces(db, state);
         // Of an attempt that failed since.

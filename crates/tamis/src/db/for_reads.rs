@@ -1,17 +1,21 @@
 //! Read-triggered compactions.
 //!
-//! Policies look only at writes. A tree that they leave alone may keep several runs forever, and every read pays for each of
-//! them. So reads accumulate a debt, in bytes: the priced cost of the extra work caused by each run beyond the first. When the
-//! debt reaches the bytes that the next step towards a single run would rewrite, and nothing is being written, that step is taken
-//! and the debt is paid. A merge therefore never costs more than reads have already lost, and a tree of one run is left alone.
+//! Policies look only at writes. A tree that they leave alone may keep several runs forever, and
+//! every read pays for each of them. So reads accumulate a debt, in bytes: the priced cost of the
+//! extra work caused by each run beyond the first. When the debt reaches the bytes that the next
+//! step towards a single run would rewrite, and nothing is being written, that step is taken and
+//! the debt is paid. A merge therefore never costs more than reads have already lost, and a tree of
+//! one run is left alone.
 //!
-//! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt is per keyspace, gets count,
-//! and writers have priority: nothing is started within [`IDLE_TIME`] of a write, or while anything else is running or due.
+//! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt
+//! is per keyspace, gets count, and writers have priority: nothing is started within [`IDLE_TIME`]
+//! of a write, or while anything else is running or due.
 //!
 //! # Threads and failures
 //!
-//! The [accounts](ReadDebts) are behind the `state` lock. Compaction threads check them when they have nothing else to do, at least
-//! once a second. A debt is an estimate: a failed or lost merge leaves it, and no answer depends on it.
+//! The [accounts](ReadDebts) are behind the `state` lock. Compaction threads check them when they
+//! have nothing else to do, at least once a second. A debt is an estimate: a failed or lost merge
+//! leaves it, and no answer depends on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,16 +35,16 @@ use crate::sync;
 /// Idle time before a read-triggered compaction.
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
-/// The price of a wasted search of a run, in bytes rewritten. A search takes half a microsecond from memory and longer from a
-/// device, time in which a merge moves some hundred bytes; but it is a reader that loses this time, while an idle thread does
-/// the merge. LevelDB's price is 16 KiB.
+/// The price of a wasted search of a run, in bytes rewritten. A search takes half a microsecond
+/// from memory and longer from a device, time in which a merge moves some hundred bytes; but it is
+/// a reader that loses this time, while an idle thread does the merge. LevelDB's price is 16 KiB.
 const PRICE_OF_SEARCH: u64 = 4 << 10;
 
 /// The price of one more filter probe: a search takes about 32 times as long.
 const PRICE_OF_PROBE: u64 = 128;
 
-/// The price of stepping over a deleted key or a version that does not count, which a merge would have removed: about a twelfth of a
-/// search.
+/// The price of stepping over a deleted key or a version that does not count, which a merge would
+/// have removed: about a twelfth of a search.
 const PRICE_OF_STEP: u64 = 320;
 
 /// Smaller debts are ignored: a few reads do not make a pattern.
@@ -63,7 +67,8 @@ impl Account {
     }
 }
 
-/// Returns the cost to reads of having more than one run, and of what merges would remove, in bytes.
+/// Returns the cost to reads of having more than one run, and of what merges would remove, in
+/// bytes.
 fn loss(reads: ReadCost) -> u64 {
     let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
     let probes = reads.filter_probes.saturating_sub(reads.gets);
@@ -92,8 +97,8 @@ impl ReadDebts {
     }
 }
 
-/// Reports whether the keyspace's runs may be merged for reads: not if it is configured to rewrite little, to drop whole
-/// tables, or to have a shape determined by the flushes alone.
+/// Reports whether the keyspace's runs may be merged for reads: not if it is configured to rewrite
+/// little, to drop whole tables, or to have a shape determined by the flushes alone.
 fn wants(options: &KeyspaceOptions) -> bool {
     let joins = matches!(
         options.compaction,
@@ -103,8 +108,8 @@ fn wants(options: &KeyspaceOptions) -> bool {
 }
 
 impl DbInner {
-    /// Returns the next step towards a single run that a keyspace's reads have paid for. For compaction threads that found
-    /// nothing else to do.
+    /// Returns the next step towards a single run that a keyspace's reads have paid for. For
+    /// compaction threads that found nothing else to do.
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
         let no_writes = state.read_debts.idle_timer.has_lasted(self.visible(), sync::now(), IDLE_TIME);
         let idle = state.scheduler.is_idle();
@@ -113,7 +118,8 @@ impl DbInner {
         }
         for keyspace in state.scheduler.rounds.in_turn(state.catalogue.keyspaces()) {
             let shaping = keyspace.shaping.load();
-            // A merge that met a full disk backs off. A debt that pays for several merges would otherwise retry it at once.
+            // A merge that met a full disk backs off. A debt that pays for several merges would
+            // otherwise retry it at once.
             let aside = state.scheduler.is_aside(keyspace.id);
             let debt = state.read_debts.of(keyspace.id).update(keyspace.reads.read());
             if !wants(&shaping.options) || !no_writes || !idle || aside || debt < LEAST_DEBT {
@@ -179,8 +185,8 @@ mod tests {
         assert!(!has_lasted(8));
     }
 
-    /// Builds three runs that the policy leaves alone, and reads until the debt covers rewriting them. Compaction is paused
-    /// from before the reads on.
+    /// Builds three runs that the policy leaves alone, and reads until the debt covers rewriting
+    /// them. Compaction is paused from before the reads on.
     fn read_often(read_compaction: bool) -> (Db, CompactionPause) {
         let keyspace = KeyspaceOptions { read_compaction, ..KeyspaceOptions::default() };
         let fs: Option<Arc<dyn crate::io::FileSystem>> = Some(Arc::new(MemFs::new()));

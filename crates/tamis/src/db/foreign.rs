@@ -1,11 +1,14 @@
-//! What a directory is before anything in it is touched: a database, a place for one, or something of others.
+//! What a directory is before anything in it is touched: a database, a place for one, or something
+//! of others.
 //!
-//! Several engines use the same names: `CURRENT`, `LOCK`, `MANIFEST-000004` and `000005.log` are files of LevelDB and RocksDB, too.
-//! So names prove nothing. A directory is a database if at least one of its files bears a mark of this engine: the magic number at
-//! the start of a log or manifest, or at the end of a table, blob file or filter file. Any one will do, so damage to some files
-//! hides a database only if it hides everything in it that could be salvaged.
+//! Several engines use the same names: `CURRENT`, `LOCK`, `MANIFEST-000004` and `000005.log` are
+//! files of LevelDB and RocksDB, too. So names prove nothing. A directory is a database if at least
+//! one of its files bears a mark of this engine: the magic number at the start of a log or
+//! manifest, or at the end of a table, blob file or filter file. Any one will do, so damage to some
+//! files hides a database only if it hides everything in it that could be salvaged.
 //!
-//! Nothing here changes anything, takes a lock, or trusts a byte: a file's first and last bytes are compared, and no more is read.
+//! Nothing here changes anything, takes a lock, or trusts a byte: a file's first and last bytes are
+//! compared, and no more is read.
 
 use std::io;
 use std::path::Path;
@@ -42,12 +45,13 @@ pub(crate) enum Place {
     Others(String),
 }
 
-/// Finds out what is in `dir`. For a database whose manifest is whole that costs a read of `CURRENT` and of a few bytes.
+/// Finds out what is in `dir`. For a database whose manifest is whole that costs a read of
+/// `CURRENT` and of a few bytes.
 ///
 /// # Errors
 ///
-/// [`OpenError::Foreign`] if it is a database of another engine, a file, or has files of others under the names of a database's;
-/// failed system calls.
+/// [`OpenError::Foreign`] if it is a database of another engine, a file, or has files of others
+/// under the names of a database's; failed system calls.
 pub(crate) fn look_at(fs: &dyn FileSystem, dir: &Path) -> Result<Place, OpenError> {
     let io = |operation, e| StorageError::io(operation, dir, e);
     match read_current(fs, dir) {
@@ -121,7 +125,8 @@ pub(crate) fn unproven(dir: &Path) -> OpenError {
     foreign(dir, "`CURRENT`, but no file that bears the mark of a database".to_owned())
 }
 
-/// Reports whether the file `path`, which has the name of this kind, begins or ends as it should. Errors: it cannot be read.
+/// Reports whether the file `path`, which has the name of this kind, begins or ends as it should.
+/// Errors: it cannot be read.
 fn bears_mark(fs: &dyn FileSystem, path: &Path, kind: FileKind) -> Result<bool, StorageError> {
     let (is_marked, bytes): (fn(&[u8]) -> bool, _) = match kind {
         FileKind::Log(_) | FileKind::Manifest(_) => (wal::is_marked, ends(fs, path, MARK, 0)),
@@ -159,14 +164,14 @@ fn is_unfinished(fs: &dyn FileSystem, path: &Path) -> bool {
         .is_ok_and(|(start, _)| start.iter().all(|byte| *byte == 0) || wal::begins_mark(&start))
 }
 
-/// Reports whether a name is that of a file that may be in any directory: hidden ones (of editors, of the desktop, sockets), and what
-/// a new file system has in its root.
+/// Reports whether a name is that of a file that may be in any directory: hidden ones (of editors,
+/// of the desktop, sockets), and what a new file system has in its root.
 fn is_furniture(name: &str) -> bool {
     name.starts_with('.') || name == "lost+found"
 }
 
-/// Names the engine that the files of a directory are of, if it is known. A few names are enough to tell what somebody has there; for
-/// the decision to touch nothing they are not needed.
+/// Names the engine that the files of a directory are of, if it is known. A few names are enough to
+/// tell what somebody has there; for the decision to touch nothing they are not needed.
 fn engine_of(fs: &dyn FileSystem, dir: &Path, names: &[String]) -> Option<String> {
     let has = |name: &str| names.iter().any(|there| there == name);
     let any = |test: &dyn Fn(&str) -> bool| names.iter().any(|name| test(name));

@@ -1,7 +1,8 @@
 //! The gate of a session: whether it takes writes now, and if not, why.
 //!
-//! Nothing else refuses a write for the session's sake. A session is in one [`Phase`](phase::Phase),
-//! and the table there has every change that it makes. Why writes fail is kept beside it.
+//! Nothing else refuses a write for the session's sake. A session is in one
+//! [`Phase`](phase::Phase), and the table there has every change that it makes. Why writes fail is
+//! kept beside it.
 //!
 //! # Threads
 //!

@@ -2,8 +2,8 @@
 //!
 //! # The rule
 //!
-//! Nothing that failed is acknowledged, and nothing acknowledged depends on what failed. So work resumes as soon as this can
-//! be made true again, without reopening the database:
+//! Nothing that failed is acknowledged, and nothing acknowledged depends on what failed. So work
+//! resumes as soon as this can be made true again, without reopening the database:
 //!
 //! | what failed | what happens |
 //! | --- | --- |
@@ -13,14 +13,15 @@
 //! | a compaction, before its edit | its outputs are removed, and its keyspace backs off |
 //! | anything, by a panic | writes stop for good: an invariant may be broken |
 //!
-//! A failed sync may have lost what was written since the last one, even if the file shows it, and a second sync may succeed
-//! regardless. So no log sync is ever retried, and none needs to be: the contents of the log are in memory.
+//! A failed sync may have lost what was written since the last one, even if the file shows it, and
+//! a second sync may succeed regardless. So no log sync is ever retried, and none needs to be: the
+//! contents of the log are in memory.
 //!
-//! On a full disk the [reserve](super::reserve) is released first, and only work that frees space is accepted until there is
-//! a new one.
+//! On a full disk the [reserve](super::reserve) is released first, and only work that frees space
+//! is accepted until there is a new one.
 //!
-//! A caller waiting for a flush or compaction that has failed twice in a row is not kept waiting: it gets the reason, also as
-//! [`WriteError::Suspended`], and may retry at any time.
+//! A caller waiting for a flush or compaction that has failed twice in a row is not kept waiting:
+//! it gets the reason, also as [`WriteError::Suspended`], and may retry at any time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,7 +77,8 @@ struct Rescued {
 }
 
 impl DbInner {
-    /// Flushes the contents of the logs to tables and begins a new log, so that writes can resume. For the flush thread.
+    /// Flushes the contents of the logs to tables and begins a new log, so that writes can resume.
+    /// For the flush thread.
     pub(crate) fn resume(&self) {
         match self.replace_logs() {
             Ok(Some(cause)) => self.warn(format!("writes were suspended and have resumed: {cause}")),
@@ -91,9 +93,10 @@ impl DbInner {
         self.monitor.notify();
     }
 
-    /// Does the work of [`resume`](Self::resume). Returns why writes were suspended, or `None` if they stay suspended because
-    /// the database is being closed. All tables are published by one edit: what one keyspace has kept must not depend on
-    /// whether another's memtables were written.
+    /// Does the work of [`resume`](Self::resume). Returns why writes were suspended, or `None` if
+    /// they stay suspended because the database is being closed. All tables are published by one
+    /// edit: what one keyspace has kept must not depend on whether another's memtables were
+    /// written.
     fn replace_logs(&self) -> Result<Option<String>, StorageError> {
         let log_id = match self.gate.begun() {
             Some(Some(begun)) => begun,
@@ -166,8 +169,9 @@ impl DbInner {
         Ok(cause)
     }
 
-    /// Begins a log in place of the current one, and seals all memtables. Nothing is written to it before everything acknowledged
-    /// until now is in tables. The abandoned logs stay until then, in case the process ends before; they are no longer synced.
+    /// Begins a log in place of the current one, and seals all memtables. Nothing is written to it
+    /// before everything acknowledged until now is in tables. The abandoned logs stay until then,
+    /// in case the process ends before; they are no longer synced.
     fn give_up_logs(&self) -> Result<LogId, StorageError> {
         let mut log = self.lock_log();
         let next = self.log.next()?;
@@ -212,7 +216,8 @@ impl DbInner {
         Ok(Some(rescued))
     }
 
-    /// Gives up space that is kept for no write in particular; `false` if there is none. With no lock held.
+    /// Gives up space that is kept for no write in particular; `false` if there is none. With no
+    /// lock held.
     pub(crate) fn find_room(&self) -> bool {
         self.log.release_recyclable() || self.reserve.spend()
     }

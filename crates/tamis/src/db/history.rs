@@ -1,29 +1,36 @@
-//! Recent commits, for the validation of transactions: was a key, or any key of a range, written after some moment?
+//! Recent commits, for the validation of transactions: was a key, or any key of a range, written
+//! after some moment?
 //!
-//! The memtables have the answer already: every write since their beginning, under its sequence number, with a filter by digest in
-//! front and in the order of keys. So writers pay nothing for transactions, and keep nothing for them. What is missing are memtables that
-//! were flushed and ingestions that never were in one. While a transaction that may ask for them is open, they are kept here.
+//! The memtables have the answer already: every write since their beginning, under its sequence
+//! number, with a filter by digest in front and in the order of keys. So writers pay nothing for
+//! transactions, and keep nothing for them. What is missing are memtables that were flushed and
+//! ingestions that never were in one. While a transaction that may ask for them is open, they are
+//! kept here.
 //!
 //! # Invariants
 //!
-//! * For every keyspace, the view's memtables and those kept here hold all writes after the keyspace's *floor*. A transaction that
-//!   began before the floor cannot be validated, and its commit is refused ([`TransactionError::TooOld`]).
-//! * A memtable is kept before it leaves the view, and whoever asks loads the view first: it finds every memtable in one or the other.
+//! * For every keyspace, the view's memtables and those kept here hold all writes after the
+//!   keyspace's *floor*. A transaction that began before the floor cannot be validated, and its
+//!   commit is refused ([`TransactionError::TooOld`]).
+//! * A memtable is kept before it leaves the view, and whoever asks loads the view first: it finds
+//!   every memtable in one or the other.
 //! * An ingestion is recorded before its number becomes visible, and kept at least until then.
-//! * Nothing is kept that every open transaction has seen from its beginning; without a transaction nothing visible is kept.
-//! * Whatever is given up raises the floor: changes of single keys ([`atomic`](super::atomic)) are validated without being among the
-//!   open transactions, and begin again if they are older than that.
+//! * Nothing is kept that every open transaction has seen from its beginning; without a transaction
+//!   nothing visible is kept.
+//! * Whatever is given up raises the floor: changes of single keys ([`atomic`](super::atomic)) are
+//!   validated without being among the open transactions, and begin again if they are older than
+//!   that.
 //!
 //! # Bounds
 //!
-//! The memtables kept take at most `transaction_history_bytes`; beyond that the oldest are given up, which raises floors. Of ingestions
-//! the newest [`MOST_INGESTED`] files are kept.
+//! The memtables kept take at most `transaction_history_bytes`; beyond that the oldest are given
+//! up, which raises floors. Of ingestions the newest [`MOST_INGESTED`] files are kept.
 //!
 //! # Threads and locks
 //!
-//! One leaf lock. Flushes and ingestions keep (under `state`), transactions that end give up. Flushes and whoever gives up do so under
-//! `snapshots`, so that the list of open transactions does not change meanwhile. The holder of the log's lock asks. Nothing under the
-//! lock can fail.
+//! One leaf lock. Flushes and ingestions keep (under `state`), transactions that end give up.
+//! Flushes and whoever gives up do so under `snapshots`, so that the list of open transactions does
+//! not change meanwhile. The holder of the log's lock asks. Nothing under the lock can fail.
 //!
 //! [`TransactionError::TooOld`]: crate::TransactionError::TooOld
 
@@ -48,7 +55,8 @@ const MOST_INGESTED: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct History {
     limit: u64,
-    /// Whether anything is kept: only a hint for transactions that end. Set and cleared under the lock.
+    /// Whether anything is kept: only a hint for transactions that end. Set and cleared under the
+    /// lock.
     any: AtomicBool,
     kept: Mutex<Kept>,
     /// What tests let it, and whoever asks it, do wrong.
@@ -110,8 +118,9 @@ impl History {
         History { limit, any: AtomicBool::new(false), kept: Mutex::default(), bugs: Bugs::default() }
     }
 
-    /// Returns what is kept of a keyspace for a transaction that began at `since`: memtables and ingested ranges with later writes.
-    /// `None` if some of it was given up. Load the keyspace's view before.
+    /// Returns what is kept of a keyspace for a transaction that began at `since`: memtables and
+    /// ingested ranges with later writes. `None` if some of it was given up. Load the keyspace's
+    /// view before.
     pub(crate) fn since(
         &self,
         keyspace: KeyspaceId,
@@ -205,8 +214,8 @@ impl History {
 impl DbInner {
     /// Must be called before flushed memtables leave the keyspace's view.
     pub(crate) fn keep_for_transactions(&self, keyspace: &KeyspaceInner, slots: &[Arc<MemtableSlot>]) {
-        // Under the lock, so that no transaction begins between the two: one that begins later has seen these memtables whole, for they
-        // were sealed before.
+        // Under the lock, so that no transaction begins between the two: one that begins later has
+        // seen these memtables whole, for they were sealed before.
         let live = self.snapshots.lock();
         let given_up = self.history.keep(keyspace.id, slots, live.oldest_transaction());
         drop(live);
@@ -218,7 +227,8 @@ impl DbInner {
         self.history.note_ingested(ingested);
     }
 
-    /// Gives up what no open transaction needs. For a transaction that has ended, and for an ingestion that has become visible.
+    /// Gives up what no open transaction needs. For a transaction that has ended, and for an
+    /// ingestion that has become visible.
     pub(crate) fn trim_history(&self) {
         if self.history.any.load(Relaxed) {
             let live = self.snapshots.lock();
@@ -235,8 +245,9 @@ mod tests {
     use super::*;
     use tamis_base::key::KeyEnd;
 
-    /// A transaction that ended while an ingestion was being committed made it forgotten: for transactions that began before its number
-    /// was visible, and for changes of single keys under way, nothing had happened.
+    /// A transaction that ended while an ingestion was being committed made it forgotten: for
+    /// transactions that began before its number was visible, and for changes of single keys under
+    /// way, nothing had happened.
     #[test]
     fn an_ingestion_is_kept_until_it_is_visible_and_not_forgotten_in_silence() {
         let history = History::new(0);

@@ -1,24 +1,29 @@
-//! Filter files of an open database: which there are, saving images of global filters, and finding them again.
+//! Filter files of an open database: which there are, saving images of global filters, and finding
+//! them again.
 //!
-//! An [image](tamis_files::images) holds every key of its range that is in a table with epochs below its `until`. Filter files are an
-//! optimization: without them a filter is built from the tables. So nothing here fails an operation of the user or suspends
-//! writes. A file or image that cannot be used is left out with one warning; a save that fails is warned of, and is tried again
+//! An [image](tamis_files::images) holds every key of its range that is in a table with epochs
+//! below its `until`. Filter files are an optimization: without them a filter is built from the
+//! tables. So nothing here fails an operation of the user or suspends writes. A file or image that
+//! cannot be used is left out with one warning; a save that fails is warned of, and is tried again
 //! after a while, longer each time.
 //!
 //! # Invariants
 //!
-//! * A filter file and its name are durable before an edit names it; it goes only after the edit that drops it, and only when
-//!   nobody holds it any more.
-//! * No epoch below an image's `until` is assigned after the image: the edit that names a file raises the keyspace's next epoch
-//!   to the `until`s of its images. Who takes an image vouches for the epochs assigned before.
-//! * Once a save is done, the files of a keyspace take at most half as many bytes again as the images that count, or
-//!   [`FREE_BYTES`](reclaim::FREE_BYTES).
+//! * A filter file and its name are durable before an edit names it; it goes only after the edit
+//!   that drops it, and only when nobody holds it any more.
+//! * No epoch below an image's `until` is assigned after the image: the edit that names a file
+//!   raises the keyspace's next epoch to the `until`s of its images. Who takes an image vouches for
+//!   the epochs assigned before.
+//! * Once a save is done, the files of a keyspace take at most half as many bytes again as the
+//!   images that count, or [`FREE_BYTES`](reclaim::FREE_BYTES).
 //!
 //! # Threads and locks
 //!
-//! The [upkeep of filters](super::filters) saves and loads. One thread saves at a time, in any keyspace, with the mutex `saving` held: it is taken before every other lock of the database
-//! but that of a late beginning. Which files were opened is behind `known`, a leaf. Both [`FilterFiles::release`] and adding an opened
-//! file happen under `state`, where the tree says which files there are.
+//! The [upkeep of filters](super::filters) saves and loads. One thread saves at a time, in any
+//! keyspace, with the mutex `saving` held: it is taken before every other lock of the database but
+//! that of a late beginning. Which files were opened is behind `known`, a leaf. Both
+//! [`FilterFiles::release`] and adding an opened file happen under `state`, where the tree says
+//! which files there are.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,8 +64,8 @@ pub(crate) struct NewImage {
     pub(crate) start: KeyBytes,
     /// `None`: the range has no end.
     pub(crate) end: Option<KeyBytes>,
-    /// Every key of the range in a table with epochs below this is in the image, and no table that comes later has such epochs
-    /// unless it is made of these tables.
+    /// Every key of the range in a table with epochs below this is in the image, and no table that
+    /// comes later has such epochs unless it is made of these tables.
     pub(crate) until: u64,
     pub(crate) bytes: Vec<u8>,
 }
@@ -173,7 +178,8 @@ impl FilterFiles {
         }
     }
 
-    /// Has files removed that no durable tree names any more, as soon as nobody reads them. Under the `state` lock.
+    /// Has files removed that no durable tree names any more, as soon as nobody reads them. Under
+    /// the `state` lock.
     pub(crate) fn release(&self, files: impl IntoIterator<Item = FilterFileId>) {
         let mut known = self.known.lock();
         for id in files {
@@ -223,7 +229,8 @@ impl FilterFiles {
         Ok(true)
     }
 
-    /// Reads an image. After an error the image no longer counts, and another one may count in its place.
+    /// Reads an image. After an error the image no longer counts, and another one may count in its
+    /// place.
     pub(crate) fn read(&self, image: &LiveImage) -> Result<Vec<u8>, StorageError> {
         let (open, at) = (&image.file, image.at);
         let read = open.file.read(&*self.fs, &open.file.images()[at]);
@@ -239,8 +246,8 @@ impl FilterFiles {
 }
 
 impl DbInner {
-    /// Returns the open filter files of a keyspace, and the numbers of those that cannot be used. Reads the indexes of files that
-    /// were not opened before.
+    /// Returns the open filter files of a keyspace, and the numbers of those that cannot be used.
+    /// Reads the indexes of files that were not opened before.
     fn open_images(&self, keyspace: KeyspaceId) -> (Vec<Arc<OpenImages>>, Vec<FilterFileId>) {
         let files = &*self.filter_files;
         loop {
@@ -301,8 +308,8 @@ impl DbInner {
         }
     }
 
-    /// Returns the newest usable image of every key range of a keyspace that has any, in key order. Reads indexes only, and those
-    /// but once.
+    /// Returns the newest usable image of every key range of a keyspace that has any, in key order.
+    /// Reads indexes only, and those but once.
     pub(crate) fn live_images(&self, keyspace: KeyspaceId, kind: ImageKind) -> Vec<LiveImage> {
         let (files, _) = self.open_images(keyspace);
         let limit = {
@@ -345,8 +352,9 @@ impl DbInner {
         self.may_write_images() && !waits(&self.filter_files.saving.lock())
     }
 
-    /// Reads all filter files of a keyspace through `fs`, tells `go_on` how many bytes were read, file by file and image by image,
-    /// and stops when it returns `false`. Returns the number of files read, and what is wrong with others.
+    /// Reads all filter files of a keyspace through `fs`, tells `go_on` how many bytes were read,
+    /// file by file and image by image, and stops when it returns `false`. Returns the number of
+    /// files read, and what is wrong with others.
     pub(crate) fn check_filter_files(
         &self,
         fs: &dyn FileSystem,
@@ -383,11 +391,13 @@ impl DbInner {
             && self.gate.check().is_ok()
     }
 
-    /// Writes images to one new filter file and publishes it with one edit, which also drops the files that are no longer needed:
-    /// those of which no image counts, and the worst others if too little of all files counts. What counts of these is copied.
-    /// Not to be called with any lock held.
+    /// Writes images to one new filter file and publishes it with one edit, which also drops the
+    /// files that are no longer needed: those of which no image counts, and the worst others if too
+    /// little of all files counts. What counts of these is copied. Not to be called with any lock
+    /// held.
     ///
-    /// Cost: a write of the images and of the copies, two syncs, and an edit. A save without images only tidies up.
+    /// Cost: a write of the images and of the copies, two syncs, and an edit. A save without images
+    /// only tidies up.
     pub(crate) fn save_images(
         &self,
         keyspace: &KeyspaceInner,

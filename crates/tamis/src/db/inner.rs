@@ -2,7 +2,8 @@
 //!
 //! # Owners
 //!
-//! Each keeps its fields to itself and says in its module what it promises, who may call what, and what holds after a failure:
+//! Each keeps its fields to itself and says in its module what it promises, who may call what, and
+//! what holds after a failure:
 //!
 //! | owner | what it owns |
 //! | --- | --- |
@@ -24,42 +25,55 @@
 //! | [`Reshaping`] | – options that are about to change |
 //! | [`ReadDebts`] | – what reads have paid for |
 //!
-//! They do not know [`DbInner`]. Work that needs several of them (flushes, compactions, ingestion, checkpoints, opening, the
-//! end of a suspension) is a method of `DbInner` and calls theirs.
+//! They do not know [`DbInner`]. Work that needs several of them (flushes, compactions, ingestion,
+//! checkpoints, opening, the end of a suspension) is a method of `DbInner` and calls theirs.
 //!
 //! # Locks
 //!
-//! Taken in this order; none is held while a read is served. The lock of a session that has not begun
-//! ([`begin`](super::begin)) comes before all of them, then those of [`Prepared`] and [`Consumers`], and then the one that is held while images of filters are saved
-//! ([`images`](super::images)). The lock of memory that several databases share ([`memory`](crate::memory)) is taken with none of these
-//! held; under it only the division of read memory and what follows it here are taken, of any of these databases. That of the
-//! memory for memtables ([`memory::writes`](crate::memory::writes)) is a leaf but for the list of filled keyspaces.
+//! Taken in this order; none is held while a read is served. The lock of a session that has not
+//! begun ([`begin`](super::begin)) comes before all of them, then those of [`Prepared`] and
+//! [`Consumers`], and then the one that is held while images of filters are saved
+//! ([`images`](super::images)). The lock of memory that several databases share
+//! ([`memory`](crate::memory)) is taken with none of these held; under it only the division of read
+//! memory and what follows it here are taken, of any of these databases. That of the memory for
+//! memtables ([`memory::writes`](crate::memory::writes)) is a leaf but for the list of filled
+//! keyspaces.
 //!
-//! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added to its global filter.
-//! 2. `log`: the current [log](Log) and the next sequence number. Only its holder appends to the log. Batches that commit alone
-//!    release it before they are in the memtables and visible ([`commit`](super::commit)); group commit leaders, sealing, checkpoints
-//!    and periodic syncs take it by [`lock_log`](DbInner::lock_log), which waits for those: then only its holder writes. Under it,
-//!    the log's `next`: the log to come.
-//! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the [scheduler](Scheduler) and what else [`State`] lists. Every change of
-//!    a keyspace's view is made under it.
+//! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added
+//!    to its global filter.
+//! 2. `log`: the current [log](Log) and the next sequence number. Only its holder appends to the
+//!    log. Batches that commit alone release it before they are in the memtables and visible
+//!    ([`commit`](super::commit)); group commit leaders, sealing, checkpoints and periodic syncs
+//!    take it by [`lock_log`](DbInner::lock_log), which waits for those: then only its holder
+//!    writes. Under it, the log's `next`: the log to come.
+//! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the [scheduler](Scheduler) and what else
+//!    [`State`] lists. Every change of a keyspace's view is made under it.
 //! 4. The log's `unsynced`: rolled logs that are not synced yet.
 //! 5. `snapshots`: live snapshots.
 //! 6. `expiry.times`: samples of when writes were made.
-//! 7. The division of read memory between block cache and filters, and under it, or under any of the above:
+//! 7. The division of read memory between block cache and filters, and under it, or under any of
+//!    the above:
 //! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
-//! Leaf locks, which may be taken while any of these is held and under which no other is taken: the queue of writers and their turns,
-//! of threads that wait until a number is visible, a memtable's, the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), the list of [filled keyspaces](Filled), its [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last deletions, since when a log is idle, recent commits ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause of a late beginning, those within a global filter, obsolete files, scrub, warnings,
-//! decisions, the directory lock, the queue of [events](crate::observe).
+//! Leaf locks, which may be taken while any of these is held and under which no other is taken: the
+//! queue of writers and their turns, of threads that wait until a number is visible, a memtable's,
+//! the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), the
+//! list of [filled keyspaces](Filled), its [gaps](crate::read::Gaps) (whose holder may *try* to
+//! take the log) and the place of its last deletions, since when a log is idle, recent commits
+//! ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause
+//! of a late beginning, those within a global filter, obsolete files, scrub, warnings, decisions,
+//! the directory lock, the queue of [events](crate::observe).
 //!
-//! The mutexes within [`Background`], [`Room`] and [`Gate`] (free space, the budget of background writes, why writes are
-//! suspended) may be taken while any of these is held; no lock is taken while they are held.
+//! The mutexes within [`Background`], [`Room`] and [`Gate`] (free space, the budget of background
+//! writes, why writes are suspended) may be taken while any of these is held; no lock is taken
+//! while they are held.
 //!
 //! # Publishing
 //!
-//! A writer inserts into memtables; then `visible_seq` is stored (Release), in the order of the log. A reader loads the view, then `visible_seq`
-//! (Acquire): it sees every entry at or below that number that the view can hold. The view is complete up to that number, or
-//! lacks only writes made after the view was replaced, which form a suffix. Between the two loads the reader loads the
+//! A writer inserts into memtables; then `visible_seq` is stored (Release), in the order of the
+//! log. A reader loads the view, then `visible_seq` (Acquire): it sees every entry at or below that
+//! number that the view can hold. The view is complete up to that number, or lacks only writes made
+//! after the view was replaced, which form a suffix. Between the two loads the reader loads the
 //! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use crate::sync::{self, Mutex, MutexGuard};
@@ -129,8 +143,8 @@ use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::version::Version;
 use tamis_base::collections::HashSet;
 
-/// The names that a keyspace has had while it is open, the last one in use. Former names stay in memory, since callers may still
-/// look at them.
+/// The names that a keyspace has had while it is open, the last one in use. Former names stay in
+/// memory, since callers may still look at them.
 #[derive(Debug)]
 pub(crate) struct Names {
     name: String,
@@ -301,14 +315,16 @@ impl KeyspaceInner {
         View { rotation, edition, memtables, selector, version, gaps, habits }
     }
 
-    /// The same for a version that brings values which are not in the memtables before it: a reader that has a former view does not have
-    /// all writes up to its number, and must prove nothing about gaps.
+    /// The same for a version that brings values which are not in the memtables before it: a reader
+    /// that has a former view does not have all writes up to its number, and must prove nothing
+    /// about gaps.
     pub(crate) fn view_with_values(&self, memtables: Memtables, version: Arc<Version>) -> View {
         let view = self.view_of(memtables, version);
         View { rotation: view.gaps.rotate(), ..view }
     }
 
-    /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it has to expect.
+    /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it
+    /// has to expect.
     pub(crate) fn inherit_accesses(&self, version: &Version, table: &Arc<OpenTable>) {
         let shaping = self.shaping.load();
         let accesses = self.filter.accesses().map(|accesses| &**accesses);
@@ -319,7 +335,8 @@ impl KeyspaceInner {
 
     /// Returns how merges treat the versions of the keyspace's keys, given this horizon.
     pub(crate) fn rules(&self, expired: Option<SeqNo>) -> Rules<'_> {
-        // With one operator missing, everything stays as it is until a program comes that has them all.
+        // With one operator missing, everything stays as it is until a program comes that has them
+        // all.
         if self.operators.missing.is_some() {
             return Rules { operator: None, filter: None, expired };
         }
@@ -340,14 +357,15 @@ impl KeyspaceInner {
         self.options.time_to_live.is_some() || self.options.max_tombstone_age.is_some()
     }
 
-    /// Reports whether the keyspace was dropped. Whoever asks after loading the view has one from before the drop if this is `false`.
+    /// Reports whether the keyspace was dropped. Whoever asks after loading the view has one from
+    /// before the drop if this is `false`.
     #[inline]
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Lets go of the memtables and tables of a keyspace that is dropped: they are kept by their readers, not by handles. Under the
-    /// `state` lock.
+    /// Lets go of the memtables and tables of a keyspace that is dropped: they are kept by their
+    /// readers, not by handles. Under the `state` lock.
     pub(crate) fn let_go(&self) {
         // Before the view is replaced (which is a release), for those who load the view first.
         self.dropped.store(true, Ordering::Relaxed);
@@ -444,7 +462,8 @@ pub(crate) struct DbInner {
 debug_as!(DbInner, "DbInner", db => "path": db.dir);
 
 impl DbInner {
-    /// Panics in the child of a fork, where the lock may never be released: what can return an error there has done so before.
+    /// Panics in the child of a fork, where the lock may never be released: what can return an
+    /// error there has done so before.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         if !self.gate.is_ours() {
             panic!("{}", self.gate.forked());
@@ -462,14 +481,15 @@ impl DbInner {
         self.warnings.add(message);
     }
 
-    /// Returns the live snapshots, ascending. A snapshot taken later is at or above everything that is in a table or sealed
-    /// memtable now, so a merge of these may rely on this list.
+    /// Returns the live snapshots, ascending. A snapshot taken later is at or above everything that
+    /// is in a table or sealed memtable now, so a merge of these may rely on this list.
     pub(crate) fn live_snapshots(&self) -> Vec<SeqNo> {
         self.snapshots.lock().numbers()
     }
 
-    /// Makes an edit durable and publishes its changes in the trees of keyspaces; `change` gives each its new memtables. `opened`
-    /// are the tables that the edit adds. On an error nothing is published: see [`Catalogue::commit`].
+    /// Makes an edit durable and publishes its changes in the trees of keyspaces; `change` gives
+    /// each its new memtables. `opened` are the tables that the edit adds. On an error nothing is
+    /// published: see [`Catalogue::commit`].
     pub(crate) fn commit_edit(
         &self,
         state: &mut State,
@@ -498,8 +518,9 @@ impl DbInner {
 
     /// Adds to an edit what every edit records.
     ///
-    /// No edit records the number of a write that a power failure may take back, except where it comes
-    /// with that write's age. So numbers go on where the logs end, and readers of changes meet no jump.
+    /// No edit records the number of a write that a power failure may take back, except where it
+    /// comes with that write's age. So numbers go on where the logs end, and readers of changes
+    /// meet no jump.
     pub(crate) fn complete_edit(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
         self.expiry.save_ages(catalogue, edit);
         if edit.hotness.is_empty() {
@@ -532,7 +553,8 @@ impl DbInner {
         self.monitor.notify();
     }
 
-    /// Raises events for the tables that joined and left the tree; those that were moved did neither.
+    /// Raises events for the tables that joined and left the tree; those that were moved did
+    /// neither.
     fn tell_of_tables(&self, state: &State, edit: &VersionEdit) {
         let name = |id: &KeyspaceId| {
             state
@@ -561,7 +583,8 @@ impl DbInner {
     pub(crate) fn shape(&self, state: &State, keyspace: &KeyspaceInner) -> Shape {
         let view = keyspace.view.load();
         let busy = state.scheduler.busy(keyspace.id);
-        // Before the list of snapshots: a snapshot taken later sees nothing of what has expired by now.
+        // Before the list of snapshots: a snapshot taken later sees nothing of what has expired by
+        // now.
         let expired = self.expiry.expired(keyspace);
         let mut levels = vec![LevelShape::default(); keyspace.options.levels];
         for run in &view.version.runs {

@@ -1,6 +1,7 @@
 //! Inspecting single files without opening a database: the output of `tamis dump`.
 //!
-//! Works on files of databases that are open elsewhere, and on damaged files: prints what can be read, then returns the error.
+//! Works on files of databases that are open elsewhere, and on damaged files: prints what can be
+//! read, then returns the error.
 
 use std::io::Write;
 use std::path::Path;
@@ -24,7 +25,8 @@ use crate::tree::pinned_filter::read_filter;
 
 pub use tamis_files::tree::identify::{Contents, identify};
 
-/// Formats bytes as text where they are printable ASCII, escaped elsewhere; long values are truncated.
+/// Formats bytes as text where they are printable ASCII, escaped elsewhere; long values are
+/// truncated.
 fn show(bytes: &[u8]) -> String {
     const MOST: usize = 64;
     let (head, more) = bytes.split_at(bytes.len().min(MOST));
@@ -60,8 +62,8 @@ fn kind_of(path: &Path) -> Option<FileKind> {
 ///
 /// # Errors
 ///
-/// A failed system call, also of `out`; damage, with file and offset, once what precedes it is printed; a file that is
-/// no table.
+/// A failed system call, also of `out`; damage, with file and offset, once what precedes it is
+/// printed; a file that is no table.
 pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let id = match kind_of(path) {
         Some(FileKind::Table(id)) => id,
@@ -144,8 +146,8 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
     Ok(())
 }
 
-/// Prints what a blob file says about itself. Its values are found by the references in tables, which [`dump_table`] prints. The
-/// file's number is the one in its footer, regardless of its name.
+/// Prints what a blob file says about itself. Its values are found by the references in tables,
+/// which [`dump_table`] prints. The file's number is the one in its footer, regardless of its name.
 ///
 /// # Errors
 ///
@@ -167,13 +169,13 @@ pub fn dump_blobs(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
     Ok(())
 }
 
-/// Prints a filter file: its images, and whether each can be read. The file's number is the one in its footer, regardless of its
-/// name.
+/// Prints a filter file: its images, and whether each can be read. The file's number is the one in
+/// its footer, regardless of its name.
 ///
 /// # Errors
 ///
-/// A failed system call, also of `out`; damage, with file and offset, once what precedes it is printed; a file that is no
-/// filter file.
+/// A failed system call, also of `out`; damage, with file and offset, once what precedes it is
+/// printed; a file that is no filter file.
 pub fn dump_filter_images(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let file = ImageFile::open(fs, path)?;
     let (bytes, count) = (file.bytes(), file.images().len());
@@ -278,8 +280,8 @@ fn dump_units(table: &Table, out: &mut dyn Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// Prints a write-ahead log: every operation with its sequence number, and how the log ends. The log's number is the one in
-/// its header, regardless of the file's name.
+/// Prints a write-ahead log: every operation with its sequence number, and how the log ends. The
+/// log's number is the one in its header, regardless of the file's name.
 ///
 /// # Errors
 ///
@@ -347,7 +349,8 @@ pub fn dump_log(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result
     written(writeln!(out, "{}", how_it_ends(reader.end())))
 }
 
-/// Prints a manifest: every edit, in order. The manifest's number is the one in its header, regardless of the file's name.
+/// Prints a manifest: every edit, in order. The manifest's number is the one in its header,
+/// regardless of the file's name.
 ///
 /// # Errors
 ///

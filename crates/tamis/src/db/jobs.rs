@@ -2,13 +2,14 @@
 //!
 //! # Locking
 //!
-//! The list of jobs is the [scheduler](super::scheduler)'s, behind the `state` lock. A job's [`Progress`] is shared with the threads that work on it and consists
-//! of atomics: counters and flags that publish no other memory (`Relaxed`). A thread that sets a flag holds the `state` lock
-//! while it does so, or takes it afterwards, before it signals `changed`; a waiting thread checks the flag under that lock.
-//! So no signal is lost.
+//! The list of jobs is the [scheduler](super::scheduler)'s, behind the `state` lock. A job's
+//! [`Progress`] is shared with the threads that work on it and consists of atomics: counters and
+//! flags that publish no other memory (`Relaxed`). A thread that sets a flag holds the `state` lock
+//! while it does so, or takes it afterwards, before it signals `changed`; a waiting thread checks
+//! the flag under that lock. So no signal is lost.
 //!
-//! A pause is a count of guards. It changes under the `state` lock too; reading it without the lock is only a quick check
-//! that there is no pause.
+//! A pause is a count of guards. It changes under the `state` lock too; reading it without the lock
+//! is only a quick check that there is no pause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -102,8 +103,8 @@ impl Progress {
         self.work == Work::Drop
     }
 
-    /// Returns the number of bytes that the job may still write: at most as many as it reads, and none if it only moves or
-    /// drops tables.
+    /// Returns the number of bytes that the job may still write: at most as many as it reads, and
+    /// none if it only moves or drops tables.
     pub(crate) fn may_write(&self) -> u64 {
         match self.work {
             Work::Merge => self.bytes_in.saturating_sub(self.written.load(Relaxed)),
@@ -192,8 +193,8 @@ pub(crate) fn reason_name(reason: Reason) -> &'static str {
     }
 }
 
-/// Cancels compactions that a caller requested. Pass the token in [`CompactOptions`], keep a clone, and call
-/// [`cancel`](CancelToken::cancel) from any thread.
+/// Cancels compactions that a caller requested. Pass the token in [`CompactOptions`], keep a clone,
+/// and call [`cancel`](CancelToken::cancel) from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
@@ -232,7 +233,8 @@ pub(crate) struct CompactionControl<'j> {
 }
 
 impl CompactionControl<'_> {
-    /// Cancels the job, and so its parts in other threads, once the caller that it runs for [gives up](interrupt). Not with a lock held.
+    /// Cancels the job, and so its parts in other threads, once the caller that it runs for [gives
+    /// up](interrupt). Not with a lock held.
     fn look_for_interruption(&self) {
         if interrupt::is_interrupted() {
             self.progress.cancel();
@@ -269,8 +271,9 @@ impl JobControl for CompactionControl<'_> {
     }
 }
 
-/// Flushes and merges compute without a pause. A writer that lost its processor to one would otherwise wait for the end of a time slice,
-/// milliseconds; this way only for the end of a stretch.
+/// Flushes and merges compute without a pause. A writer that lost its processor to one would
+/// otherwise wait for the end of a time slice, milliseconds; this way only for the end of a
+/// stretch.
 fn let_writers_run() {
     std::thread::yield_now();
 }
@@ -349,8 +352,8 @@ impl DbInner {
         self.write_counters.pace_nanos.add(waited.as_nanos() as u64);
     }
 
-    /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room). O(jobs + keyspaces
-    /// that hold writes).
+    /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room).
+    /// O(jobs + keyspaces that hold writes).
     pub(crate) fn room(&self, state: &State) -> Option<u64> {
         let free = self.room.free()?;
         let taken = state.scheduler.promised().saturating_add(self.bytes_to_flush());

@@ -52,7 +52,8 @@ pub struct Keyspace {
 debug_as!(Keyspace, "Keyspace", keyspace => "name": keyspace.name(), "path": keyspace.handle.inner.dir);
 
 impl DbInner {
-    /// Returns what a read of the current state sees. The order of the loads is an invariant of [`ReadAt`].
+    /// Returns what a read of the current state sees. The order of the loads is an invariant of
+    /// [`ReadAt`].
     #[inline]
     pub(crate) fn read_now<'k>(&self, keyspace: &'k KeyspaceInner) -> ReadAt<'k> {
         let mut view = keyspace.view.load();
@@ -79,30 +80,34 @@ impl Keyspace {
         self.inner.name()
     }
 
-    /// Returns the options in effect. Changes that wait for the end of a compaction round are not included.
+    /// Returns the options in effect. Changes that wait for the end of a compaction round are not
+    /// included.
     pub fn options(&self) -> KeyspaceOptions {
         self.inner.shaping.load().options.clone()
     }
 
-    /// Changes options while the keyspace is in use; either all of the changes take effect or none. `change` gets the options
-    /// as they were last set, and only what it changes is set, so that changes of other options by other threads stay. The new
-    /// values are stored with the database. Opening the database with other options for its default keyspace replaces values
-    /// set here.
+    /// Changes options while the keyspace is in use; either all of the changes take effect or none.
+    /// `change` gets the options as they were last set, and only what it changes is set, so that
+    /// changes of other options by other threads stay. The new values are stored with the database.
+    /// Opening the database with other options for its default keyspace replaces values set here.
     ///
-    /// From the next compaction on, the tree moves to its new shape step by step. Only a `deterministic` tree keeps its old
-    /// options until the current compaction round ends (or until [`compact`](Keyspace::compact) is called).
+    /// From the next compaction on, the tree moves to its new shape step by step. Only a
+    /// `deterministic` tree keeps its old options until the current compaction round ends (or until
+    /// [`compact`](Keyspace::compact) is called).
     ///
-    /// Costs a write to the manifest if anything changes. [`set_options`](Keyspace::set_options) takes names and texts
-    /// instead, for programs that read them from their user or from a file.
+    /// Costs a write to the manifest if anything changes. [`set_options`](Keyspace::set_options)
+    /// takes names and texts instead, for programs that read them from their user or from a file.
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Fixed`](crate::OptionsError::Fixed) if an option changes that is fixed at opening. These can change:
-    /// the shape of the tree (`compaction`, `merge`, `picker`, `deterministic`, `size_ratio`, `table_bytes`, the limits on
-    /// runs and debt, `retain_bytes`, `time_window`), `auto_compaction` and `read_compaction`, and the filter of new tables
-    /// (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but not to or from a global filter or `auto`), and where large
-    /// values go (`blob_threshold`, `blob_garbage`, `blob_file_bytes`).
-    /// [`OptionsError::Value`](crate::OptionsError::Value) if a value is out of range or contradicts another option.
+    /// [`OptionsError::Fixed`](crate::OptionsError::Fixed) if an option changes that is fixed at
+    /// opening. These can change: the shape of the tree (`compaction`, `merge`, `picker`,
+    /// `deterministic`, `size_ratio`, `table_bytes`, the limits on runs and debt, `retain_bytes`,
+    /// `time_window`), `auto_compaction` and `read_compaction`, and the filter of new tables
+    /// (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but not to or from a global
+    /// filter or `auto`), and where large values go (`blob_threshold`, `blob_garbage`,
+    /// `blob_file_bytes`). [`OptionsError::Value`](crate::OptionsError::Value) if a value is out of
+    /// range or contradicts another option.
     ///
     /// ```
     /// use tamis::options::{CompactionChoice, FilterChoice};
@@ -137,8 +142,8 @@ impl Keyspace {
         self.set_options(&changes)
     }
 
-    /// Like [`change_options`](Keyspace::change_options), with each option given by its name and text, as in the
-    /// [text form](KeyspaceOptions::to_text).
+    /// Like [`change_options`](Keyspace::change_options), with each option given by its name and
+    /// text, as in the [text form](KeyspaceOptions::to_text).
     ///
     /// # Errors
     ///
@@ -166,7 +171,8 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Returns what a read sees, unless the keyspace was dropped: the current state, or that of a snapshot.
+    /// Returns what a read sees, unless the keyspace was dropped: the current state, or that of a
+    /// snapshot.
     #[inline]
     fn read_at(&self, pin: Option<&SnapshotPin>) -> Result<ReadAt<'_>, ReadError> {
         let at = self.at(pin);
@@ -292,8 +298,9 @@ impl Keyspace {
         self.write_alive(batch)
     }
 
-    /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option `merge_operator`), without
-    /// reading the value: it costs as much as a put. Reads apply the pending operands; flushes and compactions combine them.
+    /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option
+    /// `merge_operator`), without reading the value: it costs as much as a put. Reads apply the
+    /// pending operands; flushes and compactions combine them.
     ///
     /// # Errors
     ///
@@ -317,8 +324,8 @@ impl Keyspace {
         self.write_alive(batch)
     }
 
-    /// Deletes all keys in a range, at the cost of one write regardless of how many there are. An empty range deletes
-    /// nothing; a reversed range is an error.
+    /// Deletes all keys in a range, at the cost of one write regardless of how many there are. An
+    /// empty range deletes nothing; a reversed range is an error.
     ///
     /// # Errors
     ///
@@ -329,8 +336,8 @@ impl Keyspace {
         self.write_alive(batch)
     }
 
-    /// Deletes all keys that start with `prefix`, at the cost of one write regardless of how many there are. An empty prefix is that of
-    /// every key.
+    /// Deletes all keys that start with `prefix`, at the cost of one write regardless of how many
+    /// there are. An empty prefix is that of every key.
     ///
     /// # Errors
     ///
@@ -340,8 +347,8 @@ impl Keyspace {
         self.delete_range((Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded)))
     }
 
-    /// Deletes all keys of the keyspace, at the cost of one write. Space is given back by compactions, which drop whole tables first. A
-    /// snapshot taken before still sees the keys.
+    /// Deletes all keys of the keyspace, at the cost of one write. Space is given back by
+    /// compactions, which drop whole tables first. A snapshot taken before still sees the keys.
     ///
     /// # Errors
     ///
@@ -358,7 +365,8 @@ impl Keyspace {
         self.handle.write(batch, None)
     }
 
-    /// Returns the path that a get of `key` would take now, step by step. Costs a get and some allocations.
+    /// Returns the path that a get of `key` would take now, step by step. Costs a get and some
+    /// allocations.
     ///
     /// # Errors
     ///
@@ -367,7 +375,8 @@ impl Keyspace {
         self.explain_at(key.as_ref(), &self.read_at(None)?)
     }
 
-    /// Returns what an iteration over the first `limit` entries of `range` touches now, by memtable and run. Costs that iteration.
+    /// Returns what an iteration over the first `limit` entries of `range` touches now, by memtable
+    /// and run. Costs that iteration.
     ///
     /// # Errors
     ///
@@ -385,9 +394,10 @@ impl Keyspace {
         Ok(explained)
     }
 
-    /// Asks the filters what a get of `key` asks them that finds it in no table, and reads no table. Returns the cost: filters
-    /// probed, and in `runs_searched` the runs that may hold the key. Not counted in the statistics. For timing the
-    /// filters' part of a get; one computation of the digest is included.
+    /// Asks the filters what a get of `key` asks them that finds it in no table, and reads no
+    /// table. Returns the cost: filters probed, and in `runs_searched` the runs that may hold the
+    /// key. Not counted in the statistics. For timing the filters' part of a get; one computation
+    /// of the digest is included.
     ///
     /// # Errors
     ///
@@ -398,9 +408,10 @@ impl Keyspace {
         Ok(filters_alone::of_absent_key(&self.inner.view.load(), key.as_ref()))
     }
 
-    /// Asks the filters what an iteration from `from` up to `end` (excluded; `None`: no end) asks them before its first
-    /// item, and reads no table. As [`probe_filters_of_get`](Self::probe_filters_of_get), but for an order by key and
-    /// without a digest.
+    /// Asks the filters what an iteration from `from` up to `end` (excluded; `None`: no end) asks
+    /// them before its first item, and reads no table. As
+    /// [`probe_filters_of_get`](Self::probe_filters_of_get), but for an order by key and without a
+    /// digest.
     ///
     /// # Errors
     ///
@@ -424,9 +435,9 @@ impl Keyspace {
         self.handle.inner.flush(std::slice::from_ref(&self.inner))
     }
 
-    /// Merges everything into the last level that holds data and waits until that is done. If no snapshot is alive, no
-    /// tombstone and no shadowed version from before the call remains. Tables in which a live snapshot may still distinguish
-    /// versions are not rewritten again.
+    /// Merges everything into the last level that holds data and waits until that is done. If no
+    /// snapshot is alive, no tombstone and no shadowed version from before the call remains. Tables
+    /// in which a live snapshot may still distinguish versions are not rewritten again.
     ///
     /// # Errors
     ///
@@ -435,13 +446,15 @@ impl Keyspace {
         self.handle.inner.compact_within(&self.inner, None, &CompactOptions::default())
     }
 
-    /// Like [`compact`](Self::compact), but only for the tables that overlap `range` (and the tables that must be merged with
-    /// them); others stay as they are. The memtables are flushed regardless of their contents.
+    /// Like [`compact`](Self::compact), but only for the tables that overlap `range` (and the
+    /// tables that must be merged with them); others stay as they are. The memtables are flushed
+    /// regardless of their contents.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Cancelled`] if the token in `options` or [`Db::cancel_compactions`] cancelled it; merges completed by
-    /// then remain in effect. [`AdminError::NoRoom`] if a merge might not fit on the device.
+    /// [`AdminError::Cancelled`] if the token in `options` or [`Db::cancel_compactions`] cancelled
+    /// it; merges completed by then remain in effect. [`AdminError::NoRoom`] if a merge might not
+    /// fit on the device.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -462,8 +475,8 @@ impl Keyspace {
         self.handle.inner.compact_within(&self.inner, Some(&range), &options)
     }
 
-    /// Ingests [external tables](crate::ingest::ExternalTableBuilder) atomically. See [`Db::ingest`], which does the same for several
-    /// keyspaces at once.
+    /// Ingests [external tables](crate::ingest::ExternalTableBuilder) atomically. See
+    /// [`Db::ingest`], which does the same for several keyspaces at once.
     ///
     /// # Errors
     ///

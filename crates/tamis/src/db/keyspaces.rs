@@ -1,11 +1,13 @@
 //! The keyspaces of a database: finding, creating, renaming and dropping them.
 //!
-//! Each change is one edit of the manifest, made under the `state` lock: after a crash it has happened or it has not. After a failed
-//! edit it has not happened as long as the database is open; the next opening shows which. Only after a failed drop are writes suspended
-//! ([`health`](super::health)), since those to the keyspace might be lost. A drop frees space: it is accepted while writes are suspended,
-//! and a full disk gives it the [reserve](super::reserve).
+//! Each change is one edit of the manifest, made under the `state` lock: after a crash it has
+//! happened or it has not. After a failed edit it has not happened as long as the database is open;
+//! the next opening shows which. Only after a failed drop are writes suspended
+//! ([`health`](super::health)), since those to the keyspace might be lost. A drop frees space: it
+//! is accepted while writes are suspended, and a full disk gives it the [reserve](super::reserve).
 //!
-//! A keyspace is its number everywhere but in the catalogue: renaming one moves nothing, and its handles stay good.
+//! A keyspace is its number everywhere but in the catalogue: renaming one moves nothing, and its
+//! handles stay good.
 
 use std::sync::Arc;
 
@@ -20,7 +22,8 @@ use crate::operators::Unregistered;
 use crate::options::KeyspaceOptions;
 use crate::tree::new_tables::NewTables;
 
-/// Begins the names of keyspaces that programs do not see. No program can make one, for it is a control character.
+/// Begins the names of keyspaces that programs do not see. No program can make one, for it is a
+/// control character.
 pub(crate) const HIDDEN_PREFIX: char = '\0';
 
 impl Db {
@@ -42,9 +45,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`AdminError::KeyspaceExists`], [`AdminError::BadName`], [`AdminError::Options`] for options out of range,
-    /// [`AdminError::Unregistered`] for an operator that the database does not know, [`AdminError::Write`] or
-    /// [`AdminError::Storage`] if it cannot be stored.
+    /// [`AdminError::KeyspaceExists`], [`AdminError::BadName`], [`AdminError::Options`] for options
+    /// out of range, [`AdminError::Unregistered`] for an operator that the database does not know,
+    /// [`AdminError::Write`] or [`AdminError::Storage`] if it cannot be stored.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace, AdminError> {
         self.check_process()?;
         check_name(name)?;
@@ -52,8 +55,9 @@ impl Db {
         Ok(Keyspace { handle: self.handle().clone(), inner })
     }
 
-    /// Returns the keyspace called `name`; creates it with these options if there is none. An existing one keeps its own options. Of
-    /// several callers at once, one creates it and all get it.
+    /// Returns the keyspace called `name`; creates it with these options if there is none. An
+    /// existing one keeps its own options. Of several callers at once, one creates it and all get
+    /// it.
     ///
     /// # Errors
     ///
@@ -86,27 +90,30 @@ impl Db {
         }
     }
 
-    /// Gives the keyspace called `name` another name, which no keyspace may have. Costs a write to the manifest, whatever it holds. Its
-    /// handles stay usable, and so do snapshots and transactions that read it. Should the manifest be lost, salvage finds the keyspace under
-    /// the name that it had when its tables were written.
+    /// Gives the keyspace called `name` another name, which no keyspace may have. Costs a write to
+    /// the manifest, whatever it holds. Its handles stay usable, and so do snapshots and
+    /// transactions that read it. Should the manifest be lost, salvage finds the keyspace under the
+    /// name that it had when its tables were written.
     ///
     /// # Errors
     ///
-    /// [`AdminError::NoKeyspace`], [`AdminError::KeyspaceExists`] and [`AdminError::BadName`] for the names,
-    /// [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`] if it cannot be stored: then the keyspace keeps
-    /// its name as long as the database is open, and the next opening may find either.
+    /// [`AdminError::NoKeyspace`], [`AdminError::KeyspaceExists`] and [`AdminError::BadName`] for
+    /// the names, [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`]
+    /// if it cannot be stored: then the keyspace keeps its name as long as the database is open,
+    /// and the next opening may find either.
     pub fn rename_keyspace(&self, name: &str, new_name: &str) -> Result<(), AdminError> {
         self.check_process()?;
         self.inner().rename_keyspace(name, new_name)
     }
 
-    /// Drops the keyspace called `name` with all its data. Its handles return errors from then on; existing iterators stay
-    /// usable. Files are removed in the background, those that an iterator or a value reads from after it.
+    /// Drops the keyspace called `name` with all its data. Its handles return errors from then on;
+    /// existing iterators stay usable. Files are removed in the background, those that an iterator
+    /// or a value reads from after it.
     ///
     /// # Errors
     ///
-    /// [`AdminError::NoKeyspace`], [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`] if
-    /// it cannot be stored.
+    /// [`AdminError::NoKeyspace`], [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or
+    /// [`AdminError::Storage`] if it cannot be stored.
     pub fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
         self.check_process()?;
         self.inner().drop_keyspace(name)

@@ -2,16 +2,19 @@
 //!
 //! # Why they are a database
 //!
-//! With the log and the `state` locked, every write is in the logs and in the memtables, and the manifest's edits describe the tree in
-//! memory. So these are what a crash at that moment leaves behind: the manifest up to its end, the tables, blob files and filter files that
-//! it names, and all logs that it needs, up to their ends. The logs were synced: a copy never has what its database may still lose. A
-//! [follower](super::follow) has read the same from a writer in another process, without syncing anything.
+//! With the log and the `state` locked, every write is in the logs and in the memtables, and the
+//! manifest's edits describe the tree in memory. So these are what a crash at that moment leaves
+//! behind: the manifest up to its end, the tables, blob files and filter files that it names, and
+//! all logs that it needs, up to their ends. The logs were synced: a copy never has what its
+//! database may still lose. A [follower](super::follow) has read the same from a writer in another
+//! process, without syncing anything.
 //!
 //! # What keeps them
 //!
-//! Tables and blob files are held open, and not removed while they are. Logs are not held: they may be removed, which does not matter to
-//! whoever has them open, or overwritten for a later log. The header goes first then; so bytes of a log count only if its header is
-//! found to be still there after they were read. The manifest is only ever appended to, or replaced by one of another name.
+//! Tables and blob files are held open, and not removed while they are. Logs are not held: they may
+//! be removed, which does not matter to whoever has them open, or overwritten for a later log. The
+//! header goes first then; so bytes of a log count only if its header is found to be still there
+//! after they were read. The manifest is only ever appended to, or replaced by one of another name.
 
 use std::io;
 use std::path::Path;
@@ -50,7 +53,8 @@ pub enum LiveFileKind {
     Log,
     /// The manifest: later it may be longer, with the same beginning.
     Manifest,
-    /// `CURRENT`, which names the manifest in force. A copy gets it last: without it, there is no database.
+    /// `CURRENT`, which names the manifest in force. A copy gets it last: without it, there is no
+    /// database.
     Current,
     /// The options as text, for people to read.
     Options,
@@ -97,8 +101,8 @@ impl LiveFile {
         self.len == 0
     }
 
-    /// Returns where the part begins that an opening of the database reads: of a table its filter, index and footer, of a blob file its
-    /// footer; of other files everything.
+    /// Returns where the part begins that an opening of the database reads: of a table its filter,
+    /// index and footer, of a blob file its footer; of other files everything.
     pub fn metadata_from(&self) -> u64 {
         self.metadata_from
     }
@@ -107,8 +111,8 @@ impl LiveFile {
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` beyond [`len`](Self::len); `NotFound` if the log was overwritten meanwhile, as its writes are in tables: then take
-    /// the files anew. Others are those of the file system.
+    /// `UnexpectedEof` beyond [`len`](Self::len); `NotFound` if the log was overwritten meanwhile,
+    /// as its writes are in tables: then take the files anew. Others are those of the file system.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -134,8 +138,9 @@ impl LiveFile {
     }
 }
 
-/// The files that make up a database at one moment: see [`Db::live_files`](crate::Db::live_files). They stay readable as long as this value
-/// lives, which keeps the disk space of tables that were merged meanwhile.
+/// The files that make up a database at one moment: see [`Db::live_files`](crate::Db::live_files).
+/// They stay readable as long as this value lives, which keeps the disk space of tables that were
+/// merged meanwhile.
 pub struct LiveFiles {
     last_seq: SeqNo,
     files: Vec<LiveFile>,
@@ -170,17 +175,19 @@ pub(super) struct Ends {
 }
 
 impl Db {
-    /// Returns the files that make up the database now, to be copied elsewhere: a directory with these files, each cut to its length,
-    /// is the database as a crash at this moment would leave it, and opens as such. They can be read as long as the result lives.
+    /// Returns the files that make up the database now, to be copied elsewhere: a directory with
+    /// these files, each cut to its length, is the database as a crash at this moment would leave
+    /// it, and opens as such. They can be read as long as the result lives.
     ///
-    /// Of a writer, everything is synced first, and writes wait for that and while files are opened. Of a [follower](Db::open_follower) they
-    /// are what it has caught up with. Where [logs are kept](crate::changes) for readers of changes, the files have them, too; a follower
-    /// reads each of them once.
+    /// Of a writer, everything is synced first, and writes wait for that and while files are
+    /// opened. Of a [follower](Db::open_follower) they are what it has caught up with. Where [logs
+    /// are kept](crate::changes) for readers of changes, the files have them, too; a follower reads
+    /// each of them once.
     ///
     /// # Errors
     ///
-    /// Those of [`sync`](Db::sync); [`WriteError::ReadOnly`](crate::WriteError::ReadOnly) for a database that is open read-only and no
-    /// follower.
+    /// Those of [`sync`](Db::sync); [`WriteError::ReadOnly`](crate::WriteError::ReadOnly) for a
+    /// database that is open read-only and no follower.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -228,7 +235,8 @@ impl DbInner {
         Ok(self.gather(&self.views(), Ends { last_seq: log.last_seq(), manifest, logs, filters })?)
     }
 
-    /// The files that a follower has read last, or newer ones if the writer has removed some of these since.
+    /// The files that a follower has read last, or newer ones if the writer has removed some of
+    /// these since.
     fn followed_files(&self) -> Result<LiveFiles, AdminError> {
         let mut attempts = 0..MOST_ATTEMPTS;
         loop {

@@ -2,48 +2,59 @@
 //!
 //! # Invariants
 //!
-//! * The records of the current log and of those rolled before it have consecutive sequence numbers.
-//! * A rolled log names its successor in its closing record, whose own name is durable by then. Rolled logs are synced oldest
-//!   first, and before the current one: what survives a power failure is a prefix of all writes.
-//! * At most one log exists that no closing record names, besides the current one, and it is empty: the next one. The flush thread
-//!   creates it ahead of need, since creating a file and syncing its name may take a tenth of a second while the device is busy. A
-//!   second one would be taken for damage, so one whose name could not be synced is kept for the next attempt.
-//! * A log is overwritten only if every write in it is in a table, and no other name of its file exists.
+//! * The records of the current log and of those rolled before it have consecutive sequence
+//!   numbers.
+//! * A rolled log names its successor in its closing record, whose own name is durable by then.
+//!   Rolled logs are synced oldest first, and before the current one: what survives a power failure
+//!   is a prefix of all writes.
+//! * At most one log exists that no closing record names, besides the current one, and it is empty:
+//!   the next one. The flush thread creates it ahead of need, since creating a file and syncing its
+//!   name may take a tenth of a second while the device is busy. A second one would be taken for
+//!   damage, so one whose name could not be synced is kept for the next attempt.
+//! * A log is overwritten only if every write in it is in a table, and no other name of its file
+//!   exists.
 //!
 //! # Space
 //!
-//! Logs count with their size on disk: their records, the space reserved after them, and the remaining contents of reused
-//! files. So do obsolete logs, kept to be overwritten or not, until their files are gone.
+//! Logs count with their size on disk: their records, the space reserved after them, and the
+//! remaining contents of reused files. So do obsolete logs, kept to be overwritten or not, until
+//! their files are gone.
 //!
-//! * The current log reserves space in steps, so that a synced append changes nothing but data: a quarter of a megabyte at
-//!   first, then half of its length, at most 4 MiB. The appending thread does this before the append, half a step before it is needed:
-//!   the file system may prepare what is reserved for appends without a system call ([`LogWrites`](crate::options::LogWrites)).
-//! * A log that takes no more records releases the space after its last one before it is synced, and before its file can get another
-//!   name: the flush thread [trims](Log::trim) it, since that may take milliseconds.
+//! * The current log reserves space in steps, so that a synced append changes nothing but data: a
+//!   quarter of a megabyte at first, then half of its length, at most 4 MiB. The appending thread
+//!   does this before the append, half a step before it is needed: the file system may prepare what
+//!   is reserved for appends without a system call ([`LogWrites`](crate::options::LogWrites)).
+//! * A log that takes no more records releases the space after its last one before it is synced,
+//!   and before its file can get another name: the flush thread [trims](Log::trim) it, since that
+//!   may take milliseconds.
 //! * After idle seconds, obsolete logs are removed, and the next log gives its space back.
-//! * Logs that are kept for [readers of changes](super::changes) are [retained] first, and have limits of their own.
-//! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), or a quarter of the free space, obsolete logs are
-//!   removed, and memtables that hold back the oldest log are flushed: see [`throttle`](super::throttle).
+//! * Logs that are kept for [readers of changes](super::changes) are [retained] first, and have
+//!   limits of their own.
+//! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), or a quarter
+//!   of the free space, obsolete logs are removed, and memtables that hold back the oldest log are
+//!   flushed: see [`throttle`](super::throttle).
 //!
 //! # Locks and threads
 //!
 //! Four parts, in the order of their locks:
 //!
-//! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::inner)). Only its holder appends.
+//! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::inner)).
+//!    Only its holder appends.
 //! 2. The next log. Held while it is created, so that there is one.
-//! 3. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views together.
+//! 3. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views
+//!    together.
 //! 4. `unsynced`: the writers of rolled logs. Held while they are synced.
 //!
 //! Before the third, `removing` is held while obsolete logs are removed.
 //!
-//! The counters of sizes are a statistic and a hint (`Relaxed`): those of the current log are written only by the log's holder,
-//! that of rolled logs under the `state` lock.
+//! The counters of sizes are a statistic and a hint (`Relaxed`): those of the current log are
+//! written only by the log's holder, that of rolled logs under the `state` lock.
 //!
 //! # Failures and poison
 //!
-//! A failed append or sync suspends writes ([`health`](super::health)); neither is retried, and the suspension ends when the log
-//! was [abandoned](Log::abandon). A failure to create the next log changes nothing. After a panic under the lock, writes stop for
-//! good.
+//! A failed append or sync suspends writes ([`health`](super::health)); neither is retried, and the
+//! suspension ends when the log was [abandoned](Log::abandon). A failure to create the next log
+//! changes nothing. After a panic under the lock, writes stop for good.
 
 mod retained;
 
@@ -82,7 +93,8 @@ const FIRST_STEP: u64 = 256 << 10;
 /// The largest step, in bytes.
 const LARGEST_STEP: u64 = 4 << 20;
 
-/// An upper bound on a record's size besides its batches, in bytes: two heads (the closing record's, too) and a group's header.
+/// An upper bound on a record's size besides its batches, in bytes: two heads (the closing
+/// record's, too) and a group's header.
 const RECORD_BYTES: u64 = 96;
 
 /// After so long without an append, logs that are not needed are given back.
@@ -110,7 +122,8 @@ pub(crate) struct Current {
     last_seq: SeqNo,
     /// The number of the first write of this log, if there is one.
     first_seq: SeqNo,
-    /// The last number of the record appended last: it is assigned once the record is as durable as its writers ask for.
+    /// The last number of the record appended last: it is assigned once the record is as durable as
+    /// its writers ask for.
     appended_seq: SeqNo,
     /// Whether anything was appended since the last sync.
     dirty: bool,
@@ -141,7 +154,8 @@ impl Current {
         self.writer.as_ref().map_or(0, LogWriter::len)
     }
 
-    /// Assigns the next `count` sequence numbers, those of the record appended last; returns the last of them.
+    /// Assigns the next `count` sequence numbers, those of the record appended last; returns the
+    /// last of them.
     pub(crate) fn assign(&mut self, count: u64) -> SeqNo {
         self.last_seq += count;
         self.last_seq
@@ -215,7 +229,8 @@ struct ClosedLog {
     bytes: u64,
     /// The size of the file on disk, in bytes.
     allocated: u64,
-    /// Whether the file must not be overwritten: it has another name (in a checkpoint), or its state on the device is unknown.
+    /// Whether the file must not be overwritten: it has another name (in a checkpoint), or its
+    /// state on the device is unknown.
     keep: bool,
     /// How often it was synced while it took writes.
     syncs: u64,
@@ -224,9 +239,10 @@ struct ClosedLog {
 }
 
 impl ClosedLog {
-    /// Reports whether overwriting the file is cheaper than creating one. For syncs it is: they find blocks that the file system has to
-    /// record nothing about. For appends alone it is not: pages that the system has reclaimed would be read before they change, by the
-    /// thread that maps them or, late, by a writer, which waited for up to 0.2 s.
+    /// Reports whether overwriting the file is cheaper than creating one. For syncs it is: they
+    /// find blocks that the file system has to record nothing about. For appends alone it is not:
+    /// pages that the system has reclaimed would be read before they change, by the thread that
+    /// maps them or, late, by a writer, which waited for up to 0.2 s.
     fn was_synced(&self) -> bool {
         self.syncs.saturating_mul(BYTES_BY_SYNC) >= self.bytes
     }
@@ -238,7 +254,8 @@ pub(crate) struct LogFiles {
     /// Rolled logs that are still needed, oldest first.
     rolled: Vec<ClosedLog>,
     current: LogId,
-    /// The number of the first write of the current log, once there is one; 0 before the session has begun.
+    /// The number of the first write of the current log, once there is one; 0 before the session
+    /// has begun.
     current_first: SeqNo,
     /// Obsolete logs kept for readers of changes.
     retained: RetainedLogs,
@@ -264,8 +281,8 @@ impl LogFiles {
         self.rolled.iter().map(|log| log.id).filter(move |id| *id >= floor)
     }
 
-    /// Returns the rolled logs that are still needed, oldest first, to be linked elsewhere: from now on their files are not
-    /// overwritten.
+    /// Returns the rolled logs that are still needed, oldest first, to be linked elsewhere: from
+    /// now on their files are not overwritten.
     pub(crate) fn share(&mut self) -> impl Iterator<Item = LogId> + '_ {
         self.rolled.iter_mut().map(|log| {
             log.keep = true;
@@ -313,8 +330,9 @@ impl Limits {
         }
     }
 
-    /// Returns the most that all logs may take if this much is free besides what they take: less as space gets scarce, since their
-    /// contents need as much again when they are flushed. Little more than one memtable's writes in any case.
+    /// Returns the most that all logs may take if this much is free besides what they take: less as
+    /// space gets scarce, since their contents need as much again when they are flushed. Little
+    /// more than one memtable's writes in any case.
     fn most(&self, needed: u64, free: Option<u64>) -> u64 {
         let least = self.expected.saturating_mul(2).min(LEAST_LOGS);
         let part = free.map_or(u64::MAX, |free| free.saturating_add(needed) / PART_OF_FREE);
@@ -331,7 +349,8 @@ impl Limits {
     /// Returns how much space appending `bytes` would add to the log.
     fn growth(&self, log: &LogWriter, bytes: u64) -> u64 {
         let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
-        // Ahead of need by half a step: what is reserved is prepared in the background for appends to come.
+        // Ahead of need by half a step: what is reserved is prepared in the background for appends
+        // to come.
         let step = self.step(end);
         if end.saturating_add(step / 2) <= log.allocated() {
             return 0;
@@ -357,19 +376,22 @@ pub(crate) struct Log {
     dir: PathBuf,
     fs: Arc<dyn FileSystem>,
     limits: Limits,
-    /// The most that all logs may take, given the free space when it was last [looked at](Log::note_free).
+    /// The most that all logs may take, given the free space when it was last [looked
+    /// at](Log::note_free).
     most: AtomicU64,
     current: Mutex<Current>,
     /// The next log, if it was created ahead.
     next: Mutex<Option<NextLog>>,
     /// Rolled logs that are not synced yet, oldest first.
     unsynced: Mutex<Vec<RolledLog>>,
-    /// Every write up to this number survives a power failure: in synced logs, or in tables. Raised (`Release`) after that is so.
+    /// Every write up to this number survives a power failure: in synced logs, or in tables. Raised
+    /// (`Release`) after that is so.
     durable: AtomicU64,
-    /// Whether there are any: set under the log's lock, cleared when the last one was synced. `Release` and `Acquire`: whoever reads
-    /// `false` comes after that sync.
+    /// Whether there are any: set under the log's lock, cleared when the last one was synced.
+    /// `Release` and `Acquire`: whoever reads `false` comes after that sync.
     has_unsynced: AtomicBool,
-    /// The length of the current log, for threads that must not wait for its holder (which may be stalled).
+    /// The length of the current log, for threads that must not wait for its holder (which may be
+    /// stalled).
     len: AtomicU64,
     /// The size of the current log on disk.
     allocated: AtomicU64,
@@ -433,8 +455,9 @@ impl Log {
         current.and_then(|log| Some(log.writer.as_ref()?.memory_bytes())).unwrap_or(0)
     }
 
-    /// Makes the caller the only one who appends. Not all that was appended need be in the memtables:
-    /// [`lock_log`](crate::db::inner::DbInner::lock_log) waits for it. Not to be called with the state locked.
+    /// Makes the caller the only one who appends. Not all that was appended need be in the
+    /// memtables: [`lock_log`](crate::db::inner::DbInner::lock_log) waits for it. Not to be called
+    /// with the state locked.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Current> {
         let current = self.current.lock();
         if self.current.was_poisoned() {
@@ -457,7 +480,8 @@ impl Log {
         Some(current)
     }
 
-    /// Appends a record of `count` operations, which get the next sequence numbers. If that fails, writes are suspended.
+    /// Appends a record of `count` operations, which get the next sequence numbers. If that fails,
+    /// writes are suspended.
     pub(crate) fn append<'o>(
         &self,
         log: &mut Current,
@@ -471,7 +495,8 @@ impl Log {
         let mut parts = SmallVec::<[&[u8]; 8]>::from_slice(&[&header]);
         operations.for_each(|part| parts.push(part));
         let writer = log.writer();
-        // As in `growth`, so that no log grows unseen by whoever has looked whether there is room for that.
+        // As in `growth`, so that no log grows unseen by whoever has looked whether there is room
+        // for that.
         self.reserve(writer, parts[1..].iter().map(|part| part.len() as u64).sum());
         let before = (writer.len(), writer.mapped());
         let result = writer.append(&parts);
@@ -486,9 +511,10 @@ impl Log {
         Ok(())
     }
 
-    /// Takes the next sequence number for an ingestion whose first keyspace is `keyspace`; returns once the log up to it
-    /// would survive a power failure, so that ingested data never outlives earlier writes. The number must become visible
-    /// before the log's lock is released. On failure, writes are suspended.
+    /// Takes the next sequence number for an ingestion whose first keyspace is `keyspace`; returns
+    /// once the log up to it would survive a power failure, so that ingested data never outlives
+    /// earlier writes. The number must become visible before the log's lock is released. On
+    /// failure, writes are suspended.
     pub(crate) fn append_ingestion(
         &self,
         log: &mut Current,
@@ -513,8 +539,8 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs the rolled logs, oldest first. Afterwards, every write before the first write of the current log survives a
-    /// power failure. If a sync fails, writes are suspended.
+    /// Syncs the rolled logs, oldest first. Afterwards, every write before the first write of the
+    /// current log survives a power failure. If a sync fails, writes are suspended.
     pub(crate) fn sync_rolled(&self) -> Result<(), StorageError> {
         while self.has_unsynced.load(Acquire) {
             self.trim();
@@ -546,7 +572,8 @@ impl Log {
         let mut old = old.expect("checked above");
         let finished = old.finish(Some(id));
         if let Err(error) = &finished {
-            // The log ends with a torn record, after everything acknowledged; and the next log is empty.
+            // The log ends with a torn record, after everything acknowledged; and the next log is
+            // empty.
             self.gate.suspend(error);
         }
         (closed.bytes, closed.allocated) = (old.len(), old.allocated());
@@ -562,8 +589,8 @@ impl Log {
         finished.map(drop)
     }
 
-    /// Returns the log that follows the current one, its name durable. If that fails, nothing has changed. For the holder of the
-    /// log's lock.
+    /// Returns the log that follows the current one, its name durable. If that fails, nothing has
+    /// changed. For the holder of the log's lock.
     pub(crate) fn next(&self) -> Result<NextLog, StorageError> {
         let mut next = self.next.lock();
         self.make_next(&mut next, false)?;
@@ -572,7 +599,8 @@ impl Log {
         Ok(made)
     }
 
-    /// Creates the next log if there is none, `ahead` of need or not; and makes its name durable if it is not.
+    /// Creates the next log if there is none, `ahead` of need or not; and makes its name durable if
+    /// it is not.
     fn make_next(&self, next: &mut Option<NextLog>, ahead: bool) -> Result<(), StorageError> {
         let made = match next {
             Some(made) => made,
@@ -598,8 +626,9 @@ impl Log {
         Ok(())
     }
 
-    /// Creates the next log ahead of need: once the current one is half as long as logs become, or if `soon`. A failure is left to
-    /// the writer that needs the log. For the flush thread, with no lock held.
+    /// Creates the next log ahead of need: once the current one is half as long as logs become, or
+    /// if `soon`. A failure is left to the writer that needs the log. For the flush thread, with no
+    /// lock held.
     pub(crate) fn prepare(&self, soon: bool) {
         if !soon && self.len.load(Relaxed) < self.limits.expected / 2 {
             return;
@@ -616,8 +645,9 @@ impl Log {
         }
     }
 
-    /// Trims rolled logs that are not synced yet of the space after their last record. Not those that have another name: the log of a
-    /// finished checkpoint must not change. Not to be called with the state locked.
+    /// Trims rolled logs that are not synced yet of the space after their last record. Not those
+    /// that have another name: the log of a finished checkpoint must not change. Not to be called
+    /// with the state locked.
     pub(crate) fn trim(&self) {
         // Without the state: a log may be being synced.
         if self.unsynced.lock().iter().all(|rolled| rolled.is_trimmed) {
@@ -626,7 +656,8 @@ impl Log {
         let mut state = self.monitor.lock();
         let mut trimmed = false;
         for rolled in self.unsynced.lock().iter_mut().filter(|rolled| !rolled.is_trimmed) {
-            // Once, so that whoever has trimmed them under the log's lock knows that they do not change.
+            // Once, so that whoever has trimmed them under the log's lock knows that they do not
+            // change.
             rolled.is_trimmed = true;
             let closed = state.logs.rolled.iter_mut().find(|closed| closed.id == rolled.id && !closed.keep);
             if let Some(closed) = closed {
@@ -639,8 +670,8 @@ impl Log {
         }
     }
 
-    /// Removes the obsolete logs, and gives the space of the next one back, once nothing was appended for [`IDLE`], as far as calls
-    /// of this show.
+    /// Removes the obsolete logs, and gives the space of the next one back, once nothing was
+    /// appended for [`IDLE`], as far as calls of this show.
     pub(crate) fn release_if_idle(&self, now: Instant) {
         let is_idle = self.idle.lock().has_lasted(self.len.load(Relaxed), now, IDLE);
         if is_idle {
@@ -660,8 +691,9 @@ impl Log {
         made.writer.allocated() < before
     }
 
-    /// Creates a log file, from an obsolete one if possible; its name is not durable yet. It has another name until its
-    /// header is written, so that a failed attempt leaves no log behind. If there is time, header and length are durable before the name.
+    /// Creates a log file, from an obsolete one if possible; its name is not durable yet. It has
+    /// another name until its header is written, so that a failed attempt leaves no log behind. If
+    /// there is time, header and length are durable before the name.
     fn create(
         &self,
         id: LogId,
@@ -687,9 +719,10 @@ impl Log {
         Ok(NextLog { id, writer, named: false })
     }
 
-    /// Creates the first log of a session. It has another name until its header is durable: an opening that fails midway, say
-    /// on a full disk, must not leave a log with a torn header, which the next opening would take for damage. It reserves no
-    /// space, which its opening may need.
+    /// Creates the first log of a session. It has another name until its header is durable: an
+    /// opening that fails midway, say on a full disk, must not leave a log with a torn header,
+    /// which the next opening would take for damage. It reserves no space, which its opening may
+    /// need.
     pub(crate) fn create_first(&self, id: LogId) -> Result<NextLog, StorageError> {
         let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
         let io = |operation, e| StorageError::io(operation, &path, e);
@@ -702,7 +735,8 @@ impl Log {
         Ok(NextLog { id, writer, named: true })
     }
 
-    /// Makes `first` the log of a session in which `last_seq` is the last number assigned; logs before it are no longer needed.
+    /// Makes `first` the log of a session in which `last_seq` is the last number assigned; logs
+    /// before it are no longer needed.
     pub(crate) fn begin(&self, log: &mut Current, files: &mut LogFiles, first: NextLog, last_seq: SeqNo) {
         self.note_size(&first.writer);
         files.rolled.clear();
@@ -712,8 +746,8 @@ impl Log {
         self.note_durable(last_seq);
     }
 
-    /// Puts `next` in place of the current log, whose records are unreliable: neither it nor earlier logs are synced any more,
-    /// and nobody overwrites it. Returns the number of `next`.
+    /// Puts `next` in place of the current log, whose records are unreliable: neither it nor
+    /// earlier logs are synced any more, and nobody overwrites it. Returns the number of `next`.
     pub(crate) fn abandon(&self, log: &mut Current, files: &mut LogFiles, next: NextLog) -> LogId {
         self.note_size(&next.writer);
         let (closed, old) = log.replace(next);
@@ -727,13 +761,14 @@ impl Log {
         log.id
     }
 
-    /// Takes the last log of a session out of use, synced. Returns a log that holds records, to be closed once the manifest
-    /// is; an empty log is closed at once.
+    /// Takes the last log of a session out of use, synced. Returns a log that holds records, to be
+    /// closed once the manifest is; an empty log is closed at once.
     pub(crate) fn end(&self, log: &mut Current) -> Result<Option<LogWriter>, StorageError> {
         self.sync(log)?;
         self.has_ended.store(true, Relaxed);
         if let Some(NextLog { id, .. }) = self.next.lock().take() {
-            // Without a name in the log before it, it is taken for what it is, an empty log, if it cannot be removed.
+            // Without a name in the log before it, it is taken for what it is, an empty log, if it
+            // cannot be removed.
             self.next_allocated.store(0, Relaxed);
             let path = log_path(&self.dir, id);
             if let Err(e) = self.fs.remove(&path) {
@@ -746,7 +781,8 @@ impl Log {
         }
     }
 
-    /// Records a log of an earlier session that is part of the state shown: `verify` reads it again, statistics count it.
+    /// Records a log of an earlier session that is part of the state shown: `verify` reads it
+    /// again, statistics count it.
     pub(crate) fn note_found(&self, files: &mut LogFiles, id: LogId, bytes: u64) {
         files.rolled.push(ClosedLog::found(id, None, bytes));
         self.note_rolled(files);
@@ -759,7 +795,8 @@ impl Log {
         self.note_rolled(files);
     }
 
-    /// Retains, recycles or removes the logs below `floor`: every write in them is in a table. `now` is in seconds since 1970.
+    /// Retains, recycles or removes the logs below `floor`: every write in them is in a table.
+    /// `now` is in seconds since 1970.
     pub(crate) fn release(&self, files: &mut LogFiles, floor: LogId, now: u64) {
         let floor = floor.min(files.current);
         let obsolete: Vec<_> = files.rolled.extract_if(.., |log| log.id < floor).collect();
@@ -780,7 +817,8 @@ impl Log {
         self.len.load(Relaxed) + files.rolled().1
     }
 
-    /// Returns the bytes that all logs take on disk, but those that are kept for readers of changes.
+    /// Returns the bytes that all logs take on disk, but those that are kept for readers of
+    /// changes.
     pub(crate) fn allocated(&self, files: &LogFiles) -> u64 {
         self.needed() + self.next_allocated.load(Relaxed) + files.recyclable_bytes() + files.obsolete_bytes()
     }
@@ -827,8 +865,8 @@ impl Log {
         }
     }
 
-    /// Returns the oldest log once logs and `growth` come near their limit, so that the memtables that hold it back should be
-    /// flushed.
+    /// Returns the oldest log once logs and `growth` come near their limit, so that the memtables
+    /// that hold it back should be flushed.
     pub(crate) fn oldest_if_near_limit(&self, files: &LogFiles, growth: u64) -> Option<LogId> {
         self.is_near_limit(growth).then(|| files.oldest())
     }
@@ -850,8 +888,8 @@ impl Log {
         self.rolled_allocated.store(files.rolled.iter().map(|log| log.allocated).sum(), Relaxed);
     }
 
-    /// Reserves space for a record of `bytes`, if needed. On a full disk obsolete logs are removed, and the append may still
-    /// find room.
+    /// Reserves space for a record of `bytes`, if needed. On a full disk obsolete logs are removed,
+    /// and the append may still find room.
     fn reserve(&self, log: &mut LogWriter, bytes: u64) {
         let growth = self.limits().growth(log, bytes);
         if growth == 0 || log.preallocate(log.allocated() + growth) {
@@ -865,8 +903,9 @@ impl Log {
         }
     }
 
-    /// Reports whether an obsolete log may be kept to be overwritten: it was synced often, is not much longer than logs are expected to
-    /// be, logs are far from their limit, and the disk has room.
+    /// Reports whether an obsolete log may be kept to be overwritten: it was synced often, is not
+    /// much longer than logs are expected to be, logs are far from their limit, and the disk has
+    /// room.
     fn may_recycle(&self, files: &LogFiles, log: &ClosedLog) -> bool {
         let (most, kept) = (self.most(), files.recyclable_bytes() + log.allocated);
         log.was_synced()
@@ -876,7 +915,8 @@ impl Log {
             && self.room.free().is_none_or(|free| kept.saturating_mul(FREE_TO_KEEP) <= free)
     }
 
-    /// Removes all obsolete logs, also those that are kept to be overwritten; `false` if there are none.
+    /// Removes all obsolete logs, also those that are kept to be overwritten; `false` if there are
+    /// none.
     pub(crate) fn release_recyclable(&self) -> bool {
         {
             let mut state = self.monitor.lock();
@@ -886,8 +926,9 @@ impl Log {
         self.remove_obsolete()
     }
 
-    /// Removes obsolete logs; `false` if there are none. Each counts until its file is gone; one that cannot be removed is tried again by
-    /// the next call. Not to be called with the state locked.
+    /// Removes obsolete logs; `false` if there are none. Each counts until its file is gone; one
+    /// that cannot be removed is tried again by the next call. Not to be called with the state
+    /// locked.
     pub(crate) fn remove_obsolete(&self) -> bool {
         let _removing = self.removing.lock();
         let obsolete: Vec<LogId> = self.monitor.lock().logs.obsolete.iter().map(|log| log.id).collect();

@@ -20,8 +20,9 @@ use crate::read::MemtableSlot;
 use crate::sync::MutexGuard;
 
 impl DbInner {
-    /// Seals the memtables of `keyspaces` and waits until they are tables. Those that are sealed meanwhile are others' business: writers that
-    /// go on may fill memtables as fast as they are flushed.
+    /// Seals the memtables of `keyspaces` and waits until they are tables. Those that are sealed
+    /// meanwhile are others' business: writers that go on may fill memtables as fast as they are
+    /// flushed.
     pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
         self.check_ready()?;
         let mut due: Vec<(&Arc<KeyspaceInner>, Vec<Weak<MemtableSlot>>)> = {
@@ -73,7 +74,8 @@ impl DbInner {
         Ok(self.state())
     }
 
-    /// Waits until nothing is running or due that can run: compactions that are paused or lack room do not count.
+    /// Waits until nothing is running or due that can run: compactions that are paused or lack room
+    /// do not count.
     pub(crate) fn settle(&self) -> Result<(), AdminError> {
         self.gate.check_process()?;
         self.check_ready()?;
@@ -85,7 +87,8 @@ impl DbInner {
         };
         let _settling = Settling::new(self);
         let mut state = self.state();
-        // From the last one that was busy on. At the end all are looked at once more, without a wait.
+        // From the last one that was busy on. At the end all are looked at once more, without a
+        // wait.
         let mut from = None;
         loop {
             let all = state.catalogue.keyspaces();
@@ -117,11 +120,12 @@ impl DbInner {
         Ok(())
     }
 
-    /// Returns a rewrite of one table of the last level that still holds data kept only for a snapshot that is gone. A
-    /// rewrite leaves a table without sequence numbers, so this ends. Where sequence numbers are kept, it leaves a table
-    /// without deletes, and with nothing pinned for snapshots that were gone when it began. `cleaned` are the numbers
-    /// assigned to the outputs of earlier rewrites (and perhaps to others in between): operands that cannot be merged keep
-    /// their sequence numbers, and rewriting them again would never end.
+    /// Returns a rewrite of one table of the last level that still holds data kept only for a
+    /// snapshot that is gone. A rewrite leaves a table without sequence numbers, so this ends.
+    /// Where sequence numbers are kept, it leaves a table without deletes, and with nothing pinned
+    /// for snapshots that were gone when it began. `cleaned` are the numbers assigned to the
+    /// outputs of earlier rewrites (and perhaps to others in between): operands that cannot be
+    /// merged keep their sequence numbers, and rewriting them again would never end.
     fn cleaning(
         &self,
         shape: &Shape,
@@ -146,7 +150,8 @@ impl DbInner {
             !t.busy && !was_cleaned && within(t) && unclean(&t.meta)
         };
         let table = run.tables.iter().find(due)?;
-        // A small one stays one: what it was cut into would be joined again, and then rewritten again.
+        // A small one stays one: what it was cut into would be joined again, and then rewritten
+        // again.
         let full = keyspace.shaping.load().options.table_bytes;
         let max_table_bytes = if table.bytes() > full { full } else { u64::MAX };
         Some(Plan {
@@ -165,8 +170,8 @@ impl DbInner {
         })
     }
 
-    /// Flushes a keyspace and merges what overlaps `range` (everything if `None`) into its last level, in the calling thread
-    /// and any helpers available.
+    /// Flushes a keyspace and merges what overlaps `range` (everything if `None`) into its last
+    /// level, in the calling thread and any helpers available.
     pub(crate) fn compact_within(
         &self,
         keyspace: &Arc<KeyspaceInner>,
@@ -220,17 +225,20 @@ impl DbInner {
                 continue;
             }
             if let Some(damage) = self.damage_within(keyspace, range) {
-                // It could not be merged, and the entries that it shadows must not be taken for dropped.
+                // It could not be merged, and the entries that it shadows must not be taken for
+                // dropped.
                 return Err(damage.into());
             }
             let shape = self.shape(&state, keyspace);
             let shaping = keyspace.shaping.load_full();
-            // Work that needs no room comes first. A policy that drops tables itself goes by the age of whole runs.
+            // Work that needs no room comes first. A policy that drops tables itself goes by the
+            // age of whole runs.
             let covered = (!shaping.policy.drops_data())
                 .then(|| covered_tables(&shape, &keyspace.view.load().version, range))
                 .flatten();
             let wanted = covered.or_else(|| shaping.policy.manual(&shape, range)).or_else(|| {
-                // A policy plans nothing that does not fit; with unlimited room it returns the plan it would have made.
+                // A policy plans nothing that does not fit; with unlimited room it returns the plan
+                // it would have made.
                 shaping.policy.manual(&Shape { room: None, ..shape.clone() }, range)
             });
             // Tables dropped whole may be anywhere, so only when compacting the whole keyspace.

@@ -1,7 +1,8 @@
 //! Where the memory of an open database is: every byte by its owner.
 //!
-//! Owners know their own sizes; nothing is counted while the database works. What small values take that come and go with an operation
-//! (batches, iterators, the buffers of running merges) is not included, nor are the stacks of threads.
+//! Owners know their own sizes; nothing is counted while the database works. What small values take
+//! that come and go with an operation (batches, iterators, the buffers of running merges) is not
+//! included, nor are the stacks of threads.
 
 use crate::db::inner::{DbInner, KeyspaceInner, State};
 use crate::db::readers::Readers;
@@ -9,10 +10,13 @@ use crate::observe::latency::LatencyCounters;
 
 macro_rules! parts {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// The memory of an open database by owner, in bytes. See [`Db::memory_report`](crate::Db::memory_report).
+        /// The memory of an open database by owner, in bytes. See
+        /// [`Db::memory_report`](crate::Db::memory_report).
         ///
-        /// Mapped tables, and filters within them, are page cache and in no part: the system takes back what is not read
-        /// ([`Stats::filter_mapped_bytes`](crate::stats::Stats::filter_mapped_bytes) has the filters).
+        /// Mapped tables, and filters within them, are page cache and in no part: the system takes
+        /// back what is not read
+        /// ([`Stats::filter_mapped_bytes`](crate::stats::Stats::filter_mapped_bytes) has the
+        /// filters).
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
@@ -32,7 +36,8 @@ parts! {
     memtables,
     /// Memtables that are in tables by now, but that iterators or other reads still hold.
     held_memtables,
-    /// Memtables that are in tables by now, but kept for open transactions. One that a reader holds, too, is in both parts.
+    /// Memtables that are in tables by now, but kept for open transactions. One that a reader
+    /// holds, too, is in both parts.
     transaction_history,
     /// Memory of flushed memtables that waits for the next.
     spare_memtables,
@@ -44,7 +49,8 @@ parts! {
     global_filters,
     /// Indexes of tables, and what is known of their blocks.
     indexes,
-    /// What is known of each table and blob file without opening it, in the tree and in the manifest's state, with range tombstones.
+    /// What is known of each table and blob file without opening it, in the tree and in the
+    /// manifest's state, with range tombstones.
     metadata,
     /// Samples of what is read, by which filters and caches are chosen and divided.
     samples,

@@ -1,8 +1,9 @@
 //! The table of metrics: name, kind, unit, help, labels, and how each follows from [`Stats`].
 //!
-//! Everything that leaves the engine as a metric comes from here: the [text](Stats::to_prometheus) that a scraper reads, what the feature
-//! `metrics` records, and the table in `docs/metrics.md`, which a test compares. Metrics are pulled: nothing is counted for them alone,
-//! and one reading of the statistics serves all of them.
+//! Everything that leaves the engine as a metric comes from here: the [text](Stats::to_prometheus)
+//! that a scraper reads, what the feature `metrics` records, and the table in `docs/metrics.md`,
+//! which a test compares. Metrics are pulled: nothing is counted for them alone, and one reading of
+//! the statistics serves all of them.
 
 mod text;
 
@@ -39,7 +40,8 @@ impl MetricKind {
     }
 }
 
-/// The description of one metric, from [`Stats::metrics`]. Each has the label `database` besides those listed.
+/// The description of one metric, from [`Stats::metrics`]. Each has the label `database` besides
+/// those listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MetricInfo {
@@ -206,7 +208,8 @@ fn counter_name(of: &str, field: &str) -> (String, &'static str) {
     }
 }
 
-/// Visits every metric with its numbers: those of the table, and the counters of [`ReadCost`] and [`WriteCost`].
+/// Visits every metric with its numbers: those of the table, and the counters of [`ReadCost`] and
+/// [`WriteCost`].
 fn visit<'s>(stats: &'s Stats, mut each: impl FnMut(MetricInfo, &dyn Fn(Sink<'_, 's>))) {
     for row in ROWS {
         let &Row { name, kind, unit, labels, help, read } = row;
@@ -232,7 +235,8 @@ impl Stats {
         all
     }
 
-    /// Returns all metrics in the text format of Prometheus, version 0.0.4, with the label `database`.
+    /// Returns all metrics in the text format of Prometheus, version 0.0.4, with the label
+    /// `database`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

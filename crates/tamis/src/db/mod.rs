@@ -97,7 +97,8 @@ pub use transaction::{
 pub use tune::TuningDecision;
 pub use verify::{VerifiedFile, VerifiedKind, VerifyReport};
 
-/// The state shared by all handles of one open database; dropping the last handle closes the database.
+/// The state shared by all handles of one open database; dropping the last handle closes the
+/// database.
 pub(crate) struct Handle {
     pub(crate) inner: Arc<DbInner>,
     workers: Mutex<Option<Workers>>,
@@ -113,11 +114,13 @@ impl Handle {
         self.inner.write(batch, durability == Durability::Synced)
     }
 
-    /// Ends background work, syncs the log and releases the directory. Only the first call has an effect.
+    /// Ends background work, syncs the log and releases the directory. Only the first call has an
+    /// effect.
     ///
-    /// The order lets the next opening tell a clean shutdown from a crash: the log is synced; background work ends; a last
-    /// edit records how far the log goes, and the manifest is closed; the log is closed. So a closed manifest means that the
-    /// log is complete, and a closed log that holds records and has no successor means that the manifest is closed.
+    /// The order lets the next opening tell a clean shutdown from a crash: the log is synced;
+    /// background work ends; a last edit records how far the log goes, and the manifest is closed;
+    /// the log is closed. So a closed manifest means that the log is complete, and a closed log
+    /// that holds records and has no successor means that the manifest is closed.
     fn shut_down(&self) -> Result<(), AdminError> {
         self.inner.gate.check_process()?;
         let db = &self.inner;
@@ -127,7 +130,8 @@ impl Handle {
         }
         drop(db.state());
         db.monitor.notify();
-        // Under the log lock, so that every write is either acknowledged before this point or refused.
+        // Under the log lock, so that every write is either acknowledged before this point or
+        // refused.
         let mut log = db.lock_log();
         db.gate.close();
         let mut last = None;
@@ -202,7 +206,8 @@ impl Drop for EndEvents {
 impl Drop for Handle {
     fn drop(&mut self) {
         if !self.inner.gate.is_ours() {
-            // What the child of a fork has of it stays as it is: files, locks and threads are the parent's.
+            // What the child of a fork has of it stays as it is: files, locks and threads are the
+            // parent's.
             std::mem::forget((self.inner.clone(), std::mem::take(&mut self.workers)));
             return;
         }
@@ -212,8 +217,8 @@ impl Drop for Handle {
     }
 }
 
-/// An open database: a handle that is cheap to clone and usable from any thread. Methods that name no keyspace use the
-/// default one. Its reads are those of [`Readable`], which need no import here.
+/// An open database: a handle that is cheap to clone and usable from any thread. Methods that name
+/// no keyspace use the default one. Its reads are those of [`Readable`], which need no import here.
 ///
 /// ```
 /// use tamis::{Db, Options};
@@ -238,15 +243,17 @@ debug_as!(Db, "Db", db => "path": db.inner().dir, "keyspaces": db.inner().direct
 impl Db {
     /// Opens the database in `path`, creating it if the options allow.
     ///
-    /// Replays the log. A torn tail that was never synced is cut off with a warning (see [`Stats::warnings`]). Costs one read
-    /// of each table's metadata and one flush of the log's contents.
+    /// Replays the log. A torn tail that was never synced is cut off with a warning (see
+    /// [`Stats::warnings`]). Costs one read of each table's metadata and one flush of the log's
+    /// contents.
     ///
     /// # Errors
     ///
-    /// [`OpenError::OpenHere`] if this process has the database open, [`OpenError::Locked`] if another one has;
-    /// [`OpenError::Foreign`] if there is something else than a database, and [`OpenError::NotEmpty`] if one would have to be created
-    /// among files of others: then nothing was touched;
-    /// [`OpenError::Incompatible`] if an option contradicts the stored database, naming the option; damage, with its file and offset.
+    /// [`OpenError::OpenHere`] if this process has the database open, [`OpenError::Locked`] if
+    /// another one has; [`OpenError::Foreign`] if there is something else than a database, and
+    /// [`OpenError::NotEmpty`] if one would have to be created among files of others: then nothing
+    /// was touched; [`OpenError::Incompatible`] if an option contradicts the stored database,
+    /// naming the option; damage, with its file and offset.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = open::open(path.as_ref(), options, open::Role::Writer)?;
         let db = Db::with(inner.clone(), None);
@@ -257,17 +264,18 @@ impl Db {
         Ok(db)
     }
 
-    /// Opens the database in `path` without changing anything there and without taking its lock. The log is replayed into
-    /// memory, and the handle keeps showing the state at that moment. Writes are refused.
+    /// Opens the database in `path` without changing anything there and without taking its lock.
+    /// The log is replayed into memory, and the handle keeps showing the state at that moment.
+    /// Writes are refused.
     ///
-    /// Alongside a writer, that is a state which a crash of the writer might have left during the call: everything acknowledged
-    /// before, and possibly writes that are not acknowledged yet, or that failed while the writer's
-    /// [suspension](WriteError::Suspended) lasts.
+    /// Alongside a writer, that is a state which a crash of the writer might have left during the
+    /// call: everything acknowledged before, and possibly writes that are not acknowledged yet, or
+    /// that failed while the writer's [suspension](WriteError::Suspended) lasts.
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Db::open), except that no lock is asked for and nothing is created; [`OpenError::Changing`] if
-    /// the writer replaced files during every attempt.
+    /// Those of [`open`](Db::open), except that no lock is asked for and nothing is created;
+    /// [`OpenError::Changing`] if the writer replaced files during every attempt.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let inner = beside::open(path.as_ref(), &options)?;
         let workers = Workers::start_reading(&inner)
@@ -275,24 +283,30 @@ impl Db {
         Ok(Db::with(inner, Some(workers)))
     }
 
-    /// Checks the database in `path` like [`verify`](Db::verify), without its lock and without changing anything. If damage keeps it
-    /// from being opened, the report says so in [`VerifyReport::unopenable`](crate::maintenance::VerifyReport::unopenable), and
-    /// everything that can be read is checked all the same. Costs an opening (two, if it fails) and a read of every file.
+    /// Checks the database in `path` like [`verify`](Db::verify), without its lock and without
+    /// changing anything. If damage keeps it from being opened, the report says so in
+    /// [`VerifyReport::unopenable`](crate::maintenance::VerifyReport::unopenable), and everything
+    /// that can be read is checked all the same. Costs an opening (two, if it fails) and a read of
+    /// every file.
     ///
     /// # Errors
     ///
-    /// Those of [`open_read_only`](Db::open_read_only), except that damage is no error: it is in the report.
+    /// Those of [`open_read_only`](Db::open_read_only), except that damage is no error: it is in
+    /// the report.
     pub fn verify_at(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport, Error> {
         verify::verify_at(path.as_ref(), options)
     }
 
-    /// Opens the damaged database in `path` with everything that can still be read, restores it to a consistent state, and
-    /// closes it. No file is removed or overwritten: files that are no longer part of the database are renamed to `….aside` (or
-    /// `….damaged`), `CURRENT` and `OPTIONS` are copied there before they are replaced, and the report lists them all. A directory
-    /// in which no file bears the mark of a database is [not touched](OpenError::Foreign).
+    /// Opens the damaged database in `path` with everything that can still be read, restores it to
+    /// a consistent state, and closes it. No file is removed or overwritten: files that are no
+    /// longer part of the database are renamed to `….aside` (or `….damaged`), `CURRENT` and
+    /// `OPTIONS` are copied there before they are replaced, and the report lists them all. A
+    /// directory in which no file bears the mark of a database is [not
+    /// touched](OpenError::Foreign).
     ///
-    /// If the manifest is damaged or missing, the tree is rebuilt from the tables and logs found. An intact database is left
-    /// as it is. With `dry_run` nothing is changed, and the report says what would be done.
+    /// If the manifest is damaged or missing, the tree is rebuilt from the tables and logs found.
+    /// An intact database is left as it is. With `dry_run` nothing is changed, and the report says
+    /// what would be done.
     ///
     /// Opening with [`Options::salvage`] does the same.
     ///
@@ -338,7 +352,8 @@ impl Db {
         &self.default.handle.inner
     }
 
-    /// Sets the value of `key` (up to 64 KiB) to `value` (up to 4 GiB − 1), with the database's durability.
+    /// Sets the value of `key` (up to 64 KiB) to `value` (up to 4 GiB − 1), with the database's
+    /// durability.
     ///
     /// # Errors
     ///
@@ -347,8 +362,9 @@ impl Db {
         self.default.put(key, value)
     }
 
-    /// Applies `operand` to the value of `key` with the merge operator of the default keyspace (its option `merge_operator`),
-    /// without reading the value: it costs as much as a put. Reads apply the pending operands.
+    /// Applies `operand` to the value of `key` with the merge operator of the default keyspace (its
+    /// option `merge_operator`), without reading the value: it costs as much as a put. Reads apply
+    /// the pending operands.
     ///
     /// # Errors
     ///
@@ -381,8 +397,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`WriteError::ReversedRange`] if the range ends before it starts, [`WriteError::KeyTooLong`], and those of
-    /// [`write`](Db::write).
+    /// [`WriteError::ReversedRange`] if the range ends before it starts,
+    /// [`WriteError::KeyTooLong`], and those of [`write`](Db::write).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -396,7 +412,8 @@ impl Db {
         self.default.delete_range(range)
     }
 
-    /// Deletes all keys of the default keyspace that start with `prefix`: see [`Keyspace::delete_prefix`].
+    /// Deletes all keys of the default keyspace that start with `prefix`: see
+    /// [`Keyspace::delete_prefix`].
     ///
     /// # Errors
     ///
@@ -419,10 +436,11 @@ impl Db {
     /// # Errors
     ///
     /// What the batch itself refused first: a key or value that is too long, a reversed range.
-    /// [`WriteError::ForeignKeyspace`] or [`WriteError::Dropped`] for its keyspaces, [`WriteError::NoMergeOperator`].
-    /// [`WriteError::ReadOnly`] or [`WriteError::Closed`] for the handle. [`WriteError::Suspended`] while a failed
-    /// write to the disk is retried, [`WriteError::Poisoned`] after a panic in the engine, [`WriteError::Storage`] for
-    /// a failed system call. Nothing of a refused batch is visible to reads.
+    /// [`WriteError::ForeignKeyspace`] or [`WriteError::Dropped`] for its keyspaces,
+    /// [`WriteError::NoMergeOperator`]. [`WriteError::ReadOnly`] or [`WriteError::Closed`] for the
+    /// handle. [`WriteError::Suspended`] while a failed write to the disk is retried,
+    /// [`WriteError::Poisoned`] after a panic in the engine, [`WriteError::Storage`] for a failed
+    /// system call. Nothing of a refused batch is visible to reads.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -436,8 +454,9 @@ impl Db {
         self.handle().write(batch, None)
     }
 
-    /// Commits a batch with its own durability. [`Durability::Synced`] returns once the batch and everything before it would
-    /// survive a power failure; the others return once the operating system has the data.
+    /// Commits a batch with its own durability. [`Durability::Synced`] returns once the batch and
+    /// everything before it would survive a power failure; the others return once the operating
+    /// system has the data.
     ///
     /// # Errors
     ///
@@ -450,8 +469,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`WriteError::ReadOnly`], [`WriteError::Closed`], [`WriteError::Suspended`], [`WriteError::Poisoned`] or
-    /// [`WriteError::Storage`], as for a [`write`](Db::write).
+    /// [`WriteError::ReadOnly`], [`WriteError::Closed`], [`WriteError::Suspended`],
+    /// [`WriteError::Poisoned`] or [`WriteError::Storage`], as for a [`write`](Db::write).
     pub fn sync(&self) -> Result<(), WriteError> {
         self.inner().write(WriteBatch::new(), true)
     }
@@ -465,8 +484,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or suspended; a failed system
-    /// call.
+    /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or
+    /// suspended; a failed system call.
     pub fn flush(&self) -> Result<(), AdminError> {
         let inner = self.inner();
         inner.gate.check_process()?;
@@ -475,7 +494,8 @@ impl Db {
         inner.flush(&all)
     }
 
-    /// Merges everything in the default keyspace into the last level that holds data, and waits until that is done.
+    /// Merges everything in the default keyspace into the last level that holds data, and waits
+    /// until that is done.
     ///
     /// # Errors
     ///
@@ -484,10 +504,11 @@ impl Db {
         self.default.compact()
     }
 
-    /// Pauses compactions until the guard is dropped: none starts, and running ones wait where they are. Several guards may
-    /// be alive at once. Flushes, reads and writes continue until level 0 is full enough for writes to wait for compactions;
-    /// from then on they wait for the end of the pause. Compactions requested by the caller wait too. Closing the database
-    /// ends all compactions without waiting for the pause.
+    /// Pauses compactions until the guard is dropped: none starts, and running ones wait where they
+    /// are. Several guards may be alive at once. Flushes, reads and writes continue until level 0
+    /// is full enough for writes to wait for compactions; from then on they wait for the end of the
+    /// pause. Compactions requested by the caller wait too. Closing the database ends all
+    /// compactions without waiting for the pause.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -503,16 +524,17 @@ impl Db {
         CompactionPause::new(&self.handle().inner)
     }
 
-    /// Cancels all running compactions, removes their partial output, and waits until they have ended. Compactions requested
-    /// by a caller return [`AdminError::Cancelled`]; automatic ones may start again at once, unless they are
-    /// [paused](Db::pause_compaction).
+    /// Cancels all running compactions, removes their partial output, and waits until they have
+    /// ended. Compactions requested by a caller return [`AdminError::Cancelled`]; automatic ones
+    /// may start again at once, unless they are [paused](Db::pause_compaction).
     pub fn cancel_compactions(&self) {
         self.inner().cancel_compactions();
     }
 
-    /// Waits until the global filters of all keyspaces are complete: after opening, when reads do without them, and after any
-    /// change that makes parts of them due for a rebuild. Returns at once if there are none. Does not wait for a filter that
-    /// could not be completed (this shows as a [warning](Stats::warnings), or for failed reads as a line in the log).
+    /// Waits until the global filters of all keyspaces are complete: after opening, when reads do
+    /// without them, and after any change that makes parts of them due for a rebuild. Returns at
+    /// once if there are none. Does not wait for a filter that could not be completed (this shows
+    /// as a [warning](Stats::warnings), or for failed reads as a line in the log).
     ///
     /// # Errors
     ///
@@ -521,14 +543,15 @@ impl Db {
         self.inner().settle_filters()
     }
 
-    /// Changes [`filter_budget_bytes`](Options::filter_budget_bytes) while the database is in use, until it is closed. Units beyond
-    /// a smaller budget are evicted before this returns, those whose bytes save least first; a larger budget fills with the
-    /// gets to come.
+    /// Changes [`filter_budget_bytes`](Options::filter_budget_bytes) while the database is in use,
+    /// until it is closed. Units beyond a smaller budget are evicted before this returns, those
+    /// whose bytes save least first; a larger budget fills with the gets to come.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Options`] if the database was opened with `read_memory_bytes`, see [`Db::set_read_memory`], or with
-    /// `shared_read_memory`, see [`SharedReadMemory::set_bytes`](crate::options::SharedReadMemory::set_bytes).
+    /// [`AdminError::Options`] if the database was opened with `read_memory_bytes`, see
+    /// [`Db::set_read_memory`], or with `shared_read_memory`, see
+    /// [`SharedReadMemory::set_bytes`](crate::options::SharedReadMemory::set_bytes).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -542,31 +565,33 @@ impl Db {
         Ok(self.inner().elastic.set_filter_budget(bytes)?)
     }
 
-    /// Changes [`read_memory_bytes`](Options::read_memory_bytes) while the database is in use, until it is closed. Block cache and
-    /// elastic filters keep their shares of it, and what exceeds a smaller budget is evicted before this returns.
+    /// Changes [`read_memory_bytes`](Options::read_memory_bytes) while the database is in use,
+    /// until it is closed. Block cache and elastic filters keep their shares of it, and what
+    /// exceeds a smaller budget is evicted before this returns.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Options`] if the database was opened without `read_memory_bytes` or with `shared_read_memory`, or for less
-    /// than an eighth of what it was opened with.
+    /// [`AdminError::Options`] if the database was opened without `read_memory_bytes` or with
+    /// `shared_read_memory`, or for less than an eighth of what it was opened with.
     pub fn set_read_memory(&self, bytes: u64) -> Result<(), AdminError> {
         self.check_process()?;
         Ok(self.inner().elastic.set_read_memory(bytes)?)
     }
 
-    /// Waits until the database is idle: no flush or compaction is running or due. Compactions that are paused or lack disk
-    /// space do not count.
+    /// Waits until the database is idle: no flush or compaction is running or due. Compactions that
+    /// are paused or lack disk space do not count.
     ///
     /// # Errors
     ///
-    /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or suspended.
+    /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or
+    /// suspended.
     pub fn settle(&self) -> Result<(), AdminError> {
         self.inner().settle()
     }
 
-    /// Copies the database as of now to the new directory `path`, where it can be opened like any other. Files are
-    /// hard-linked if the file system supports it (which takes neither time nor space), and copied otherwise. Writes wait
-    /// while the files are linked.
+    /// Copies the database as of now to the new directory `path`, where it can be opened like any
+    /// other. Files are hard-linked if the file system supports it (which takes neither time nor
+    /// space), and copied otherwise. Writes wait while the files are linked.
     ///
     /// # Errors
     ///
@@ -585,21 +610,24 @@ impl Db {
         self.inner().checkpoint(path.as_ref())
     }
 
-    /// Ingests [external tables](crate::ingest::ExternalTableBuilder) atomically into any number of keyspaces. Their contents are
-    /// newer than every write acknowledged before and older than every later one; a snapshot taken before does not see them.
-    /// Files for the same keyspace must not overlap each other.
+    /// Ingests [external tables](crate::ingest::ExternalTableBuilder) atomically into any number of
+    /// keyspaces. Their contents are newer than every write acknowledged before and older than
+    /// every later one; a snapshot taken before does not see them. Files for the same keyspace must
+    /// not overlap each other.
     ///
-    /// Nothing is rewritten. Each file becomes a table of the deepest level such that nothing in it or above overlaps the
-    /// file (otherwise, and always with `deterministic` options, of level 0). Costs reading each file once (see
-    /// [`IngestOptions::verify`]), copying it (see [`IngestOptions::move_files`]), a flush of the memtables that overlap, and
-    /// a sync of the log and of the manifest, during which writers wait.
+    /// Nothing is rewritten. Each file becomes a table of the deepest level such that nothing in it
+    /// or above overlaps the file (otherwise, and always with `deterministic` options, of level 0).
+    /// Costs reading each file once (see [`IngestOptions::verify`]), copying it (see
+    /// [`IngestOptions::move_files`]), a flush of the memtables that overlap, and a sync of the log
+    /// and of the manifest, during which writers wait.
     ///
     /// # Errors
     ///
-    /// A file that is damaged, incomplete, empty, not an external table, or overlaps another; a keyspace that was dropped or
-    /// belongs to another database; a failed system call. In these cases nothing has changed and the files are where they
-    /// were. If writing the manifest fails, writes are suspended until a new manifest, without the tables, is in force; if the
-    /// process ends before that, the next opening shows whether the tables were ingested.
+    /// A file that is damaged, incomplete, empty, not an external table, or overlaps another; a
+    /// keyspace that was dropped or belongs to another database; a failed system call. In these
+    /// cases nothing has changed and the files are where they were. If writing the manifest fails,
+    /// writes are suspended until a new manifest, without the tables, is in force; if the process
+    /// ends before that, the next opening shows whether the tables were ingested.
     ///
     /// ```
     /// # use tamis::ingest::{ExternalTableBuilder, IngestOptions};
@@ -637,15 +665,18 @@ impl Db {
         self.inner().ingest(groups.collect::<Result<_, _>>()?, options)
     }
 
-    /// Returns the counters and the shape of the database as of now. Costs a walk over the list of tables.
+    /// Returns the counters and the shape of the database as of now. Costs a walk over the list of
+    /// tables.
     pub fn stats(&self) -> Stats {
         Stats::of(self.inner())
     }
 
-    /// Returns the metrics that the process that has the database in `path` open for writing published last, in the form of
-    /// [`Stats::to_prometheus`](crate::stats::Stats::to_prometheus), if it has the option
-    /// [`publish_stats`](crate::Options::publish_stats). Besides the others they have `tamis_published_timestamp_seconds`, when that was,
-    /// `tamis_uptime_seconds`, and `tamis_publish_interval_seconds`, after which to expect the next. After a crash the last ones stay until the next opening.
+    /// Returns the metrics that the process that has the database in `path` open for writing
+    /// published last, in the form of [`Stats::to_prometheus`](crate::stats::Stats::to_prometheus),
+    /// if it has the option [`publish_stats`](crate::Options::publish_stats). Besides the others
+    /// they have `tamis_published_timestamp_seconds`, when that was, `tamis_uptime_seconds`, and
+    /// `tamis_publish_interval_seconds`, after which to expect the next. After a crash the last
+    /// ones stay until the next opening.
     ///
     /// # Errors
     ///
@@ -678,8 +709,9 @@ impl Db {
         MemoryReport::of(self.inner(), &self.inner().state())
     }
 
-    /// Returns every segment of every table with an elastic filter: how often it is probed, and which of its filter units are
-    /// in memory. Ordered by keyspace, level, run (newest first) and key. Costs a walk over all segments.
+    /// Returns every segment of every table with an elastic filter: how often it is probed, and
+    /// which of its filter units are in memory. Ordered by keyspace, level, run (newest first) and
+    /// key. Costs a walk over all segments.
     pub fn segments(&self) -> Vec<SegmentStats> {
         self.inner().segments()
     }
@@ -702,7 +734,8 @@ impl Db {
         self.default.explain_get(key)
     }
 
-    /// Returns what an iteration over the first `limit` entries of `range` touches now, by memtable and run. Costs that iteration.
+    /// Returns what an iteration over the first `limit` entries of `range` touches now, by memtable
+    /// and run. Costs that iteration.
     ///
     /// # Errors
     ///
@@ -726,8 +759,9 @@ impl Db {
         self.default.explain_range(range, limit)
     }
 
-    /// Reads every block of every table and every log record, and checks checksums, order, counts, filters and the invariants
-    /// of the tree. Damage is listed in the report rather than returned as an error.
+    /// Reads every block of every table and every log record, and checks checksums, order, counts,
+    /// filters and the invariants of the tree. Damage is listed in the report rather than returned
+    /// as an error.
     ///
     /// # Errors
     ///
@@ -736,8 +770,9 @@ impl Db {
         self.inner().verify()
     }
 
-    /// Returns an error if this process is the child of a fork and has inherited the handle. All operations that can fail return the
-    /// same by themselves; those that cannot, such as [`stats`](Db::stats), panic. Costs a load from memory.
+    /// Returns an error if this process is the child of a fork and has inherited the handle. All
+    /// operations that can fail return the same by themselves; those that cannot, such as
+    /// [`stats`](Db::stats), panic. Costs a load from memory.
     ///
     /// # Errors
     ///
@@ -761,13 +796,14 @@ impl Db {
         &self.inner().options
     }
 
-    /// Ends background work, syncs the log and releases the directory. Dropping the last handle does the same,
-    /// but cannot report an error. Other handles of the database refuse writes afterwards.
+    /// Ends background work, syncs the log and releases the directory. Dropping the last handle
+    /// does the same, but cannot report an error. Other handles of the database refuse writes
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// The last failure of the log or the manifest. The database is closed all the same, and the next opening recovers
-    /// what was acknowledged.
+    /// The last failure of the log or the manifest. The database is closed all the same, and the
+    /// next opening recovers what was acknowledged.
     pub fn close(self) -> Result<(), AdminError> {
         self.handle().shut_down()
     }
@@ -778,8 +814,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Foreign`] if there is something else than a database; the file of options cannot be read, is no text, or does
-    /// not [parse](Options::from_text).
+    /// [`OpenError::Foreign`] if there is something else than a database; the file of options
+    /// cannot be read, is no text, or does not [parse](Options::from_text).
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
         // Others have files of this name, too.

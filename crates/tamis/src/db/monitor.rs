@@ -2,14 +2,15 @@
 //!
 //! # Threads
 //!
-//! Any thread may lock the state, for bookkeeping and edits of the manifest with their sync, never during a flush or a compaction, and wait on it for a change. Whoever changes something
-//! that another thread may wait for notifies afterwards. A waiting thread checks its condition again after a second at the
-//! latest, since a few flags are set by threads that cannot take the lock.
+//! Any thread may lock the state, for bookkeeping and edits of the manifest with their sync, never
+//! during a flush or a compaction, and wait on it for a change. Whoever changes something that
+//! another thread may wait for notifies afterwards. A waiting thread checks its condition again
+//! after a second at the latest, since a few flags are set by threads that cannot take the lock.
 //!
 //! # Poison
 //!
-//! A panic under the lock leaves a state that nobody can trust: whoever takes the lock next stops writes for good. Reads take no
-//! lock and go on; so does the bookkeeping that closing needs.
+//! A panic under the lock leaves a state that nobody can trust: whoever takes the lock next stops
+//! writes for good. Reads take no lock and go on; so does the bookkeeping that closing needs.
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
@@ -50,7 +51,8 @@ impl Monitor {
         self.wait_for(state, Duration::from_secs(1))
     }
 
-    /// Waits for a change of the state, but no longer than a flag that is set without a signal may go unnoticed.
+    /// Waits for a change of the state, but no longer than a flag that is set without a signal may
+    /// go unnoticed.
     pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.wait_for(state, Duration::from_millis(20))
     }

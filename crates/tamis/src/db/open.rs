@@ -1,4 +1,5 @@
-//! Opening: lock, manifest and tables. The logs, and the first commit of the new session, are in `recover`.
+//! Opening: lock, manifest and tables. The logs, and the first commit of the new session, are in
+//! `recover`.
 
 mod recover;
 
@@ -385,8 +386,8 @@ pub(crate) fn locked(fs: &dyn FileSystem, path: PathBuf) -> OpenError {
     }
 }
 
-/// Returns how much memory of dropped memtables is kept for the next ones, in bytes: that of one, and none of the memory that
-/// databases share, which others may need.
+/// Returns how much memory of dropped memtables is kept for the next ones, in bytes: that of one,
+/// and none of the memory that databases share, which others may need.
 fn kept_chunk_bytes(options: &Options) -> usize {
     let bytes = match options.shared_write_memory {
         Some(_) => 0,
@@ -395,7 +396,8 @@ fn kept_chunk_bytes(options: &Options) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Options as parsed from the manifest. Thousands of keyspaces mostly have the same text, which is parsed once.
+/// Options as parsed from the manifest. Thousands of keyspaces mostly have the same text, which is
+/// parsed once.
 #[derive(Debug, Default)]
 pub(crate) struct StoredOptions(Option<(Arc<str>, KeyspaceOptions)>);
 
@@ -446,7 +448,8 @@ fn open_keyspace(
     if let Err(Unregistered { option: "filter", name }) = &operators
         && (id != DEFAULT_KEYSPACE || lenient)
     {
-        // The opener has no say in these options, or accepts any; and reads are right without a filter.
+        // The opener has no say in these options, or accepts any; and reads are right without a
+        // filter.
         let keyspace = &stored.name;
         warnings.push(format!(
             "keyspace `{keyspace}` is read without a filter: its filter `{name}` is not registered with the options"
@@ -514,9 +517,10 @@ pub(crate) fn open_newcomer(
     Ok(keyspace)
 }
 
-/// Checks what every database must satisfy besides what its edits are checked for: it has the default keyspace, and numbers
-/// left to assign. Numbers start at 1 and are used one by one, so in a sound database none comes near half of its range; one
-/// at the end would make the database write what it refuses to read.
+/// Checks what every database must satisfy besides what its edits are checked for: it has the
+/// default keyspace, and numbers left to assign. Numbers start at 1 and are used one by one, so in
+/// a sound database none comes near half of its range; one at the end would make the database write
+/// what it refuses to read.
 pub(crate) fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
     if !tree.keyspaces.contains_key(&DEFAULT_KEYSPACE) {
         return Err("it lacks the default keyspace");
@@ -528,7 +532,8 @@ pub(crate) fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
         return Err("a counter has a value that no database reaches");
     }
     if tree.keyspaces.values().any(|keyspace| tree.floor_of(keyspace) > tree.next_file) {
-        // The logs of this session would be below the floor, and the next session would ignore them.
+        // The logs of this session would be below the floor, and the next session would ignore
+        // them.
         return Err("a keyspace has its writes in logs that were never created");
     }
     let ages = tree.keyspaces.values().filter_map(|keyspace| keyspace.ages);
@@ -558,8 +563,8 @@ pub(crate) fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, Storag
     Ok(names.iter().any(data))
 }
 
-/// Refuses to treat a directory that has lost its `CURRENT` as empty: a new database names its manifest before it makes its
-/// first log or table.
+/// Refuses to treat a directory that has lost its `CURRENT` as empty: a new database names its
+/// manifest before it makes its first log or table.
 fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
     let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, e))?;
     let data = |name: &&String| matches!(parse(name), Some(FileKind::Table(_) | FileKind::Log(_)));
@@ -573,8 +578,8 @@ fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Refuses the empty path of a directory. No system call does in time: names joined to it are those of files in the current directory,
-/// which may belong to others.
+/// Refuses the empty path of a directory. No system call does in time: names joined to it are those
+/// of files in the current directory, which may belong to others.
 pub(crate) fn refuse_empty(dir: &Path) -> Result<(), StorageError> {
     if dir.as_os_str().is_empty() {
         let empty = std::io::Error::new(std::io::ErrorKind::InvalidInput, "the path is empty");
@@ -593,7 +598,8 @@ pub(crate) fn create_dir_durably(fs: &dyn FileSystem, dir: &Path) -> Result<(), 
         made.push(dir);
     }
     fs.create_dir_all(dir).map_err(|e| StorageError::io("create", dir, e))?;
-    // The directory itself always: an interrupted attempt may have created it without syncing its name.
+    // The directory itself always: an interrupted attempt may have created it without syncing its
+    // name.
     if made.is_empty() {
         made.push(dir);
     }

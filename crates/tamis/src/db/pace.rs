@@ -1,19 +1,21 @@
 //! The rate limit of background writes: one budget for the flushes and compactions of a database.
 //!
-//! A token bucket. A writer requests tokens after its writes and waits until they are granted, so the long-run rate holds
-//! while single writes may be of any size: a grant needs a balance above zero and may leave a debt, which the next grant
-//! waits for. Unused tokens accumulate up to a tenth of a second's worth, so that short bursts pass.
+//! A token bucket. A writer requests tokens after its writes and waits until they are granted, so
+//! the long-run rate holds while single writes may be of any size: a grant needs a balance above
+//! zero and may leave a debt, which the next grant waits for. Unused tokens accumulate up to a
+//! tenth of a second's worth, so that short bursts pass.
 //!
 //! # Order
 //!
-//! Flushes go first, since writers stall behind them: no compaction is granted anything while a flush waits, with one
-//! exception. While both wait, compactions get a tenth of what is granted: flushes that used up the whole rate would
-//! otherwise starve them until level 0 is full and writers stall for that. Within a class the order is first in, first out.
+//! Flushes go first, since writers stall behind them: no compaction is granted anything while a
+//! flush waits, with one exception. While both wait, compactions get a tenth of what is granted:
+//! flushes that used up the whole rate would otherwise starve them until level 0 is full and
+//! writers stall for that. Within a class the order is first in, first out.
 //!
 //! # Threads
 //!
-//! Any thread may wait; the state is behind one mutex, and no other lock is taken while it is held. Waiters sleep on the
-//! condition variable in short slices, so that they soon notice cancellation.
+//! Any thread may wait; the state is behind one mutex, and no other lock is taken while it is held.
+//! Waiters sleep on the condition variable in short slices, so that they soon notice cancellation.
 
 use crate::sync::{self, Condvar, Mutex};
 use std::collections::VecDeque;
@@ -51,8 +53,8 @@ impl Pace {
         Pace { bucket, granted: Condvar::new(), origin: sync::now() }
     }
 
-    /// Waits until `bytes` are granted, or until `give_up` returns true (it is called with the bucket locked and must take no
-    /// lock). Returns the time waited; zero if there is no limit.
+    /// Waits until `bytes` are granted, or until `give_up` returns true (it is called with the
+    /// bucket locked and must take no lock). Returns the time waited; zero if there is no limit.
     pub(crate) fn wait(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) -> Duration {
         let Some(bucket) = self.bucket.as_ref().filter(|_| bytes > 0) else { return Duration::ZERO };
         let started = sync::now();
@@ -88,7 +90,8 @@ struct Bucket {
     next_ticket: u64,
     flushes: VecDeque<Waiter>,
     compactions: VecDeque<Waiter>,
-    /// Bytes granted to flushes while compactions waited, less the compensating grants to compactions.
+    /// Bytes granted to flushes while compactions waited, less the compensating grants to
+    /// compactions.
     passed_by: u64,
 }
 
@@ -134,7 +137,8 @@ impl Bucket {
         }
     }
 
-    /// Grants a waiter its bytes if it is next and the balance allows; otherwise returns the latest time to ask again.
+    /// Grants a waiter its bytes if it is next and the balance allows; otherwise returns the latest
+    /// time to ask again.
     fn grant(&mut self, ticket: u64, now: Duration) -> Result<(), Duration> {
         let gained = i128::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(i128::MAX);
         let gained = gained.saturating_mul(i128::from(self.rate));
@@ -175,8 +179,8 @@ mod tests {
         bucket
     }
 
-    /// Admits waiters with `ask` after every grant, a millisecond at a time, and returns the bytes granted to flushes and
-    /// compactions.
+    /// Admits waiters with `ask` after every grant, a millisecond at a time, and returns the bytes
+    /// granted to flushes and compactions.
     fn run(bucket: &mut Bucket, until: Duration, mut ask: impl FnMut(&mut Bucket)) -> (u64, u64) {
         let (mut flushed, mut compacted) = (0, 0);
         let mut now = bucket.at;

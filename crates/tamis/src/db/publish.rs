@@ -1,7 +1,8 @@
 //! The file `STATS`: the metrics of a session, for other processes.
 //!
-//! One thread writes it, and the others of the database do not know of it. It is replaced by a rename, so that readers find a whole file, and not synced:
-//! what a crash leaves of it is removed by the next opening. Readers take it for what it is, a file that anybody may have written.
+//! One thread writes it, and the others of the database do not know of it. It is replaced by a
+//! rename, so that readers find a whole file, and not synced: what a crash leaves of it is removed
+//! by the next opening. Readers take it for what it is, a file that anybody may have written.
 
 use std::path::Path;
 use std::time::Duration;
@@ -39,7 +40,8 @@ pub(crate) fn publish_loop(db: &DbInner) {
         }
     }
     drop(state);
-    // Whoever reads it would take it for the state of a session. If it stays, the next opening removes it.
+    // Whoever reads it would take it for the state of a session. If it stays, the next opening
+    // removes it.
     let _ = db.fs.remove(&stats_path(&db.dir));
 }
 

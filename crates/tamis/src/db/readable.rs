@@ -1,7 +1,8 @@
-//! Reads: one implementation for the database, a keyspace, a snapshot, a transaction, and their views of a keyspace.
+//! Reads: one implementation for the database, a keyspace, a snapshot, a transaction, and their
+//! views of a keyspace.
 //!
-//! Each of them names a [`Place`], and all reads are made there. The inherent methods are for users without the trait in
-//! scope; they and the trait share one body.
+//! Each of them names a [`Place`], and all reads are made there. The inherent methods are for users
+//! without the trait in scope; they and the trait share one body.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -70,11 +71,12 @@ pub trait HasPlace {
     fn place(&self) -> Place<'_>;
 }
 
-/// Something to read keys from: a [`Db`] (its default keyspace), a [`Keyspace`], a [`Snapshot`] (the default keyspace at
-/// its moment), a [`Transaction`] (the default keyspace with its own writes), a [`SnapshotView`] or a [`TransactionView`].
+/// Something to read keys from: a [`Db`] (its default keyspace), a [`Keyspace`], a [`Snapshot`]
+/// (the default keyspace at its moment), a [`Transaction`] (the default keyspace with its own
+/// writes), a [`SnapshotView`] or a [`TransactionView`].
 ///
-/// All of them have these methods themselves; the trait is for functions that take any of them. It is sealed: no other
-/// type can implement it, so later versions may add methods.
+/// All of them have these methods themselves; the trait is for functions that take any of them. It
+/// is sealed: no other type can implement it, so later versions may add methods.
 ///
 /// ```
 /// use tamis::{Db, Options, ReadError, Readable};
@@ -92,20 +94,22 @@ pub trait HasPlace {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Readable: HasPlace {
-    /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read per
-    /// filter that answers "maybe"; allocates nothing unless many runs hold candidates or operands are merged.
+    /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter,
+    /// and one block read per filter that answers "maybe"; allocates nothing unless many runs hold
+    /// candidates or operands are merged.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Dropped`] if the keyspace was dropped, [`ReadError::Merge`] if its merge operator refuses the key's
-    /// operands, [`ReadError::Storage`] for a failed system call or damaged bytes.
+    /// [`ReadError::Dropped`] if the keyspace was dropped, [`ReadError::Merge`] if its merge
+    /// operator refuses the key's operands, [`ReadError::Storage`] for a failed system call or
+    /// damaged bytes.
     #[inline]
     fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, ReadError> {
         Ok(self.place().lookup(key.as_ref())?.value())
     }
 
-    /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets, because
-    /// the cache misses of all keys overlap.
+    /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than
+    /// separate gets, because the cache misses of all keys overlap.
     ///
     /// # Errors
     ///
@@ -134,14 +138,14 @@ pub trait Readable: HasPlace {
         Ok(matches!(self.place().lookup(key.as_ref())?, Lookup::Found { .. }))
     }
 
-    /// Iterates over all keys in order, as of this call or of the snapshot. [`Iter`] says what that costs; errors are
-    /// items.
+    /// Iterates over all keys in order, as of this call or of the snapshot. [`Iter`] says what that
+    /// costs; errors are items.
     fn iter(&self) -> Iter {
         self.place().scan(Bounds::default())
     }
 
-    /// Iterates over the keys in a range in order, as of this call or of the snapshot. A range that ends before it starts
-    /// is empty.
+    /// Iterates over the keys in a range in order, as of this call or of the snapshot. A range that
+    /// ends before it starts is empty.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -155,13 +159,14 @@ pub trait Readable: HasPlace {
         self.place().scan(Bounds::of(&range))
     }
 
-    /// Iterates over the keys that start with `prefix` in order, as of this call or of the snapshot.
+    /// Iterates over the keys that start with `prefix` in order, as of this call or of the
+    /// snapshot.
     fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.place().scan(Bounds::prefix(prefix.as_ref()))
     }
 
-    /// Returns the item with the smallest key, if there is any. Costs a seek in every run; behind many deleted keys, a step over each
-    /// of them.
+    /// Returns the item with the smallest key, if there is any. Costs a seek in every run; behind
+    /// many deleted keys, a step over each of them.
     ///
     /// # Errors
     ///
@@ -225,12 +230,14 @@ impl<R: HasPlace + ?Sized> HasPlace for &R {
 }
 
 impl Iter {
-    /// Moves the iterator to the state that an iterator of `of` would show: that of now, or of a snapshot. `of` must be the keyspace, or a snapshot of
-    /// it, that the iterator is from. Both ends stay where they are: from the front come the keys behind the last one returned there (or from
-    /// the last [`seek`](Iter::seek) on), even if it had come to an end or failed before.
+    /// Moves the iterator to the state that an iterator of `of` would show: that of now, or of a
+    /// snapshot. `of` must be the keyspace, or a snapshot of it, that the iterator is from. Both
+    /// ends stay where they are: from the front come the keys behind the last one returned there
+    /// (or from the last [`seek`](Iter::seek) on), even if it had come to an end or failed before.
     ///
-    /// The memtables and files of the old state are let go. An iterator that is open for long keeps them from being freed; one that is
-    /// refreshed now and then does not. Costs what a new iterator costs.
+    /// The memtables and files of the old state are let go. An iterator that is open for long keeps
+    /// them from being freed; one that is refreshed now and then does not. Costs what a new
+    /// iterator costs.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -258,8 +265,9 @@ macro_rules! readable {
         impl Readable for $type {}
 
         impl $type {
-            /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each filter, and one block read
-            /// per filter that answers "maybe"; allocates nothing unless many runs hold candidates or operands are merged.
+            /// Returns the value of `key`, if it has one. Costs one key digest, one probe of each
+            /// filter, and one block read per filter that answers "maybe"; allocates nothing unless
+            /// many runs hold candidates or operands are merged.
             ///
             /// # Errors
             ///
@@ -269,7 +277,8 @@ macro_rules! readable {
                 Readable::get(self, key)
             }
 
-            /// Returns the values of `keys`, in the order of `keys` and as of a single moment. Cheaper than separate gets.
+            /// Returns the values of `keys`, in the order of `keys` and as of a single moment.
+            /// Cheaper than separate gets.
             ///
             /// # Errors
             ///
@@ -288,17 +297,20 @@ macro_rules! readable {
                 Readable::contains(self, key)
             }
 
-            /// Iterates over all keys in order, as of this call or of the snapshot. See [`Readable::iter`].
+            /// Iterates over all keys in order, as of this call or of the snapshot. See
+            /// [`Readable::iter`].
             pub fn iter(&self) -> Iter {
                 Readable::iter(self)
             }
 
-            /// Iterates over the keys in a range in order, as of this call or of the snapshot. See [`Readable::range`].
+            /// Iterates over the keys in a range in order, as of this call or of the snapshot. See
+            /// [`Readable::range`].
             pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
                 Readable::range(self, range)
             }
 
-            /// Iterates over the keys that start with `prefix` in order, as of this call or of the snapshot.
+            /// Iterates over the keys that start with `prefix` in order, as of this call or of the
+            /// snapshot.
             pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
                 Readable::prefix(self, prefix)
             }

@@ -1,12 +1,15 @@
-//! Readers of old states: views that were replaced, but that an iterator, or whoever else reads, still holds.
+//! Readers of old states: views that were replaced, but that an iterator, or whoever else reads,
+//! still holds.
 //!
-//! Readers register nowhere. Whoever replaces a view notes the old one here, without holding it; as long as it can be had back, somebody
-//! reads from it. So an iterator costs nothing more, and when it began is known from the time for which its view was the current one.
+//! Readers register nowhere. Whoever replaces a view notes the old one here, without holding it; as
+//! long as it can be had back, somebody reads from it. So an iterator costs nothing more, and when
+//! it began is known from the time for which its view was the current one.
 //!
 //! # Threads
 //!
-//! The list is behind a leaf lock of its keyspace, which is taken where views are replaced, under `state`, and by statistics. It has an
-//! entry for each replaced view that is held; entries of others go with the next replacement.
+//! The list is behind a leaf lock of its keyspace, which is taken where views are replaced, under
+//! `state`, and by statistics. It has an entry for each replaced view that is held; entries of
+//! others go with the next replacement.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -60,8 +63,8 @@ impl OldViews {
     }
 }
 
-/// The oldest state of a keyspace that something still reads: an iterator, mostly. In a keyspace whose policy drops data it may also be a
-/// snapshot.
+/// The oldest state of a keyspace that something still reads: an iterator, mostly. In a keyspace
+/// whose policy drops data it may also be a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -72,10 +75,11 @@ pub struct ReaderStats {
     pub min_age_seconds: u64,
     /// For how many seconds the state has existed: its readers are at most that old.
     pub max_age_seconds: u64,
-    /// The size of memtables that the state has and the tree does not have any more. Other readers, and open transactions, may need them
-    /// too.
+    /// The size of memtables that the state has and the tree does not have any more. Other readers,
+    /// and open transactions, may need them too.
     pub memtable_bytes: u64,
-    /// Bytes of table files that the state has and the tree does not have any more. Other readers may need them too.
+    /// Bytes of table files that the state has and the tree does not have any more. Other readers
+    /// may need them too.
     pub table_bytes: u64,
     /// Bytes of blob files of which this is true.
     pub blob_bytes: u64,

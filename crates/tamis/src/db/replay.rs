@@ -1,15 +1,17 @@
 //! Replaying the logs after a crash or a clean close.
 //!
-//! Logs are replayed in order of their numbers; sequence numbers continue without a gap from record to record and from log to
-//! log. Where the sequence breaks, there are two cases:
+//! Logs are replayed in order of their numbers; sequence numbers continue without a gap from record
+//! to record and from log to log. Where the sequence breaks, there are two cases:
 //!
-//! * **Torn**: the writes after the break were never promised to survive (they were not synced). They are dropped, with a
-//!   warning, together with everything after them, so that what remains is a prefix of all writes.
-//! * **Damaged**: a later record says that the missing part had been synced. That is an error, unless salvage is enabled:
-//!   then everything readable is replayed, with a warning for each gap.
+//! * **Torn**: the writes after the break were never promised to survive (they were not synced).
+//!   They are dropped, with a warning, together with everything after them, so that what remains is
+//!   a prefix of all writes.
+//! * **Damaged**: a later record says that the missing part had been synced. That is an error,
+//!   unless salvage is enabled: then everything readable is replayed, with a warning for each gap.
 //!
-//! No log that holds a synced write can go missing unnoticed: the manifest names the first log that is needed, and each
-//! rolled log names its successor in its closing record, which is synced before any write of that successor is.
+//! No log that holds a synced write can go missing unnoticed: the manifest names the first log that
+//! is needed, and each rolled log names its successor in its closing record, which is synced before
+//! any write of that successor is.
 
 use std::path::Path;
 
@@ -37,7 +39,8 @@ pub(crate) struct Replayed {
     pub(crate) last_closed: bool,
     /// Whether the last log is empty and not closed.
     pub(crate) last_empty: bool,
-    /// The log that has the first record that was not to be read, and the number of its first write.
+    /// The log that has the first record that was not to be read, and the number of its first
+    /// write.
     pub(crate) stopped: Option<(LogId, SeqNo)>,
 }
 
@@ -46,7 +49,8 @@ pub(crate) struct Replayed {
 pub(crate) struct ReplayOptions {
     /// Replay everything readable.
     pub(crate) salvage: bool,
-    /// The last write to be replayed; records with later ones are not read, nor is what is behind them.
+    /// The last write to be replayed; records with later ones are not read, nor is what is behind
+    /// them.
     pub(crate) until: Option<SeqNo>,
 }
 
@@ -68,7 +72,8 @@ pub(crate) fn replay(
         stopped: None,
     };
     let ReplayOptions { salvage, until } = options;
-    // A log without a closing record before an empty one: the process ended before it needed the next log, which is created ahead.
+    // A log without a closing record before an empty one: the process ended before it needed the
+    // next log, which is created ahead.
     let mut unclosed = None;
     for (i, &id) in logs.iter().enumerate() {
         let path = log_path(dir, id);

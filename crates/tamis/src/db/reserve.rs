@@ -1,28 +1,32 @@
 //! Space on the device that is held in reserve for work that frees space.
 //!
-//! On a full disk nothing could be deleted either: a delete is a write, and so is the compaction that drops the deleted data.
-//! Two things keep room for both.
+//! On a full disk nothing could be deleted either: a delete is a write, and so is the compaction
+//! that drops the deleted data. Two things keep room for both.
 //!
-//! * **Before a log grows**, the free space is compared with what is then needed to flush everything in memory, to merge
-//!   after that, and to write the manifest anew. If it does not suffice, the disk counts as *full*: only work
-//!   that frees space is accepted, and all other writes are refused ([`WriteError::Suspended`]) until there is
-//!   half as much again. Then a flush always fits, however small the disk is. As space gets scarce,
-//!   [logs](super::log) are kept short, so that little is needed.
-//! * **Others may fill the disk** at any time. So a file of zeros, `RESERVE`, holds space that is released when a write finds none,
-//!   or when a compaction needs it. From then on the disk counts as full, too.
+//! * **Before a log grows**, the free space is compared with what is then needed to flush
+//!   everything in memory, to merge after that, and to write the manifest anew. If it does not
+//!   suffice, the disk counts as *full*: only work that frees space is accepted, and all other
+//!   writes are refused ([`WriteError::Suspended`]) until there is half as much again. Then a flush
+//!   always fits, however small the disk is. As space gets scarce, [logs](super::log) are kept
+//!   short, so that little is needed.
+//! * **Others may fill the disk** at any time. So a file of zeros, `RESERVE`, holds space that is
+//!   released when a write finds none, or when a compaction needs it. From then on the disk counts
+//!   as full, too.
 //!
-//! The file's size is a sixteenth of the bytes of tables and blob files, or more if the logs hold more, since
-//! their contents are flushed first; but at most [`reserve_bytes`](crate::Options::reserve_bytes), and at most a
-//! quarter of the tables' bytes while there is much space. It is created when four times as much is free, and
-//! again when the tables have doubled or halved since. Nothing depends on its contents, its length, or its
+//! The file's size is a sixteenth of the bytes of tables and blob files, or more if the logs hold
+//! more, since their contents are flushed first; but at most
+//! [`reserve_bytes`](crate::Options::reserve_bytes), and at most a quarter of the tables' bytes
+//! while there is much space. It is created when four times as much is free, and again when the
+//! tables have doubled or halved since. Nothing depends on its contents, its length, or its
 //! existence: it is not synced, and a power failure may lose it.
 //!
 //! # Threads
 //!
-//! The flush thread creates the file. It is released by the flush thread, by a thread that begins a session late, or by one that drops
-//! a keyspace. All hold the mutex, which is taken with no other lock held except that of a late beginning, since the file system may be
-//! slow. The rest are flags and counters that publish nothing (`Relaxed`). After a panic under the mutex the file is of unknown length,
-//! which nothing depends on.
+//! The flush thread creates the file. It is released by the flush thread, by a thread that begins a
+//! session late, or by one that drops a keyspace. All hold the mutex, which is taken with no other
+//! lock held except that of a late beginning, since the file system may be slow. The rest are flags
+//! and counters that publish nothing (`Relaxed`). After a panic under the mutex the file is of
+//! unknown length, which nothing depends on.
 
 use std::io;
 use std::path::PathBuf;
@@ -46,7 +50,8 @@ use crate::sync::{self, Mutex};
 /// The reserve is the tables' bytes divided by this.
 const PART_OF_TABLES: u64 = 16;
 
-/// For the contents of logs it may be larger, but at most the tables' bytes divided by this, while there is much space.
+/// For the contents of logs it may be larger, but at most the tables' bytes divided by this, while
+/// there is much space.
 const MOST_OF_TABLES: u64 = 4;
 
 /// There is much space as long as this many times the size of all logs is free.
@@ -143,7 +148,8 @@ impl Reserve {
         self.full.load(Relaxed)
     }
 
-    /// From now on only work that frees space is accepted, until `bytes` are free, and half as much again.
+    /// From now on only work that frees space is accepted, until `bytes` are free, and half as much
+    /// again.
     fn fill(&self, bytes: u64, why: &str) {
         self.missing.fetch_max(bytes, Relaxed);
         if !self.full.swap(true, Relaxed) {
@@ -192,8 +198,8 @@ impl Reserve {
         bytes.saturating_add(bytes / 2).saturating_add(STEP)
     }
 
-    /// Returns the bytes to keep free, in the file or besides, once so much in memory is flushed: as much
-    /// as the file would have, and room for the manifest's successor.
+    /// Returns the bytes to keep free, in the file or besides, once so much in memory is flushed:
+    /// as much as the file would have, and room for the manifest's successor.
     fn kept(&self, to_flush: u64) -> u64 {
         let part = self.stored.load(Relaxed).saturating_add(to_flush) / PART_OF_TABLES;
         part.saturating_add(self.manifest.load(Relaxed)).min(self.most).max(KEPT_FREE)
@@ -208,7 +214,8 @@ impl Reserve {
         target.max(logs).min(self.most) / STEP * STEP
     }
 
-    /// At opening: accounts for the file left by an earlier session, and releases it if less than its size is free.
+    /// At opening: accounts for the file left by an earlier session, and releases it if less than
+    /// its size is free.
     pub(crate) fn find(&self) {
         let held = self.fs.file_len(&reserve_path(&self.dir)).unwrap_or(0);
         self.held.store(held, Relaxed);
@@ -244,7 +251,8 @@ impl Reserve {
         self.wanted.swap(false, Relaxed) && self.spend()
     }
 
-    /// Creates the file, or changes its length to follow the `bytes` of tables and logs, if that is due and there is room.
+    /// Creates the file, or changes its length to follow the `bytes` of tables and logs, if that is
+    /// due and there is room.
     fn follow(&self, bytes: impl FnOnce() -> (u64, u64, u64)) {
         let mut keeping = self.keeping.lock();
         if keeping.looked.is_some_and(|at| sync::since(at) < LOOK) {
@@ -286,7 +294,8 @@ impl Reserve {
         }
     }
 
-    /// Creates the file, of `bytes`, replacing any existing one. Returns its length, 0 if the file system reserves nothing.
+    /// Creates the file, of `bytes`, replacing any existing one. Returns its length, 0 if the file
+    /// system reserves nothing.
     fn make_reserve(&self, bytes: u64) -> Result<u64, StorageError> {
         let path: PathBuf = reserve_path(&self.dir);
         let io = |operation, e| StorageError::io(operation, &path, e);
@@ -332,18 +341,19 @@ fn bytes_of(slot: &Arc<MemtableSlot>) -> u64 {
 }
 
 impl DbInner {
-    /// Returns an upper bound on the bytes of the tables and blob files that all memtables will become. Visits the
-    /// keyspaces that hold writes.
+    /// Returns an upper bound on the bytes of the tables and blob files that all memtables will
+    /// become. Visits the keyspaces that hold writes.
     pub(crate) fn bytes_to_flush(&self) -> u64 {
         let of = |keyspace: &Arc<KeyspaceInner>| bytes_of(&keyspace.view.load().memtables.active);
         self.filled.list().iter().map(of).sum::<u64>() + self.chunks.sealed()
     }
 
-    /// Looks whether everything in memory can still be flushed once the log has grown by `growth`, for a write of
-    /// `bytes`. If not, the disk is full from now on. For the holder of the log's lock.
+    /// Looks whether everything in memory can still be flushed once the log has grown by `growth`,
+    /// for a write of `bytes`. If not, the disk is full from now on. For the holder of the log's
+    /// lock.
     pub(crate) fn look_ahead(&self, bytes: usize, growth: u64) {
-        // Not the size of the logs: where memtables are small, that hardly changes. Where space cannot be reserved, a log
-        // grows with each write.
+        // Not the size of the logs: where memtables are small, that hardly changes. Where space
+        // cannot be reserved, a log grows with each write.
         let logged = self.write_counters.log_bytes.get().saturating_add(bytes as u64);
         let was_scarce = self.reserve.scarce.load(Relaxed);
         if !was_scarce && logged.saturating_sub(self.reserve.looked.load(Relaxed)) < LOOK_AFTER {
@@ -383,8 +393,9 @@ impl DbInner {
         self.reserve.fill(kept, "what is in memory would not fit");
     }
 
-    /// Seals all memtables, on a full disk: deletes free space by what they become, and other writes by what their logs took.
-    /// Elsewhere those with deletes where a compaction lacks room. For the flush thread.
+    /// Seals all memtables, on a full disk: deletes free space by what they become, and other
+    /// writes by what their logs took. Elsewhere those with deletes where a compaction lacks room.
+    /// For the flush thread.
     pub(crate) fn seal_if_full(&self) {
         let lacking = (!self.reserve.is_full()).then(|| self.state().scheduler.lacking_room());
         if lacking.as_ref().is_some_and(Vec::is_empty) {
@@ -400,8 +411,8 @@ impl DbInner {
         }
     }
 
-    /// For the flush thread: releases the reserve if compactions want it, and creates or resizes it to follow the tables'
-    /// bytes, where there is room. Failures are retried later.
+    /// For the flush thread: releases the reserve if compactions want it, and creates or resizes it
+    /// to follow the tables' bytes, where there is room. Failures are retried later.
     pub(crate) fn keep_reserve(&self) {
         if self.reserve.spend_if_wanted() {
             self.monitor.notify();

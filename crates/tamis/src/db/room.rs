@@ -1,9 +1,9 @@
 //! The room available for the outputs of compactions.
 //!
-//! The file system is asked at most once a second, and again after a compaction ended, never with a lock held. What running
-//! compactions may still write and what memtables will take as tables is subtracted from its answer: an estimate, so that a
-//! compaction that is started can be expected to finish. It need not be exact: one that meets a full disk all the same is
-//! undone and backs off.
+//! The file system is asked at most once a second, and again after a compaction ended, never with a
+//! lock held. What running compactions may still write and what memtables will take as tables is
+//! subtracted from its answer: an estimate, so that a compaction that is started can be expected to
+//! finish. It need not be exact: one that meets a full disk all the same is undone and backs off.
 
 use crate::sync::{self, Mutex};
 use std::path::Path;
@@ -13,7 +13,8 @@ use crate::io::FileSystem;
 
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// So many bytes of the free space are left by compactions: their own edits need some, and so does a range delete.
+/// So many bytes of the free space are left by compactions: their own edits need some, and so does
+/// a range delete.
 pub(crate) const LEFT_FREE: u64 = 32 << 10;
 
 /// The file system's last answer. Any thread may ask; the mutex is held only to copy it.
@@ -29,8 +30,8 @@ struct Known {
 }
 
 impl Room {
-    /// Asks the file system, if that is due. Not to be called with a lock held, since it may be slow. A failure counts as
-    /// unknown.
+    /// Asks the file system, if that is due. Not to be called with a lock held, since it may be
+    /// slow. A failure counts as unknown.
     pub(crate) fn refresh(&self, fs: &dyn FileSystem, dir: &Path) {
         if self.known().asked.is_some_and(|at| sync::since(at) < MAX_AGE) {
             return;

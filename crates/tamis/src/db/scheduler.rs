@@ -1,25 +1,30 @@
-//! The scheduler: which background work is under way, which is due next, and which has to wait after a failure.
+//! The scheduler: which background work is under way, which is due next, and which has to wait
+//! after a failure.
 //!
 //! # Invariants
 //!
-//! * At most one thread flushes a keyspace at a time, and the memtable that holds the oldest log is flushed first.
-//! * A table is an input of at most one compaction: those of a [started](Scheduler::start) plan are busy until it
-//!   [ends](Scheduler::end), successful or not.
+//! * At most one thread flushes a keyspace at a time, and the memtable that holds the oldest log is
+//!   flushed first.
+//! * A table is an input of at most one compaction: those of a [started](Scheduler::start) plan are
+//!   busy until it [ends](Scheduler::end), successful or not.
 //! * While a caller compacts a keyspace by hand, no automatic compaction of it starts.
-//! * A search for work looks at the keyspaces where something has changed since nothing was due there, and at [`IN_TURN`] others, so that what
-//!   only time makes due is found, too. It costs no more for all that do not change.
-//! * Work that failed backs off, longer each time, until it succeeds: it is never given up. A merge that ran out of space is also
-//!   retried once there is clearly more room. A lack of room, or a failure, is warned of once until a merge succeeds again.
+//! * A search for work looks at the keyspaces where something has changed since nothing was due
+//!   there, and at [`IN_TURN`] others, so that what only time makes due is found, too. It costs no
+//!   more for all that do not change.
+//! * Work that failed backs off, longer each time, until it succeeds: it is never given up. A merge
+//!   that ran out of space is also retried once there is clearly more room. A lack of room, or a
+//!   failure, is warned of once until a merge succeeds again.
 //!
 //! # Threads and locks
 //!
-//! The scheduler is behind the `state` lock, beside the [catalogue](super::catalogue) whose tables it hands out. Policies plan
-//! without it: what one sees is put together by [`DbInner::shape`](super::inner::DbInner::shape).
+//! The scheduler is behind the `state` lock, beside the [catalogue](super::catalogue) whose tables
+//! it hands out. Policies plan without it: what one sees is put together by
+//! [`DbInner::shape`](super::inner::DbInner::shape).
 //!
 //! # Poison
 //!
-//! A thread whose work panics ends it all the same, so that no other waits for it; writes have stopped for good by then, and
-//! nothing is published any more.
+//! A thread whose work panics ends it all the same, so that no other waits for it; writes have
+//! stopped for good by then, and nothing is published any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +53,8 @@ const RETRY_COMPACTION: (Duration, Duration) = (Duration::from_secs(1), Duration
 /// The same where it ran out of space. A delete may have made a merge fit that did not.
 const RETRY_WITHOUT_ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
-/// Waiting callers see the failure of the work from the second one in a row on: the first may be transient.
+/// Waiting callers see the failure of the work from the second one in a row on: the first may be
+/// transient.
 const TOLD_AFTER: u32 = 2;
 
 /// Additional free bytes needed before work that ran out of space is retried ahead of schedule.
@@ -69,7 +75,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the backoff after one more failure: twice the previous delay, within `(first, longest)`.
+    /// Returns the backoff after one more failure: twice the previous delay, within `(first,
+    /// longest)`.
     pub(crate) fn after(
         before: Option<Backoff>,
         (first, longest): (Duration, Duration),
@@ -112,8 +119,8 @@ struct Jobs {
     no_room: Option<String>,
     /// Whether a failure or the lack of room was already warned of.
     warned: bool,
-    /// Tables emptied by range deletes and dropped unread, whose files may still exist. Since nothing was made from them, no
-    /// origin records them; the next merge checks which are gone.
+    /// Tables emptied by range deletes and dropped unread, whose files may still exist. Since
+    /// nothing was made from them, no origin records them; the next merge checks which are gone.
     dropped: Vec<TableId>,
     /// The oldest log of its sealed memtables: its place in the queue for flushes.
     sealed_in: Option<LogId>,
@@ -170,7 +177,8 @@ impl Rounds {
         all.after(&self.turn).chain(all.iter()).map(|(_, keyspace)| keyspace.clone()).take(most).collect()
     }
 
-    /// Returns those of `all` that the next search looks at: those that have changed, and those whose turn it is.
+    /// Returns those of `all` that the next search looks at: those that have changed, and those
+    /// whose turn it is.
     pub(crate) fn next(&mut self, all: &Directory) -> Vec<Arc<KeyspaceInner>> {
         let in_turn = self.in_turn(all);
         self.turn = in_turn.last().map_or(0, |last| last.id);
@@ -269,8 +277,8 @@ impl Scheduler {
         });
     }
 
-    /// Returns the memtables to flush next into one run, newest first: the one that holds the oldest log, and those of its keyspace that
-    /// can go with it. Memtables in backoff are skipped.
+    /// Returns the memtables to flush next into one run, newest first: the one that holds the
+    /// oldest log, and those of its keyspace that can go with it. Memtables in backoff are skipped.
     pub(crate) fn next_flush(&self) -> Option<(Arc<KeyspaceInner>, Vec<Arc<MemtableSlot>>)> {
         let held_back = |jobs: &Jobs| {
             jobs.flushing || jobs.flush_backoff.as_ref().is_some_and(|backoff| !backoff.is_over())
@@ -290,9 +298,11 @@ impl Scheduler {
         Some((keyspace, slots))
     }
 
-    /// Returns how many of the sealed memtables, of these sizes and oldest first, are flushed into one run. A run more costs every read
-    /// and merge, and versions overwritten from one memtable to the next need not be written. But writers may wait for the flush, now or
-    /// soon: so no more go together than two of `full` bytes, or, where all `most` that there may be are sealed, than one.
+    /// Returns how many of the sealed memtables, of these sizes and oldest first, are flushed into
+    /// one run. A run more costs every read and merge, and versions overwritten from one memtable
+    /// to the next need not be written. But writers may wait for the flush, now or soon: so no more
+    /// go together than two of `full` bytes, or, where all `most` that there may be are sealed,
+    /// than one.
     pub(crate) fn flushed_together(
         sizes: impl ExactSizeIterator<Item = u64>,
         full: u64,
@@ -358,7 +368,8 @@ impl Scheduler {
         self.jobs.keys().try_for_each(|&keyspace| self.check_flushes(keyspace))
     }
 
-    /// Returns an error if compactions of the keyspace fail or find no room, for callers that wait for one.
+    /// Returns an error if compactions of the keyspace fail or find no room, for callers that wait
+    /// for one.
     pub(crate) fn check_compactions(&self, keyspace: KeyspaceId) -> Result<(), WriteError> {
         self.check_flushes(keyspace)?;
         let jobs = self.get(keyspace).filter(|jobs| jobs.running.is_empty());
@@ -454,7 +465,8 @@ impl Scheduler {
         self.get(keyspace).map_or(&[], |jobs| &jobs.running)
     }
 
-    /// Returns the tables of a keyspace that are inputs of running compactions, if there ever were any.
+    /// Returns the tables of a keyspace that are inputs of running compactions, if there ever were
+    /// any.
     pub(crate) fn busy(&self, keyspace: KeyspaceId) -> Option<&HashSet<TableId>> {
         self.get(keyspace).map(|jobs| &jobs.busy)
     }

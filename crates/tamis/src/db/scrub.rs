@@ -1,16 +1,19 @@
-//! The scrub: a thread that reads everything on disk at a bounded rate, so that damage is found before a read needs the data.
+//! The scrub: a thread that reads everything on disk at a bounded rate, so that damage is found
+//! before a read needs the data.
 //!
-//! A pass reads each table, each filter file, each finished log that is still needed, and the manifest. With the operating system's own file
-//! system it bypasses the page cache where possible: recently read or written data would be found intact there whatever the
-//! state of the medium, and a pass must not evict what reads need.
+//! A pass reads each table, each filter file, each finished log that is still needed, and the
+//! manifest. With the operating system's own file system it bypasses the page cache where possible:
+//! recently read or written data would be found intact there whatever the state of the medium, and
+//! a pass must not evict what reads need.
 //!
-//! A table found damaged is left alone by compactions from then on and listed in the statistics; a table later found sound no
-//! longer is.
+//! A table found damaged is left alone by compactions from then on and listed in the statistics; a
+//! table later found sound no longer is.
 //!
 //! # Threads
 //!
-//! One thread, which takes the `state` lock to list the files, and to read the manifest again if what it read concurrently
-//! with a writer looked damaged. The results are behind their own mutex, a leaf lock.
+//! One thread, which takes the `state` lock to list the files, and to read the manifest again if
+//! what it read concurrently with a writer looked damaged. The results are behind their own mutex,
+//! a leaf lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -58,7 +61,8 @@ pub struct ScrubStats {
     pub tables: u64,
     /// Logs read in full.
     pub logs: u64,
-    /// The damage found by the last complete pass and the current one, in words; the first hundred problems.
+    /// The damage found by the last complete pass and the current one, in words; the first hundred
+    /// problems.
     pub problems: Vec<String>,
 }
 
@@ -181,7 +185,8 @@ impl Pass<'_> {
         let damage = fresh.flaw().get();
         damage.iter().for_each(|damage| self.flawed(table, damage));
         let values_are_sound = self.blobs(table, &fresh)?;
-        // Parts that a table lost at opening, or files of its values, cannot be restored while it is open.
+        // Parts that a table lost at opening, or files of its values, cannot be restored while it
+        // is open.
         let lost = table.table.why_lost().is_some() || table.blobs.lost().next().is_some();
         if damage.is_none() && check.problems.is_empty() && values_are_sound && !lost {
             table.table.flaw().forget();
@@ -204,7 +209,8 @@ impl Pass<'_> {
         Some(checked)
     }
 
-    /// Reads the values in blob files that a table refers to, and reports whether they are all there.
+    /// Reads the values in blob files that a table refers to, and reports whether they are all
+    /// there.
     fn blobs(&self, table: &OpenTable, fresh: &Arc<Table>) -> Option<bool> {
         let config = ReaderConfig::for_a_look();
         let opened = table.blobs.iter().map(|blob| {
@@ -238,7 +244,8 @@ impl Pass<'_> {
     fn filter_files(&self) -> GoOn {
         for keyspace in self.db.directory.load_full().values() {
             let mut going = Some(());
-            // Through the page cache: an image is short beside a table, and nothing is lost with one.
+            // Through the page cache: an image is short beside a table, and nothing is lost with
+            // one.
             let (_, wrong) = self.db.check_filter_files(&*self.db.fs, keyspace.id, &mut |bytes| {
                 going = self.spend(bytes);
                 going.is_some()
@@ -282,7 +289,8 @@ impl Pass<'_> {
         Some(())
     }
 
-    /// Checks the manifest as the next opening would read it. While it is being written, its last edit may seem torn.
+    /// Checks the manifest as the next opening would read it. While it is being written, its last
+    /// edit may seem torn.
     fn manifest(&self) {
         let read = || Manifest::open(&*self.db.fs, &self.db.dir);
         let sound = |read: &Result<Option<_>, FileError>| {
@@ -320,9 +328,9 @@ impl Pass<'_> {
     }
 }
 
-/// Returns the logs that were finished and that the next opening would read. None while writes are suspended, since logs that
-/// could not be written are about to be replaced; and none before the session has begun, since the last one of the session
-/// before may end anywhere.
+/// Returns the logs that were finished and that the next opening would read. None while writes are
+/// suspended, since logs that could not be written are about to be replaced; and none before the
+/// session has begun, since the last one of the session before may end anywhere.
 fn finished_logs(db: &DbInner) -> Vec<LogId> {
     let state = db.state();
     if db.gate.check().is_err() || db.gate.is_waiting() {
@@ -362,7 +370,8 @@ impl DbInner {
         found
     }
 
-    /// Returns the damage that stops merges of the first such table of a keyspace that overlaps the range, if there is one.
+    /// Returns the damage that stops merges of the first such table of a keyspace that overlaps the
+    /// range, if there is one.
     pub(crate) fn damage_within(
         &self,
         keyspace: &KeyspaceInner,
@@ -404,8 +413,8 @@ pub struct DamagedTable {
     pub largest: Vec<u8>,
     /// Key versions that it holds, or held.
     pub entries: u64,
-    /// Whether it could not be opened, so that every read that needs it is an error. Otherwise only reads of its damaged
-    /// parts fail.
+    /// Whether it could not be opened, so that every read that needs it is an error. Otherwise only
+    /// reads of its damaged parts fail.
     pub quarantined: bool,
     /// What is wrong.
     pub what: String,

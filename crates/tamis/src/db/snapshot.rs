@@ -1,13 +1,14 @@
 //! Snapshots: the state of all keyspaces at one moment.
 //!
-//! A snapshot is a sequence number in the list of live snapshots, and compactions keep every version that a listed snapshot
-//! sees. Two kinds of keyspaces need more:
+//! A snapshot is a sequence number in the list of live snapshots, and compactions keep every
+//! version that a listed snapshot sees. Two kinds of keyspaces need more:
 //!
-//! * Where entries expire, the snapshot records the expiry horizon at its moment (see [`expiry`](super::expiry)), so that
-//!   what it sees does not change with time.
-//! * Where the policy drops tables whose data was never deleted, the snapshot pins the view of its moment and reads from it:
-//!   the view's tables stay on disk, and its memtables in memory. When a keyspace changes to such a policy, its view is added
-//!   to all live snapshots before anything is dropped.
+//! * Where entries expire, the snapshot records the expiry horizon at its moment (see
+//!   [`expiry`](super::expiry)), so that what it sees does not change with time.
+//! * Where the policy drops tables whose data was never deleted, the snapshot pins the view of its
+//!   moment and reads from it: the view's tables stay on disk, and its memtables in memory. When a
+//!   keyspace changes to such a policy, its view is added to all live snapshots before anything is
+//!   dropped.
 //!
 //! The list ([`LiveSnapshots`]) is behind the `snapshots` lock. Reads from a snapshot take no lock.
 
@@ -36,8 +37,8 @@ pub(crate) struct PinnedViews {
     pub(crate) transaction: bool,
     /// Horizons of the keyspaces where something had expired.
     expired: Vec<(KeyspaceId, SeqNo)>,
-    /// Pinned views of the keyspaces whose policy drops data; unset while there is none, which is usual and cheap to begin and end. Views
-    /// are only ever added, under the `snapshots` lock.
+    /// Pinned views of the keyspaces whose policy drops data; unset while there is none, which is
+    /// usual and cheap to begin and end. Views are only ever added, under the `snapshots` lock.
     views: OnceLock<ArcSwap<Views>>,
 }
 
@@ -47,8 +48,9 @@ impl PinnedViews {
         self.expired.iter().find(|(id, _)| *id == keyspace).map_or(0, |(_, expired)| *expired)
     }
 
-    /// Returns the view to read a keyspace from, if it is not the current one. A reader must load the current view before
-    /// calling this: `None` then means that nothing had been dropped from that view.
+    /// Returns the view to read a keyspace from, if it is not the current one. A reader must load
+    /// the current view before calling this: `None` then means that nothing had been dropped from
+    /// that view.
     pub(crate) fn view(&self, keyspace: KeyspaceId) -> Option<Arc<View>> {
         let views = self.views.get()?.load();
         views.iter().find(|(id, _)| *id == keyspace).map(|(_, view)| view.clone())
@@ -60,8 +62,9 @@ impl PinnedViews {
     }
 }
 
-/// The live snapshots, oldest first. They are taken in the order of their numbers, since each reads its number under the lock: so a new
-/// one goes to the end, and beginning and ending one moves little, whether snapshots end in the order in which they began or at once.
+/// The live snapshots, oldest first. They are taken in the order of their numbers, since each reads
+/// its number under the lock: so a new one goes to the end, and beginning and ending one moves
+/// little, whether snapshots end in the order in which they began or at once.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSnapshots(VecDeque<(SeqNo, Arc<PinnedViews>)>);
 
@@ -119,7 +122,8 @@ pub(crate) struct SnapshotPin {
 debug_as!(SnapshotPin, "SnapshotPin", pin => "seq": pin.seq);
 
 impl SnapshotPin {
-    /// Costs a lock and a visit to every keyspace whose entries expire or whose policy drops data. `transaction`: whether it is that of a transaction.
+    /// Costs a lock and a visit to every keyspace whose entries expire or whose policy drops data.
+    /// `transaction`: whether it is that of a transaction.
     pub(crate) fn new(handle: &Arc<Handle>, transaction: bool) -> Arc<SnapshotPin> {
         let db = &handle.inner;
         let taken = db.now();
@@ -129,8 +133,8 @@ impl SnapshotPin {
                 PinnedViews { taken, transaction, expired: Default::default(), views: OnceLock::new() };
             return Arc::new(SnapshotPin { handle: handle.clone(), seq: db.visible(), held: Arc::new(held) });
         }
-        // Under the lock, so that a merge that has already read the list has seen a visible number at or below ours, and has
-        // raised no horizon above ours.
+        // Under the lock, so that a merge that has already read the list has seen a visible number
+        // at or below ours, and has raised no horizon above ours.
         let mut live = db.snapshots.lock();
         let (seq, expired, views) = loop {
             let directory = db.directory.load();
@@ -158,7 +162,8 @@ impl SnapshotPin {
     }
 }
 
-/// Returns the views of the keyspaces whose policy drops data, or of `all` where another process merges and does not know of the snapshot.
+/// Returns the views of the keyspaces whose policy drops data, or of `all` where another process
+/// merges and does not know of the snapshot.
 fn views_to_hold(directory: &Sorted, all: bool) -> Views {
     let held: &Directory = if all { directory } else { &directory.dropping };
     held.values().map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
@@ -167,7 +172,8 @@ fn views_to_hold(directory: &Sorted, all: bool) -> Views {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         if !self.handle.inner.gate.is_ours() {
-            // Whoever holds a view last gives its memory back, under a lock that nobody may release here.
+            // Whoever holds a view last gives its memory back, under a lock that nobody may release
+            // here.
             std::mem::forget(self.held.clone());
             return;
         }
@@ -182,8 +188,9 @@ impl Drop for SnapshotPin {
 }
 
 impl DbInner {
-    /// Pins the keyspace's view in all live snapshots if its policy drops data. Called with the policy in place and under the
-    /// `state` lock, so that nothing is dropped meanwhile and the view still holds all that they see.
+    /// Pins the keyspace's view in all live snapshots if its policy drops data. Called with the
+    /// policy in place and under the `state` lock, so that nothing is dropped meanwhile and the
+    /// view still holds all that they see.
     pub(crate) fn hold_for_snapshots(&self, keyspace: &KeyspaceInner) {
         if !keyspace.shaping.load().policy.drops_data() {
             return;
@@ -200,9 +207,10 @@ impl DbInner {
     }
 }
 
-/// The state of all keyspaces at the moment the snapshot was taken, unaffected by later writes. Cheap to take and to clone;
-/// while it is alive, the versions that it sees stay on disk. Its reads are those of [`Readable`](crate::Readable), which
-/// need no import here; they read the default keyspace, and those of [`Snapshot::of`] any other.
+/// The state of all keyspaces at the moment the snapshot was taken, unaffected by later writes.
+/// Cheap to take and to clone; while it is alive, the versions that it sees stay on disk. Its reads
+/// are those of [`Readable`](crate::Readable), which need no import here; they read the default
+/// keyspace, and those of [`Snapshot::of`] any other.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -248,8 +256,8 @@ impl Snapshot {
     }
 }
 
-/// One keyspace as a [`Snapshot`] sees it. Its reads are those of [`Readable`](crate::Readable), which need no import
-/// here.
+/// One keyspace as a [`Snapshot`] sees it. Its reads are those of [`Readable`](crate::Readable),
+/// which need no import here.
 #[derive(Clone, Copy)]
 pub struct SnapshotView<'s> {
     snapshot: &'s Snapshot,

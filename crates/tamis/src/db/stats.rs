@@ -46,8 +46,10 @@ pub struct Stats {
     pub cache_used_bytes: u64,
     /// The capacity of the block cache.
     pub cache_capacity_bytes: u64,
-    /// The memory that block cache and elastic filters have together at the moment: `read_memory_bytes`, or the share of
-    /// [`shared_read_memory`](crate::Options::shared_read_memory), which falls to 0 at closing; also 0 if each has its own limit.
+    /// The memory that block cache and elastic filters have together at the moment:
+    /// `read_memory_bytes`, or the share of
+    /// [`shared_read_memory`](crate::Options::shared_read_memory), which falls to 0 at closing;
+    /// also 0 if each has its own limit.
     pub read_memory_bytes: u64,
     /// How block reads overlap; `None` if they do not.
     pub overlapping_reads: Option<OverlapStats>,
@@ -55,17 +57,20 @@ pub struct Stats {
     pub log_files: usize,
     /// The bytes of those log files.
     pub log_bytes: u64,
-    /// Bytes of all log files on disk, which [`max_log_bytes`](crate::Options::max_log_bytes) limits: `log_bytes`, the space
-    /// reserved for the next records, and log files kept to be overwritten.
+    /// Bytes of all log files on disk, which [`max_log_bytes`](crate::Options::max_log_bytes)
+    /// limits: `log_bytes`, the space reserved for the next records, and log files kept to be
+    /// overwritten.
     pub log_allocated_bytes: u64,
-    /// The size of all memtables, and memory of flushed ones that is kept for the next until a second or two passed without writes.
+    /// The size of all memtables, and memory of flushed ones that is kept for the next until a
+    /// second or two passed without writes.
     pub memtable_bytes: u64,
     /// The size of flushed memtables kept for open transactions, within
     /// [`transaction_history_bytes`](crate::Options::transaction_history_bytes).
     pub transaction_history_bytes: u64,
     /// The size of all filters in memory.
     pub filter_bytes: u64,
-    /// The part of it that lies in mapped tables: page cache, of which the system may take back what is not read.
+    /// The part of it that lies in mapped tables: page cache, of which the system may take back
+    /// what is not read.
     pub filter_mapped_bytes: u64,
     /// The elastic filters of all keyspaces, if any table has one.
     pub elastic: Option<ElasticStats>,
@@ -77,13 +82,16 @@ pub struct Stats {
     pub snapshots_live: Vec<SnapshotStats>,
     /// The oldest live snapshot's sequence number.
     pub oldest_snapshot: Option<u64>,
-    /// The oldest of the states of keyspaces that are not the current ones, and that iterators or other reads still hold, if there is any.
-    /// Values that reads returned may keep their memtable or table, too; they are not counted here, nor are iterators over keyspaces that
-    /// were dropped.
+    /// The oldest of the states of keyspaces that are not the current ones, and that iterators or
+    /// other reads still hold, if there is any. Values that reads returned may keep their memtable
+    /// or table, too; they are not counted here, nor are iterators over keyspaces that were
+    /// dropped.
     pub oldest_reader: Option<ReaderStats>,
-    /// The size of all memtables that are in no keyspace any more, but in a state that something still reads.
+    /// The size of all memtables that are in no keyspace any more, but in a state that something
+    /// still reads.
     pub readers_memtable_bytes: u64,
-    /// Bytes of all table files that are in no keyspace any more, but in a state that something still reads.
+    /// Bytes of all table files that are in no keyspace any more, but in a state that something
+    /// still reads.
     pub readers_table_bytes: u64,
     /// Bytes of all blob files of which this is true.
     pub readers_blob_bytes: u64,
@@ -91,7 +99,8 @@ pub struct Stats {
     pub visible_seq: u64,
     /// The newest sequence number up to which all writes are known to survive a power failure.
     pub durable_seq: u64,
-    /// The oldest sequence number from which on [changes](crate::Db::changes) can be read; 0 in a database that is open read-only.
+    /// The oldest sequence number from which on [changes](crate::Db::changes) can be read; 0 in a
+    /// database that is open read-only.
     pub oldest_change: u64,
     /// The number of logs that are kept only for readers of changes.
     pub retained_logs: usize,
@@ -101,20 +110,23 @@ pub struct Stats {
     pub change_consumers: Vec<ConsumerStats>,
     /// Why writes stopped for good, if they did.
     pub poisoned: Option<String>,
-    /// Why writes are suspended, if they are: see [`WriteError::Suspended`](crate::WriteError::Suspended).
+    /// Why writes are suspended, if they are: see
+    /// [`WriteError::Suspended`](crate::WriteError::Suspended).
     pub suspended: Option<String>,
     /// Failed work that is being retried, described in words; empty if all is well.
     pub troubles: Vec<String>,
     /// Space on the device that is kept in reserve for a full disk.
     pub reserve_bytes: u64,
-    /// Tables known to be damaged: those that are [quarantined](crate::options::OnDamage), and those in which a read, a compaction,
-    /// `verify` or the scrub has found damage since the database was opened. No compaction touches them.
+    /// Tables known to be damaged: those that are [quarantined](crate::options::OnDamage), and
+    /// those in which a read, a compaction, `verify` or the scrub has found damage since the
+    /// database was opened. No compaction touches them.
     pub damaged_tables: Vec<DamagedTable>,
     /// What the scrub has done, if it is enabled.
     pub scrub: Option<ScrubStats>,
     /// The number of open table files: those that are not mapped, within `max_open_files`.
     pub open_table_files: usize,
-    /// The last 32 changes that the [tuner](crate::Options::tuner) has made since the database was opened.
+    /// The last 32 changes that the [tuner](crate::Options::tuner) has made since the database was
+    /// opened.
     pub tuning: Vec<TuningDecision>,
     /// The running compactions.
     pub jobs: Vec<JobStats>,
@@ -157,12 +169,14 @@ pub struct SnapshotStats {
     pub seq: u64,
     /// Seconds since the first of them was taken.
     pub age_seconds: u64,
-    /// The number of snapshots: calls of [`Db::snapshot`](crate::Db::snapshot), not counting clones.
+    /// The number of snapshots: calls of [`Db::snapshot`](crate::Db::snapshot), not counting
+    /// clones.
     pub handles: usize,
-    /// Bytes that they keep on disk: key versions in tables, before compression, that compactions have met since, plus
-    /// `pinned_table_bytes`.
+    /// Bytes that they keep on disk: key versions in tables, before compression, that compactions
+    /// have met since, plus `pinned_table_bytes`.
     pub pinned_bytes: u64,
-    /// Bytes of whole tables that were since dropped or replaced, in keyspaces whose policy drops data.
+    /// Bytes of whole tables that were since dropped or replaced, in keyspaces whose policy drops
+    /// data.
     pub pinned_table_bytes: u64,
 }
 
@@ -195,7 +209,8 @@ pub struct KeyspaceStats {
     pub deletes: u64,
     /// The number of range tombstones on disk.
     pub range_tombstones: u64,
-    /// The age of the oldest delete, of a key or a range, on disk, in seconds: the most that it can be. `None` if there is no delete.
+    /// The age of the oldest delete, of a key or a range, on disk, in seconds: the most that it can
+    /// be. `None` if there is no delete.
     pub oldest_delete_seconds: Option<u64>,
     /// The bytes of the table files.
     pub table_bytes: u64,
@@ -211,10 +226,12 @@ pub struct KeyspaceStats {
     pub filter_file_bytes: u64,
     /// The bytes of all keys and values on disk before compression.
     pub raw_bytes: u64,
-    /// Bytes of those keys and values that compactions kept for snapshots that have since been released: the most that
-    /// rewriting the tables would free. It is an overestimate if another snapshot needs some of them too.
+    /// Bytes of those keys and values that compactions kept for snapshots that have since been
+    /// released: the most that rewriting the tables would free. It is an overestimate if another
+    /// snapshot needs some of them too.
     pub reclaimable_bytes: u64,
-    /// The last write that has outlived the keyspace's time to live, as have all writes before it; 0: none.
+    /// The last write that has outlived the keyspace's time to live, as have all writes before it;
+    /// 0: none.
     pub expired_seq: u64,
     /// The bytes of the filters in memory.
     pub filter_bytes: u64,
@@ -230,16 +247,19 @@ pub struct KeyspaceStats {
     pub auto_filter: Option<AutoFilterStats>,
     /// What its reads ask for, if its filter goes by that.
     pub queries: Option<QueryStats>,
-    /// The exponent of the Zipf distribution that fits the recent gets that found a value (0: uniform), if enough were
-    /// sampled. Each thread samples one get in 64; `multi_get` is not sampled.
+    /// The exponent of the Zipf distribution that fits the recent gets that found a value (0:
+    /// uniform), if enough were sampled. Each thread samples one get in 64; `multi_get` is not
+    /// sampled.
     pub read_skew: Option<f64>,
-    /// The declared workload, or the one that the engine observed last, possibly in an earlier session.
+    /// The declared workload, or the one that the engine observed last, possibly in an earlier
+    /// session.
     pub workload: Option<Workload>,
     /// The number of tables built without a filter, other than for a global one.
     pub tables_without_filter: usize,
     /// The number of tables that hold a key list instead of a filter, for a global filter.
     pub tables_with_key_list: usize,
-    /// The number of tables that are read without their filter because it is damaged or of an unknown kind.
+    /// The number of tables that are read without their filter because it is damaged or of an
+    /// unknown kind.
     pub tables_with_unusable_filter: usize,
 }
 
@@ -271,8 +291,8 @@ pub struct RunStats {
     pub bytes: u64,
     /// The bytes of its filters in memory.
     pub filter_bytes: u64,
-    /// The kinds of its filters, each listed once; `keys` stands for a key list, and `global` for nothing, both for a
-    /// global filter.
+    /// The kinds of its filters, each listed once; `keys` stands for a key list, and `global` for
+    /// nothing, both for a global filter.
     pub filters: Vec<String>,
     /// Its smallest key.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]

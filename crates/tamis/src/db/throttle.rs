@@ -10,20 +10,21 @@
 //!
 //! # Invariants
 //!
-//! * A write stalls only for work that is due, running or in backoff. If that work fails repeatedly, or lacks room, the write
-//!   gets the reason as an error instead, and may be retried.
+//! * A write stalls only for work that is due, running or in backoff. If that work fails
+//!   repeatedly, or lacks room, the write gets the reason as an error instead, and may be retried.
 //! * Without pressure a group of writes costs a few loads.
 //!
 //! # Threads and locks
 //!
-//! [`make_room`](Throttle::make_room) is called by the holder of the log's lock, which takes `state` while it stalls; so other
-//! writers wait behind it. All fields are atomics that publish nothing (`Relaxed`): the speed of flushes is written by the flush
-//! thread, the others by the holder of the log's lock.
+//! [`make_room`](Throttle::make_room) is called by the holder of the log's lock, which takes
+//! `state` while it stalls; so other writers wait behind it. All fields are atomics that publish
+//! nothing (`Relaxed`): the speed of flushes is written by the flush thread, the others by the
+//! holder of the log's lock.
 //!
 //! # Failures and poison
 //!
-//! A stall ends with an error when the database is being closed, or when writes are suspended or stopped for good: waiting
-//! threads are woken, or look again within a second.
+//! A stall ends with an error when the database is being closed, or when writes are suspended or
+//! stopped for good: waiting threads are woken, or look again within a second.
 
 use tamis_policy::compaction::policy::Pressure;
 
@@ -62,9 +63,11 @@ pub(crate) struct Throttle {
     /// The place in the memory shared with other databases, if any.
     share: Option<WriteMembership>,
     opened: Instant,
-    /// While writes are slowed down: when the writes so far should have completed, in nanoseconds since `opened`; 0 otherwise.
+    /// While writes are slowed down: when the writes so far should have completed, in nanoseconds
+    /// since `opened`; 0 otherwise.
     slowed_until: AtomicU64,
-    /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0: unknown.
+    /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0:
+    /// unknown.
     flush_rate: AtomicU64,
     monitor: Arc<Monitor>,
     gate: Arc<Gate>,
@@ -101,16 +104,18 @@ impl Throttle {
         }
     }
 
-    /// Records that a memtable of `bytes` bytes was flushed. The cost per byte is averaged with equal weight on this flush: a
-    /// slow flush shows at once, and after it the rate at most doubles with each flush.
+    /// Records that a memtable of `bytes` bytes was flushed. The cost per byte is averaged with
+    /// equal weight on this flush: a slow flush shows at once, and after it the rate at most
+    /// doubles with each flush.
     pub(crate) fn note_flush(&self, bytes: u64, took: Duration) {
         let rate = rate_after(self.flush_rate.load(Relaxed), bytes, took);
         // Only the single flush thread writes it.
         self.flush_rate.store(rate, Relaxed);
     }
 
-    /// Slows down, stalls and seals memtables so that `bytes` for the keyspaces `written` have room. Writes that only free space (`frees`)
-    /// do not wait for compactions that find no room: nothing else may ever give them some.
+    /// Slows down, stalls and seals memtables so that `bytes` for the keyspaces `written` have
+    /// room. Writes that only free space (`frees`) do not wait for compactions that find no room:
+    /// nothing else may ever give them some.
     pub(crate) fn make_room<'k>(
         &self,
         log: &Log,
@@ -139,7 +144,8 @@ impl Throttle {
         self.keep_log_space(log, current, bytes, seal)
     }
 
-    /// Waits while the tree's shape forbids writes; then returns the maximum write rate in bytes per second, if there is one.
+    /// Waits while the tree's shape forbids writes; then returns the maximum write rate in bytes
+    /// per second, if there is one.
     fn rate(&self, keyspace: &KeyspaceInner, frees: &dyn Fn() -> bool) -> Result<Option<Limit>, WriteError> {
         let by_memtables = {
             let (view, options) = (keyspace.view.load(), &keyspace.options);
@@ -167,8 +173,8 @@ impl Throttle {
         ))
     }
 
-    /// Sleeps until writes at `rate` would have progressed this far. Idle time between writes counts, so writers slower than
-    /// the rate do not wait.
+    /// Sleeps until writes at `rate` would have progressed this far. Idle time between writes
+    /// counts, so writers slower than the rate do not wait.
     fn slow_down(&self, limit: Option<Limit>, bytes: usize) {
         let Some(Limit { rate, cause }) = limit else {
             self.slowed_until.store(0, Relaxed);
@@ -194,12 +200,13 @@ impl Throttle {
         self.observer.waited(cause, took);
     }
 
-    /// Keeps all memtables within their budget: once those that are written to exceed half of it, the largest are sealed early; beyond the
-    /// whole budget, the writer waits for flushes.
+    /// Keeps all memtables within their budget: once those that are written to exceed half of it,
+    /// the largest are sealed early; beyond the whole budget, the writer waits for flushes.
     fn keep_budget(&self, current: &mut Current, seal: Seal<'_>) -> Result<(), WriteError> {
         let (budget, memory) = (self.budget, &self.memory);
         if memory.active() > budget / 2 {
-            // An eighth less, so that many small ones are sealed now and then together, not one with each write.
+            // An eighth less, so that many small ones are sealed now and then together, not one
+            // with each write.
             self.seal_largest(current, budget / 2 - budget / 8, seal)?;
         }
         let over = || memory.active() + memory.sealed() > budget && memory.sealed() > 0;
@@ -209,8 +216,8 @@ impl Throttle {
         Ok(())
     }
 
-    /// The same for the memory shared with other databases: seals the largest memtable if asked to, and waits for the database's
-    /// own flushes while all databases together exceed the total.
+    /// The same for the memory shared with other databases: seals the largest memtable if asked to,
+    /// and waits for the database's own flushes while all databases together exceed the total.
     fn keep_share(&self, current: &mut Current, seal: Seal<'_>) -> Result<(), WriteError> {
         let Some(share) = &self.share else { return Ok(()) };
         let taken = self.memory.taken();
@@ -231,7 +238,8 @@ impl Throttle {
         Ok(())
     }
 
-    /// Seals memtables, the largest first, until those that are written to hold no more than `most` bytes.
+    /// Seals memtables, the largest first, until those that are written to hold no more than `most`
+    /// bytes.
     fn seal_largest(&self, current: &mut Current, most: u64, seal: Seal<'_>) -> Result<(), WriteError> {
         let mut candidates: Vec<_> =
             self.filled.list().into_iter().map(|keyspace| (active_bytes(&keyspace), keyspace)).collect();
@@ -252,8 +260,8 @@ impl Throttle {
         Ok(())
     }
 
-    /// Returns the keyspace whose memtable other databases want to be flushed, if they do. For the flush thread, in case nobody
-    /// writes; [`has_sealed`](Self::has_sealed) ends the request.
+    /// Returns the keyspace whose memtable other databases want to be flushed, if they do. For the
+    /// flush thread, in case nobody writes; [`has_sealed`](Self::has_sealed) ends the request.
     pub(crate) fn asked_to_seal(&self) -> Option<Arc<KeyspaceInner>> {
         self.share.as_ref().filter(|share| share.is_asked())?;
         let filled = self.filled.list().into_iter();
@@ -275,8 +283,9 @@ impl Throttle {
         self.share.iter().for_each(WriteMembership::leave);
     }
 
-    /// Keeps the disk space of logs within its limit: beyond three quarters of it, memtables that hold back the oldest log are
-    /// sealed; beyond all of it, the writer waits for their flushes. The log grows regardless once nothing is left to flush.
+    /// Keeps the disk space of logs within its limit: beyond three quarters of it, memtables that
+    /// hold back the oldest log are sealed; beyond all of it, the writer waits for their flushes.
+    /// The log grows regardless once nothing is left to flush.
     fn keep_log_space(
         &self,
         log: &Log,
@@ -316,7 +325,8 @@ impl Throttle {
         self.stall_while(StallCause::Memtables, full, |state| state.scheduler.check_flushes(keyspace.id))
     }
 
-    /// Waits for background work until the condition no longer holds, or until `check` reports that the work fails.
+    /// Waits for background work until the condition no longer holds, or until `check` reports that
+    /// the work fails.
     fn stall_while(
         &self,
         cause: StallCause,
@@ -394,8 +404,9 @@ fn slower(a: Option<Limit>, b: Option<Limit>) -> Option<Limit> {
     }
 }
 
-/// Returns the maximum write rate into the last free memtable, in bytes per second: unlimited until it is half full, then
-/// falling from twice the flush rate to the flush rate. Writers slower than flushing never wait.
+/// Returns the maximum write rate into the last free memtable, in bytes per second: unlimited until
+/// it is half full, then falling from twice the flush rate to the flush rate. Writers slower than
+/// flushing never wait.
 fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
     (full >= 0.5 && flushed_per_second > 0).then(|| flushed_per_second as f64 * (3.0 - 2.0 * full.min(1.0)))
 }

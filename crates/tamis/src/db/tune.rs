@@ -1,33 +1,37 @@
 //! Self-tuning options: when the [`Tuner`](crate::Tuner) is asked, and what becomes of its answers.
 //!
-//! With a budget in `auto_memory_bytes`, the tuner chooses filter, bits per key, their allocation and the compaction policy of
-//! every keyspace, for its declared (`workload`) or observed workload:
+//! With a budget in `auto_memory_bytes`, the tuner chooses filter, bits per key, their allocation
+//! and the compaction policy of every keyspace, for its declared (`workload`) or observed workload:
 //!
-//! * **At opening**, earlier choices are read from the stored options, and reconsidered if a workload is known.
-//! * **At round borders**, when a compaction has moved data to its final place in the last level. Memory and shape were
-//!   chosen for earlier data, and data rewritten next gets the new filter at no extra cost.
+//! * **At opening**, earlier choices are read from the stored options, and reconsidered if a
+//!   workload is known.
+//! * **At round borders**, when a compaction has moved data to its final place in the last level.
+//!   Memory and shape were chosen for earlier data, and data rewritten next gets the new filter at
+//!   no extra cost.
 //!
 //! # Hysteresis
 //!
-//! A change must be predicted to save more than [`MARGIN`] of an operation's time, and two borders in a row must ask for one;
-//! at opening the saving alone suffices. Afterwards the new configuration is the baseline, so going back needs the same
-//! margin in the other direction. Each observation is blended with earlier ones.
+//! A change must be predicted to save more than [`MARGIN`] of an operation's time, and two borders
+//! in a row must ask for one; at opening the saving alone suffices. Afterwards the new
+//! configuration is the baseline, so going back needs the same margin in the other direction. Each
+//! observation is blended with earlier ones.
 //!
 //! # What takes effect when
 //!
-//! All choices take effect at once, for new tables and the next compaction, except that a change to or from a global filter
-//! is made only at opening: at borders such filters are no candidates for a tree without one, nor others for a tree with one.
-//! The bits of a global filter are fixed at opening, too: a change is stored, and waits.
+//! All choices take effect at once, for new tables and the next compaction, except that a change to
+//! or from a global filter is made only at opening: at borders such filters are no candidates for a
+//! tree without one, nor others for a tree with one. The bits of a global filter are fixed at
+//! opening, too: a change is stored, and waits.
 //!
 //! # Where it is kept
 //!
-//! In the stored options of the keyspace, which include the last observed workload, as text; every name and value is checked
-//! when it is read. All other options are those passed to the opening.
+//! In the stored options of the keyspace, which include the last observed workload, as text; every
+//! name and value is checked when it is read. All other options are those passed to the opening.
 //!
 //! # Locking
 //!
-//! [`Tuning`] is behind the `state` lock, in [`Reshaping`](super::reshape::Reshaping). Compaction threads decide with no lock held,
-//! one at a time per keyspace.
+//! [`Tuning`] is behind the `state` lock, in [`Reshaping`](super::reshape::Reshaping). Compaction
+//! threads decide with no lock held, one at a time per keyspace.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -102,8 +106,8 @@ impl Tuning {
         Tuning { seen: Some(workload), ..Tuning::default() }
     }
 
-    /// Returns the workload to decide for: the declared one, or the operations since the last check, if there are enough of
-    /// them and no other thread is deciding.
+    /// Returns the workload to decide for: the declared one, or the operations since the last
+    /// check, if there are enough of them and no other thread is deciding.
     fn look(&mut self, keyspace: &KeyspaceInner) -> Option<Workload> {
         if self.deciding {
             return None;
@@ -118,8 +122,8 @@ impl Tuning {
         let skew = keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64));
         let seen = Workload::observed(&new, skew).0.in_percent();
         if keyspace.declared.is_none() && seen.is_sound() {
-            // Half the weight is on earlier observations, so that one session of pure loading does not make the database
-            // write-only.
+            // Half the weight is on earlier observations, so that one session of pure loading does
+            // not make the database write-only.
             self.seen = Some(self.seen.map_or(seen, |before| before.blended(&seen).in_percent()));
         }
         keyspace.declared.or(self.seen)
@@ -164,8 +168,8 @@ pub(crate) struct Begun {
     pub(crate) seen: Vec<(KeyspaceId, Workload)>,
 }
 
-/// Restores and reconsiders earlier choices. Called for every keyspace before any is opened: the options of the default
-/// keyspace are changed in `options`, those of others in `tree`, in memory.
+/// Restores and reconsiders earlier choices. Called for every keyspace before any is opened: the
+/// options of the default keyspace are changed in `options`, those of others in `tree`, in memory.
 pub(crate) fn at_opening(
     dir: &Path,
     options: &mut Options,
@@ -230,7 +234,8 @@ fn operations(reads: ReadCost, writes: u64) -> Operations {
     }
 }
 
-/// Asks the tuner about one keyspace with the options in `current`. Returns its proposal and the options that differ.
+/// Asks the tuner about one keyspace with the options in `current`. Returns its proposal and the
+/// options that differ.
 fn ask(
     dir: &Path,
     current: &Options,
@@ -257,8 +262,8 @@ fn ask(
     (!changes.is_empty()).then_some((proposal, changes))
 }
 
-/// Returns the part of the memory that is for filters: the block cache keeps the size that it got at opening. If blocks are
-/// read through it, the model divides all of the memory.
+/// Returns the part of the memory that is for filters: the block cache keeps the size that it got
+/// at opening. If blocks are read through it, the model divides all of the memory.
 fn filter_memory(options: &Options) -> u64 {
     let mapped = options.read_mode == ReadMode::Mapped;
     options.auto_memory_bytes.saturating_sub(if mapped { options.cache_bytes } else { 0 }).max(1)
@@ -269,14 +274,16 @@ fn share(budget: u64, entries: u64, all: u64) -> u64 {
     (u128::from(budget) * u128::from(entries) / u128::from(all.max(1))) as u64
 }
 
-/// Copies the named options from `from` to `to`. Returns `false`, copying nothing, if they do not fit the other options of `to`.
+/// Copies the named options from `from` to `to`. Returns `false`, copying nothing, if they do not
+/// fit the other options of `to`.
 fn copy(from: &KeyspaceOptions, to: &mut KeyspaceOptions, names: &[&str]) -> bool {
     let mut changed = to.clone();
     for name in names {
         let value = from.get(name).expect("an option of every keyspace");
         changed.set(name, &value).expect("a value that was accepted before");
     }
-    // Options passed to this opening may conflict with choices made under another's: then the passed ones hold.
+    // Options passed to this opening may conflict with choices made under another's: then the
+    // passed ones hold.
     let fits = changed.check().is_ok();
     if fits {
         *to = changed;
@@ -284,8 +291,8 @@ fn copy(from: &KeyspaceOptions, to: &mut KeyspaceOptions, names: &[&str]) -> boo
     fits
 }
 
-/// Returns the stored options of a keyspace that are restored: all choices, but no policy that drops data, on either side,
-/// since none is ever chosen.
+/// Returns the stored options of a keyspace that are restored: all choices, but no policy that
+/// drops data, on either side, since none is ever chosen.
 fn taken_up(stored: &KeyspaceOptions, opener: &KeyspaceOptions) -> &'static [&'static str] {
     let drops = |options: &KeyspaceOptions| {
         matches!(options.compaction, CompactionChoice::Fifo | CompactionChoice::TimeWindow)
@@ -307,7 +314,8 @@ impl DbInner {
         self.options.auto_memory_bytes > 0 && output_level >= last
     }
 
-    /// Reconsiders a keyspace's choices, at a round border. Any failure, even a panic, is only a warning: nothing depends on it.
+    /// Reconsiders a keyspace's choices, at a round border. Any failure, even a panic, is only a
+    /// warning: nothing depends on it.
     pub(crate) fn reconsider(&self, keyspace: &KeyspaceInner) {
         let Some((workload, shared)) = self.begin_look(keyspace) else { return };
         let think = AssertUnwindSafe(|| {
@@ -327,7 +335,8 @@ impl DbInner {
         let mut state = self.state();
         let tuning = state.reshaping.tuning(keyspace.id);
         tuning.deciding = false;
-        // A single request may be chance. The change itself may differ: among many near-equal candidates the first varies.
+        // A single request may be chance. The change itself may differ: among many near-equal
+        // candidates the first varies.
         let twice = std::mem::replace(&mut tuning.asked, asked.is_some());
         let Some((change, changes)) = asked.filter(|_| twice) else { return };
         tuning.asked = false;
@@ -335,8 +344,8 @@ impl DbInner {
         self.retune(keyspace, &workload, &change, changes);
     }
 
-    /// Returns the workload since the last check, if there are enough operations, and the entries of all keyspaces. Only one
-    /// thread checks a keyspace at a time.
+    /// Returns the workload since the last check, if there are enough operations, and the entries
+    /// of all keyspaces. Only one thread checks a keyspace at a time.
     fn begin_look(&self, keyspace: &KeyspaceInner) -> Option<(Workload, u64)> {
         let mut state = self.state();
         // Options waiting for the end of a round were decided for the next one.
@@ -353,7 +362,8 @@ impl DbInner {
         Some((workload, entries.sum()))
     }
 
-    /// Returns, before the manifest is closed, the options to store for keyspaces whose workload is known better than is stored.
+    /// Returns, before the manifest is closed, the options to store for keyspaces whose workload is
+    /// known better than is stored.
     pub(crate) fn seen_workloads(&self, state: &mut State) -> Vec<(KeyspaceId, String)> {
         if self.options.auto_memory_bytes == 0 {
             return Vec::new();

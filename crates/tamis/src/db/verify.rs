@@ -42,7 +42,8 @@ pub struct VerifyReport {
     pub log_writes: u64,
     /// Everything that is wrong, in words, with file and offset.
     pub problems: Vec<String>,
-    /// Why the database cannot be opened, if damage keeps it from that: only [`Db::verify_at`](crate::Db::verify_at) finds out.
+    /// Why the database cannot be opened, if damage keeps it from that: only
+    /// [`Db::verify_at`](crate::Db::verify_at) finds out.
     pub unopenable: Option<String>,
     /// Every file that was read, damaged or sound.
     pub files: Vec<VerifiedFile>,
@@ -57,10 +58,11 @@ pub struct VerifiedFile {
     pub file: String,
     /// What it is.
     pub kind: VerifiedKind,
-    /// The keyspace that it belongs to; empty for a manifest or a log, which have parts of all keyspaces, and if it is unknown.
+    /// The keyspace that it belongs to; empty for a manifest or a log, which have parts of all
+    /// keyspaces, and if it is unknown.
     pub keyspace: String,
-    /// Key versions in a table, as far as known; values in a blob file, including those that no table refers to any more; writes
-    /// that could be read from a log; 0 for others.
+    /// Key versions in a table, as far as known; values in a blob file, including those that no
+    /// table refers to any more; writes that could be read from a log; 0 for others.
     pub entries: u64,
     /// What is wrong with it, in words; empty if it is sound.
     pub problems: Vec<String>,
@@ -107,7 +109,8 @@ impl DbInner {
         Ok(report)
     }
 
-    /// Checks the tables and filter files of all keyspaces, unless the call is [given up](interrupt).
+    /// Checks the tables and filter files of all keyspaces, unless the call is [given
+    /// up](interrupt).
     fn check_trees(&self, report: &mut VerifyReport) -> Result<(), AdminError> {
         let keyspaces: Vec<_> = self.state().catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
@@ -184,13 +187,15 @@ impl DbInner {
                 Ok(replayed) => replayed.warnings,
                 Err(error) => vec![error.to_string()],
             };
-            // A flush may make a log obsolete while it is read here, and then it is removed or overwritten.
+            // A flush may make a log obsolete while it is read here, and then it is removed or
+            // overwritten.
             let still_needed = needed();
             if problems.is_empty() || logs.iter().all(|id| still_needed.contains(id)) {
                 report.log_writes += writes.values().sum::<u64>();
                 for id in logs {
                     let path = log_path(&self.dir, id);
-                    // What is wrong between two logs names neither first: it counts for the one that it ends in.
+                    // What is wrong between two logs names neither first: it counts for the one
+                    // that it ends in.
                     let of_it = problems.iter().filter(|what| what.starts_with(&*path.to_string_lossy()));
                     let of_it = of_it.cloned().collect();
                     let count = writes.get(&id).copied().unwrap_or(0);
@@ -231,9 +236,9 @@ fn check_shape(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     }
 }
 
-/// Checks that at every key the tables covering it hold disjoint epochs, with those of newer runs later, so that a filter
-/// that stores a key's epoch identifies a single table. Between two cuts no table begins and no epochs change, so checking
-/// the cuts checks all keys.
+/// Checks that at every key the tables covering it hold disjoint epochs, with those of newer runs
+/// later, so that a filter that stores a key's epoch identifies a single table. Between two cuts no
+/// table begins and no epochs change, so checking the cuts checks all keys.
 fn check_epochs(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     let cuts = version.tables.iter().flat_map(|table| {
         let starts = table.meta.epochs.segments().iter().map(|segment| &segment.start);
@@ -336,8 +341,8 @@ fn in_words(error: &StorageError) -> String {
     }
 }
 
-/// Reads all values in blob files that a table refers to. What is wrong with the table is added to the report, and what is wrong
-/// with a file, once, to `of_blobs`.
+/// Reads all values in blob files that a table refers to. What is wrong with the table is added to
+/// the report, and what is wrong with a file, once, to `of_blobs`.
 fn check_blobs(
     table: &OpenTable,
     report: &mut VerifyReport,
@@ -366,7 +371,8 @@ fn check_blobs(
     }
 }
 
-/// Loads every unit, probes all units of a segment for all of its keys, and counts these. Memory: the units of one segment.
+/// Loads every unit, probes all units of a segment for all of its keys, and counts these. Memory:
+/// the units of one segment.
 fn check_units(table: &OpenTable, directory: &UnitDirectory, problems: &mut Vec<String>) {
     let name = table.table.path().display();
     let spec = directory.spec();

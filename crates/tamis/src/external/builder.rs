@@ -16,11 +16,13 @@ use crate::external::{EXTERNAL_VERSION, ExternalTableInfo, describe};
 use crate::io::{DiskFs, FileSystem, Usage};
 use crate::options::KeyspaceOptions;
 
-/// A builder of one external table: turns sorted entries into one immutable file for [`Db::ingest`](crate::Db::ingest).
+/// A builder of one external table: turns sorted entries into one immutable file for
+/// [`Db::ingest`](crate::Db::ingest).
 ///
-/// Entries must be added in strictly ascending key order. Memory: one block, about half a mebibyte of output, the range
-/// deletes, and what the filter keeps of each key: eight bytes for point filters, the key for range filters, the bits
-/// of all units for an elastic filter, and for a global one its share of the key list, which is smaller than the key.
+/// Entries must be added in strictly ascending key order. Memory: one block, about half a mebibyte
+/// of output, the range deletes, and what the filter keeps of each key: eight bytes for point
+/// filters, the key for range filters, the bits of all units for an elastic filter, and for a
+/// global one its share of the key list, which is smaller than the key.
 ///
 /// ```
 /// use tamis::ingest::{ExternalTableBuilder, IngestOptions};
@@ -60,8 +62,8 @@ struct Parts {
 }
 
 impl ExternalTableBuilder {
-    /// Creates the table `path`, which must not exist, for a keyspace with these options: block size, compression and
-    /// filter are those of its last level.
+    /// Creates the table `path`, which must not exist, for a keyspace with these options: block
+    /// size, compression and filter are those of its last level.
     ///
     /// # Errors
     ///
@@ -85,7 +87,8 @@ impl ExternalTableBuilder {
     ) -> Result<ExternalTableBuilder, ExternalTableError> {
         options.check()?;
         let (path, level) = (path.as_ref().to_owned(), options.levels - 1);
-        // An existing file may be a database's table under a second name; it must not be overwritten.
+        // An existing file may be a database's table under a second name; it must not be
+        // overwritten.
         if fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))? {
             return Err(ExternalTableError::Exists { path });
         }
@@ -109,8 +112,8 @@ impl ExternalTableBuilder {
     ///
     /// # Errors
     ///
-    /// A key out of order, or a key or value that is too long, which changes nothing. After a failed system call the
-    /// builder is unusable.
+    /// A key out of order, or a key or value that is too long, which changes nothing. After a
+    /// failed system call the builder is unusable.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), ExternalTableError> {
         self.add(key.as_ref(), Kind::Put, value.as_ref())
     }
@@ -124,14 +127,14 @@ impl ExternalTableBuilder {
         self.add(key.as_ref(), Kind::Delete, &[])
     }
 
-    /// Deletes all keys of a range that the database holds when the table is ingested. Entries of this table are not
-    /// affected, whichever is added first. Ranges may be added in any order and may overlap. An empty range does
-    /// nothing.
+    /// Deletes all keys of a range that the database holds when the table is ingested. Entries of
+    /// this table are not affected, whichever is added first. Ranges may be added in any order and
+    /// may overlap. An empty range does nothing.
     ///
     /// # Errors
     ///
-    /// A bound that is too long, or a reversed range, which changes nothing; [`ExternalTableError::Failed`] after an
-    /// earlier failure.
+    /// A bound that is too long, or a reversed range, which changes nothing;
+    /// [`ExternalTableError::Failed`] after an earlier failure.
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         range: impl RangeBounds<K>,
@@ -177,17 +180,19 @@ impl ExternalTableBuilder {
         self.parts.as_ref().map_or(0, |parts| parts.table.entries())
     }
 
-    /// Returns the approximate length of the file if it were finished now, in bytes, without filter and range deletes.
-    /// Useful for splitting entries over several tables.
+    /// Returns the approximate length of the file if it were finished now, in bytes, without filter
+    /// and range deletes. Useful for splitting entries over several tables.
     pub fn estimated_bytes(&self) -> u64 {
         self.parts.as_ref().map_or(0, |parts| parts.table.estimated_bytes())
     }
 
-    /// Writes the rest, and makes the file and its name survive a power cut. After an error the file is removed, if that is possible.
+    /// Writes the rest, and makes the file and its name survive a power cut. After an error the
+    /// file is removed, if that is possible.
     ///
     /// # Errors
     ///
-    /// [`ExternalTableError::Empty`], [`ExternalTableError::Failed`] after an earlier failure, or a failed system call.
+    /// [`ExternalTableError::Empty`], [`ExternalTableError::Failed`] after an earlier failure, or a
+    /// failed system call.
     pub fn finish(mut self) -> Result<ExternalTableInfo, ExternalTableError> {
         let path = self.path.clone();
         let parts = self.parts.take().filter(|_| !self.failed);

@@ -1,12 +1,14 @@
-//! External tables: sorted tables that are built outside a database and [ingested](crate::Db::ingest) later.
+//! External tables: sorted tables that are built outside a database and
+//! [ingested](crate::Db::ingest) later.
 //!
-//! An external table is a table file like a database's own (`docs/table-format.md`) with three additional rules, which
-//! its `external` property promises: every entry is stored with sequence number 0, every key occurs once, and every
-//! range tombstone is stored with sequence number 1. The database that ingests the file assigns the actual sequence
-//! number and records it in its manifest; the file itself is never rewritten.
+//! An external table is a table file like a database's own (`docs/table-format.md`) with three
+//! additional rules, which its `external` property promises: every entry is stored with sequence
+//! number 0, every key occurs once, and every range tombstone is stored with sequence number 1. The
+//! database that ingests the file assigns the actual sequence number and records it in its
+//! manifest; the file itself is never rewritten.
 //!
-//! All contents of a file take effect at once. Its range deletes therefore delete what the database held before, never
-//! an entry of the file itself.
+//! All contents of a file take effect at once. Its range deletes therefore delete what the database
+//! held before, never an entry of the file itself.
 //!
 //! * [`ExternalTableBuilder`] writes an external table, with as little memory as a flush needs.
 //! * [`describe`] reads a table's description of itself, without trusting it.
@@ -56,7 +58,8 @@ pub struct ExternalTableInfo {
 }
 
 impl ExternalTableInfo {
-    /// Reads the external table `path`'s description of itself: the end of the file and its index, not its entries.
+    /// Reads the external table `path`'s description of itself: the end of the file and its index,
+    /// not its entries.
     ///
     /// # Errors
     ///

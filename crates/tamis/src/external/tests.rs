@@ -202,8 +202,8 @@ fn flipped_bits_are_refused(bytes: &[u8]) {
     }
 }
 
-/// Checksums are no protection against an attacker who corrects them. What is wrong is then found by reading
-/// everything, or is harmless: the database answers, and passes its own verification.
+/// Checksums are no protection against an attacker who corrects them. What is wrong is then found
+/// by reading everything, or is harmless: the database answers, and passes its own verification.
 #[test]
 fn changed_bytes_with_valid_checksums_are_refused_or_harmless() {
     let bytes = sample(&KeyspaceOptions { filter: FilterChoice::None.into(), ..KeyspaceOptions::default() });
@@ -325,7 +325,8 @@ fn a_file_that_misdescribes_itself_is_refused() {
     assert!(error.contains("wrong about entries"), "{error}");
 }
 
-/// Returns the database's only table, as in its current version, with the sequence number of its ingestion.
+/// Returns the database's only table, as in its current version, with the sequence number of its
+/// ingestion.
 fn ingested_table(db: &Db) -> (Arc<crate::tree::open_table::OpenTable>, u64) {
     let table = db.default_keyspace().inner.view.load().version.tables[0].clone();
     let seq = table.meta.extra.global_seq.unwrap();
@@ -360,8 +361,8 @@ fn everything_in_an_ingested_table_has_its_sequence_number() {
     }
 }
 
-/// A compaction that rewrites an ingested table stores the entries' actual sequence number, not the one in the file.
-/// Otherwise an older snapshot would see them.
+/// A compaction that rewrites an ingested table stores the entries' actual sequence number, not the
+/// one in the file. Otherwise an older snapshot would see them.
 #[test]
 fn a_rewritten_table_stores_the_sequence_number_in_its_entries() {
     let db = ingest(&sample(&KeyspaceOptions::default()), true).unwrap();
@@ -382,7 +383,8 @@ fn a_rewritten_table_stores_the_sequence_number_in_its_entries() {
     assert_eq!(db.get("aaa").unwrap().unwrap(), "2");
 }
 
-/// A file is put into the database's directory by hand, under the very name that the ingested table would get.
+/// A file is put into the database's directory by hand, under the very name that the ingested table
+/// would get.
 #[test]
 fn a_file_in_the_way_is_not_overwritten() {
     let fs = fs();

@@ -4,7 +4,8 @@ use tamis_base::key::MAX_KEY_BYTES;
 
 use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
 
-/// Checks the operations of a batch, as stored in a log record, and the same bytes with a record's header.
+/// Checks the operations of a batch, as stored in a log record, and the same bytes with a record's
+/// header.
 pub fn batch(bytes: &[u8]) {
     check_ops(bytes);
     if let Ok((header, operations)) = GroupHeader::decode(bytes) {
@@ -49,7 +50,8 @@ fn check_ops(bytes: &[u8]) {
     }
 }
 
-/// Returns the encoding of a batch in the log: with the header of a record that holds only this batch, and without.
+/// Returns the encoding of a batch in the log: with the header of a record that holds only this
+/// batch, and without.
 pub fn batch_bytes(batch: &WriteBatch) -> (Vec<u8>, Vec<u8>) {
     let mut record = Vec::new();
     GroupHeader { first_seq: 1, count: batch.len() as u64, older_logs_synced: true }.encode(&mut record);

@@ -1,7 +1,7 @@
 //! Corrects the checksums of mutated files, so that the decoders behind them see the mutation.
 //!
-//! Written from the documents in `docs/` and not from the writers, and lenient: anything that makes no sense is left as
-//! it is. Correct bytes stay the same.
+//! Written from the documents in `docs/` and not from the writers, and lenient: anything that makes
+//! no sense is left as it is. Correct bytes stay the same.
 
 use tamis_files::codec::Decoder;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -66,8 +66,8 @@ fn record_seed(id: u64, offset: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Returns the parts of a table as offset and length, trailers included: data, filter, tombstones, index, properties.
-/// `None` if its footer makes no sense.
+/// Returns the parts of a table as offset and length, trailers included: data, filter, tombstones,
+/// index, properties. `None` if its footer makes no sense.
 pub fn table_layout(bytes: &[u8]) -> Option<[(usize, usize); 5]> {
     let footer_at = bytes.len().checked_sub(TABLE_FOOTER)?;
     let mut footer = Decoder::new(&bytes[footer_at..]);
@@ -117,9 +117,9 @@ pub fn block_content(stored: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Reseals a table: the other parts, the footer, and every data block that the index names. If the table has a filter,
-/// its data blocks are resealed only with `beside_filter`: the filter may then deny keys that the blocks hold, on which
-/// debug builds of the engine rightly panic.
+/// Reseals a table: the other parts, the footer, and every data block that the index names. If the
+/// table has a filter, its data blocks are resealed only with `beside_filter`: the filter may then
+/// deny keys that the blocks hold, on which debug builds of the engine rightly panic.
 pub fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
     let mut out = bytes.to_vec();
     let Some(footer_at) = out.len().checked_sub(TABLE_FOOTER) else { return out };
@@ -141,8 +141,8 @@ pub fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
     out
 }
 
-/// Returns a table that claims to have `entries` entries.
-/// Reseals a blob file and a reference to it: the footer, the record that the reference names, and the checksum in the reference.
+/// Returns a table that claims to have `entries` entries. Reseals a blob file and a reference to
+/// it: the footer, the record that the reference names, and the checksum in the reference.
 pub fn blobs(reference: &[u8], file: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut reference, mut file) = (reference.to_vec(), file.to_vec());
     seal_blobs(&mut reference, &mut file);
@@ -269,7 +269,8 @@ fn seal_elastic(bytes: &mut [u8]) {
     bytes[sum_at..sum_at + FILTER_CHECKSUM].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Returns the offset of an elastic filter's directory, and the offsets and lengths of its units, as far as they fit.
+/// Returns the offset of an elastic filter's directory, and the offsets and lengths of its units,
+/// as far as they fit.
 fn elastic_layout(bytes: &[u8]) -> Option<(usize, Vec<(usize, usize)>)> {
     let trailer_at = bytes.len().checked_sub(ELASTIC_TRAILER)?;
     let mut trailer = Decoder::new(&bytes[trailer_at + 16..]);

@@ -1,13 +1,15 @@
 //! One limit for reads and writes of several databases together.
 //!
-//! Memtables take what they need, up to half of the limit; block caches and elastic filters have the rest, which follows the memtables in
-//! steps of a 32nd of the limit. So the memory of databases that are only read is all for reads.
+//! Memtables take what they need, up to half of the limit; block caches and elastic filters have
+//! the rest, which follows the memtables in steps of a 32nd of the limit. So the memory of
+//! databases that are only read is all for reads.
 //!
 //! # Threads and locks
 //!
-//! [`balance`](SharedWriteMemory::balance) counts all memtables without a lock, and then changes the total of the memory for reads, which takes that
-//! memory's lock under that of the limit: it is called with no lock of any database held, by flush threads, before each flush and once a
-//! second. In between memtables may grow beyond the step that is left to them.
+//! [`balance`](SharedWriteMemory::balance) counts all memtables without a lock, and then changes
+//! the total of the memory for reads, which takes that memory's lock under that of the limit: it is
+//! called with no lock of any database held, by flush threads, before each flush and once a second.
+//! In between memtables may grow beyond the step that is left to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,13 +21,15 @@ use crate::sync::Mutex;
 /// A step is the limit divided by this.
 const STEPS: u64 = 32;
 
-/// One limit for the memory of several databases of one process: memtables, block caches and the units of elastic filters together. A
-/// handle: clones are the same limit.
+/// One limit for the memory of several databases of one process: memtables, block caches and the
+/// units of elastic filters together. A handle: clones are the same limit.
 ///
-/// A database is within it once it is opened with its [`reads`](Self::reads) and its [`writes`](Self::writes). Memtables take up to half of
-/// the limit, in which they are flushed as in any [`SharedWriteMemory`]; reads have what memtables do not take, in steps of a 32nd. Looked
-/// at before each flush and once a second, so memtables that fill quickly may exceed the limit that long. Other memory
-/// (indexes, the filters that are not elastic) is in none of the two: see [`Db::memory_report`](crate::Db::memory_report).
+/// A database is within it once it is opened with its [`reads`](Self::reads) and its
+/// [`writes`](Self::writes). Memtables take up to half of the limit, in which they are flushed as
+/// in any [`SharedWriteMemory`]; reads have what memtables do not take, in steps of a 32nd. Looked
+/// at before each flush and once a second, so memtables that fill quickly may exceed the limit that
+/// long. Other memory (indexes, the filters that are not elastic) is in none of the two: see
+/// [`Db::memory_report`](crate::Db::memory_report).
 ///
 /// ```
 /// use tamis::options::MemoryLimit;
@@ -52,13 +56,15 @@ debug_as!(MemoryLimit, "MemoryLimit", limit => "bytes": limit.bytes());
 #[derive(Debug)]
 pub(crate) struct Balance {
     bytes: AtomicU64,
-    /// The total of the memory for reads that was set last. Held while it is set, so that the last one set is the one noted.
+    /// The total of the memory for reads that was set last. Held while it is set, so that the last
+    /// one set is the one noted.
     given: Mutex<u64>,
     reads: SharedReadMemory,
 }
 
 impl Balance {
-    /// Gives reads what memtables of `used` bytes leave. Not to be called with a lock of a database held.
+    /// Gives reads what memtables of `used` bytes leave. Not to be called with a lock of a database
+    /// held.
     pub(super) fn follow(&self, used: u64) {
         let mut given = self.given.lock();
         let bytes = reads_bytes(self.bytes.load(Relaxed), used);
@@ -69,7 +75,8 @@ impl Balance {
     }
 }
 
-/// Returns what reads may have of a limit while memtables take `used` bytes, a step of which may be exceeded.
+/// Returns what reads may have of a limit while memtables take `used` bytes, a step of which may be
+/// exceeded.
 fn reads_bytes(limit: u64, used: u64) -> u64 {
     let step = (limit / STEPS).max(1);
     limit.saturating_sub(used.div_ceil(step).saturating_add(1).saturating_mul(step))
@@ -92,8 +99,8 @@ impl MemoryLimit {
         self.0.bytes.load(Relaxed)
     }
 
-    /// Changes the limit. What reads hold beyond a smaller one is evicted before this returns; memtables are flushed as databases
-    /// are written to.
+    /// Changes the limit. What reads hold beyond a smaller one is evicted before this returns;
+    /// memtables are flushed as databases are written to.
     pub fn set_bytes(&self, bytes: u64) {
         self.0.bytes.store(bytes, Relaxed);
         self.1.set_bytes(bytes / 2);

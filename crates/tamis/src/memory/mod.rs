@@ -1,25 +1,29 @@
-//! Memory for reads that several databases of one process share; that for memtables is in [`writes`].
+//! Memory for reads that several databases of one process share; that for memtables is in
+//! [`writes`].
 //!
-//! A [`SharedReadMemory`] is a number of bytes. Every database that is open with it has a *share*, which it divides between its
-//! block cache and the units of its elastic filters by itself. The [rule](tamis_policy::memory::rule) moves bytes between databases to where they
-//! save more block reads a second; this module carries out what it decides.
+//! A [`SharedReadMemory`] is a number of bytes. Every database that is open with it has a *share*,
+//! which it divides between its block cache and the units of its elastic filters by itself. The
+//! [rule](tamis_policy::memory::rule) moves bytes between databases to where they save more block
+//! reads a second; this module carries out what it decides.
 //!
 //! # Invariants
 //!
-//! * All shares together never exceed the total. Whenever shares change, those that shrink do so first, and have given up
-//!   what they held before any other grows. (A block cache that was turned off may keep two blocks a shard, and filter units
-//!   stay until the gets that use them end.)
-//! * A database has a share from before it creates its cache until it is closed, or its opening failed. What it leaves goes
-//!   to the others at once.
+//! * All shares together never exceed the total. Whenever shares change, those that shrink do so
+//!   first, and have given up what they held before any other grows. (A block cache that was turned
+//!   off may keep two blocks a shard, and filter units stay until the gets that use them end.)
+//! * A database has a share from before it creates its cache until it is closed, or its opening
+//!   failed. What it leaves goes to the others at once.
 //!
 //! # Threads and locks
 //!
-//! Any thread may use a handle. One mutex guards the shares of all members; it comes before every lock of every database that is
-//! taken under it, and is taken with none of any database held. Under it only the locks of [`Member`]'s methods are
-//! taken: those around the division within a member. Only background threads report, at most every few hundredths of a second; one
-//! may wait while another evicts what a database gives up. Reads and writes never wait for it.
+//! Any thread may use a handle. One mutex guards the shares of all members; it comes before every
+//! lock of every database that is taken under it, and is taken with none of any database held.
+//! Under it only the locks of [`Member`]'s methods are taken: those around the division within a
+//! member. Only background threads report, at most every few hundredths of a second; one may wait
+//! while another evicts what a database gives up. Reads and writes never wait for it.
 //!
-//! A member is held weakly, and one that was upgraded is dropped after the mutex is released: its end takes the mutex.
+//! A member is held weakly, and one that was upgraded is dropped after the mutex is released: its
+//! end takes the mutex.
 
 pub(crate) mod limit;
 pub(crate) mod writes;
@@ -37,13 +41,15 @@ use crate::sync::{self, Mutex};
 /// A step is at least this many bytes: the size of a block.
 const LEAST_STEP: u64 = 4096;
 
-/// Memory for the block caches and elastic filters of several databases in one process, divided between them to save
-/// the most block reads. A handle: clones are the same memory.
+/// Memory for the block caches and elastic filters of several databases in one process, divided
+/// between them to save the most block reads. A handle: clones are the same memory.
 ///
-/// Every database opened with it ([`Options::shared_read_memory`](crate::Options::shared_read_memory)) has a share of it,
-/// at first an equal one, and divides it between its block cache and the units of its elastic filters. While the databases are
-/// in use, a 64th of the total at a time moves from where a byte saves fewer block reads a second to where it saves more.
-/// A database keeps at least a sixteenth of an equal share. One that is closed leaves its share to the others.
+/// Every database opened with it
+/// ([`Options::shared_read_memory`](crate::Options::shared_read_memory)) has a share of it, at
+/// first an equal one, and divides it between its block cache and the units of its elastic filters.
+/// While the databases are in use, a 64th of the total at a time moves from where a byte saves
+/// fewer block reads a second to where it saves more. A database keeps at least a sixteenth of an
+/// equal share. One that is closed leaves its share to the others.
 ///
 /// ```
 /// use tamis::options::SharedReadMemory;
@@ -87,8 +93,8 @@ pub struct ReadMemoryShare {
     pub steps: u64,
 }
 
-/// A database as the shared memory sees it. The methods are called with the memory's lock held, and take no lock that
-/// anyone holds while reporting, joining or leaving.
+/// A database as the shared memory sees it. The methods are called with the memory's lock held, and
+/// take no lock that anyone holds while reporting, joining or leaving.
 pub(crate) trait Member: Debug + Send + Sync {
     /// Brings cache and filters within `bytes` before it returns.
     fn set_share(&self, bytes: u64);
@@ -134,14 +140,14 @@ impl SharedReadMemory {
         self.0.inner.lock().shares.total()
     }
 
-    /// Changes the total. All databases keep their proportions, and what exceeds their new shares is evicted before this
-    /// returns; larger shares fill with the gets to come.
+    /// Changes the total. All databases keep their proportions, and what exceeds their new shares
+    /// is evicted before this returns; larger shares fill with the gets to come.
     pub fn set_bytes(&self, bytes: u64) {
         self.change(|inner| inner.shares.resize(bytes));
     }
 
-    /// Returns the shares of all open databases, in the order in which they were opened. They are of one moment: together they
-    /// never exceed the total.
+    /// Returns the shares of all open databases, in the order in which they were opened. They are
+    /// of one moment: together they never exceed the total.
     pub fn members(&self) -> Vec<ReadMemoryShare> {
         let mut held = Held::new();
         let inner = self.0.inner.lock();
@@ -163,7 +169,8 @@ impl SharedReadMemory {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Adds a database, whose share the others give up before this returns. Not to be called with a lock of a database held.
+    /// Adds a database, whose share the others give up before this returns. Not to be called with a
+    /// lock of a database held.
     pub(crate) fn join(&self, path: &Path) -> Membership {
         let id = self.change(|inner| {
             let id = inner.next;
@@ -232,8 +239,8 @@ impl Membership {
         }
     }
 
-    /// Reports what bytes are worth to the database, and lets the rule move a step. Not to be called with a lock of a database
-    /// held.
+    /// Reports what bytes are worth to the database, and lets the rule move a step. Not to be
+    /// called with a lock of a database held.
     pub(crate) fn report(&self, reading: Reading) {
         self.report_at(sync::since(self.memory.0.started), reading);
     }
@@ -247,8 +254,8 @@ impl Membership {
         }
     }
 
-    /// Gives the share to the others, after `release` has given up what is held of it. Later calls do nothing. Not to be
-    /// called with a lock of a database held.
+    /// Gives the share to the others, after `release` has given up what is held of it. Later calls
+    /// do nothing. Not to be called with a lock of a database held.
     pub(crate) fn leave(&self, release: impl FnOnce()) {
         self.memory.change(|inner| {
             if inner.members.remove(&self.id).is_some() {

@@ -108,7 +108,8 @@ fn a_step_is_given_before_it_is_taken() {
     assert_eq!(machine.peak.load(Relaxed), TOTAL);
 }
 
-/// Databases come, go, report and are resized from many threads. Together they never hold more than the largest total.
+/// Databases come, go, report and are resized from many threads. Together they never hold more than
+/// the largest total.
 #[test]
 fn many_threads_never_hold_more_than_the_total() {
     const TOTAL: u64 = 64_000;

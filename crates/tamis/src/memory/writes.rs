@@ -2,11 +2,12 @@
 //!
 //! # The rule
 //!
-//! Whoever writes looks at all memtables whenever they have taken another 64th of the total (1 MiB at most), those of anyone.
-//! Once active memtables exceed half of the total, the largest of them all is to be flushed: its database is asked, and
-//! seals it before its next write or, if nobody writes to it, in its flush thread. So an idle database gives up what it holds
-//! as a busy one needs it. Beyond the total, each writer has its own database flushed, unless that holds next to nothing, and
-//! waits for it; it does not wait for other databases, whose flushes may fail.
+//! Whoever writes looks at all memtables whenever they have taken another 64th of the total (1 MiB
+//! at most), those of anyone. Once active memtables exceed half of the total, the largest of them
+//! all is to be flushed: its database is asked, and seals it before its next write or, if nobody
+//! writes to it, in its flush thread. So an idle database gives up what it holds as a busy one
+//! needs it. Beyond the total, each writer has its own database flushed, unless that holds next to
+//! nothing, and waits for it; it does not wait for other databases, whose flushes may fail.
 //!
 //! # Invariants
 //!
@@ -15,9 +16,10 @@
 //!
 //! # Threads and locks
 //!
-//! Any thread may use a handle. One leaf mutex guards the list of members; it is taken by writers that hold the lock of their
-//! database's log, and under it the list of a database's filled memtables is, another leaf. The flags and counters publish nothing (`Relaxed`):
-//! whoever sees one late acts at the next look.
+//! Any thread may use a handle. One leaf mutex guards the list of members; it is taken by writers
+//! that hold the lock of their database's log, and under it the list of a database's filled
+//! memtables is, another leaf. The flags and counters publish nothing (`Relaxed`): whoever sees one
+//! late acts at the next look.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -37,13 +39,17 @@ const UNSEEN_SHARE: u64 = 64;
 /// Beyond the total, active memtables together may still grow to this share of it.
 const EXCESS_SHARE: u64 = 8;
 
-/// Memory for the memtables of several databases in one process. A handle: clones are the same memory.
+/// Memory for the memtables of several databases in one process. A handle: clones are the same
+/// memory.
 ///
 /// The memtables of all databases opened with it
-/// ([`Options::shared_write_memory`](crate::Options::shared_write_memory)) are kept within it together: beyond half of
-/// it the largest active memtable is flushed, also that of an idle database, and beyond all of it writers wait for flushes of
-/// their database; an eighth more may be in small memtables. It is looked at once in 1 MiB that memtables take, or in a 64th of it. What a database holds whose flushes fail
-/// stays, and counts, and so do the memtables that opening fills from a log. The limits of each database and keyspace (`memtable_budget_bytes`, `memtable_bytes`) apply besides.
+/// ([`Options::shared_write_memory`](crate::Options::shared_write_memory)) are kept within it
+/// together: beyond half of it the largest active memtable is flushed, also that of an idle
+/// database, and beyond all of it writers wait for flushes of their database; an eighth more may be
+/// in small memtables. It is looked at once in 1 MiB that memtables take, or in a 64th of it. What
+/// a database holds whose flushes fail stays, and counts, and so do the memtables that opening
+/// fills from a log. The limits of each database and keyspace (`memtable_budget_bytes`,
+/// `memtable_bytes`) apply besides.
 ///
 /// ```
 /// use tamis::options::SharedWriteMemory;
@@ -122,7 +128,8 @@ struct Joined {
 }
 
 impl Pool {
-    /// Counts the memtables of every member. They are dropped after the mutex is released, should this be their last user.
+    /// Counts the memtables of every member. They are dropped after the mutex is released, should
+    /// this be their last user.
     fn count(&self) -> Vec<(Counted, Arc<dyn Writer>)> {
         let members = self.members.lock();
         let count = |joined: &Joined| {
@@ -169,8 +176,8 @@ impl SharedWriteMemory {
         SharedWriteMemory(Arc::new(Pool { total, balance, unseen, members: Mutex::default() }))
     }
 
-    /// Gives the memory for reads what memtables leave of their common limit, if there is one. Not to be called with a lock of a
-    /// database held.
+    /// Gives the memory for reads what memtables leave of their common limit, if there is one. Not
+    /// to be called with a lock of a database held.
     pub(crate) fn balance(&self) {
         if let Some(balance) = &self.0.balance {
             balance.follow(self.used_bytes());
@@ -187,12 +194,14 @@ impl SharedWriteMemory {
         self.0.total.store(bytes, Relaxed);
     }
 
-    /// Returns what the memtables of all open databases take. Visits every keyspace that holds something in memory.
+    /// Returns what the memtables of all open databases take. Visits every keyspace that holds
+    /// something in memory.
     pub fn used_bytes(&self) -> u64 {
         self.0.used()
     }
 
-    /// Returns what the memtables of each open database take, in the order in which they were opened.
+    /// Returns what the memtables of each open database take, in the order in which they were
+    /// opened.
     pub fn members(&self) -> Vec<WriteMemoryUse> {
         let each = |(counted, _): (Counted, _)| WriteMemoryUse {
             path: counted.path,
@@ -230,8 +239,8 @@ pub(crate) struct WriteMembership {
 }
 
 impl WriteMembership {
-    /// Notes that memtables have taken `bytes` more. From time to time this looks at all memtables, and asks for the flush that
-    /// is due, if any; then it returns what it has seen.
+    /// Notes that memtables have taken `bytes` more. From time to time this looks at all memtables,
+    /// and asks for the flush that is due, if any; then it returns what it has seen.
     pub(crate) fn note(&self, bytes: u64) -> Option<Look> {
         let (pool, total) = (&self.memory.0, self.memory.bytes());
         let unseen = pool.unseen.fetch_add(bytes, Relaxed) + bytes;

@@ -1,15 +1,16 @@
 //! A bump allocator: memory is handed out front to back and freed all at once.
 //!
 //! # Invariants
-//! * A piece is never moved, reused or freed before its arena drops, so a pointer to one stays valid as long as the
-//!   arena lives.
+//! * A piece is never moved, reused or freed before its arena drops, so a pointer to one stays
+//!   valid as long as the arena lives.
 //! * A piece carries the provenance of its own chunk and overlaps no other piece.
 //! * The contents are never dropped: only plain data belongs here.
 //!
 //! # Threads
-//! Any number of threads allocate at a time, without a lock but for a new chunk. A piece is a range of its chunk's counter, so two
-//! threads never get the same bytes (an atomic addition; nothing else depends on its order, hence `Relaxed`). The chunk itself is
-//! published by `Release` and found by `Acquire`. The pieces may be read from anywhere.
+//! Any number of threads allocate at a time, without a lock but for a new chunk. A piece is a range
+//! of its chunk's counter, so two threads never get the same bytes (an atomic addition; nothing
+//! else depends on its order, hence `Relaxed`). The chunk itself is published by `Release` and
+//! found by `Acquire`. The pieces may be read from anywhere.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
@@ -23,19 +24,20 @@ use super::chunks::Account;
 /// Every chunk starts on a cache line.
 const CHUNK_ALIGN: usize = 64;
 
-/// Chunks of at least this size are mapped, because an allocator may hold on to the large memory of a freed memtable
-/// for long.
+/// Chunks of at least this size are mapped, because an allocator may hold on to the large memory of
+/// a freed memtable for long.
 const MAPPED_BYTES: usize = 1 << 20;
 
-/// Chunks of at least this size ask for huge pages, because a search touches pages all over a large memtable. A smaller one would make
-/// memory resident that it does not have.
+/// Chunks of at least this size ask for huge pages, because a search touches pages all over a large
+/// memtable. A smaller one would make memory resident that it does not have.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// The size of the first chunk. Each next one is as large as all before it, so an arena has at most about twice the memory that it needs, and
-/// a large one soon has chunks of the largest size.
+/// The size of the first chunk. Each next one is as large as all before it, so an arena has at most
+/// about twice the memory that it needs, and a large one soon has chunks of the largest size.
 const FIRST_BYTES: usize = 1 << 10;
 
-/// A bump allocator over chunks of growing size; a piece that would waste much of a chunk gets its own.
+/// A bump allocator over chunks of growing size; a piece that would waste much of a chunk gets its
+/// own.
 pub(super) struct Arena {
     /// The chunk that pieces are taken from; null before the first. It is in `chunks`.
     current: AtomicPtr<Chunk>,
@@ -43,7 +45,8 @@ pub(super) struct Arena {
     chunk_bytes: usize,
     /// Pieces begin and end at multiples of this power of two, up to [`CHUNK_ALIGN`].
     align: usize,
-    /// Handed out, without what was taken from the current chunk: full chunks with their waste, and pieces with chunks of their own.
+    /// Handed out, without what was taken from the current chunk: full chunks with their waste, and
+    /// pieces with chunks of their own.
     full: AtomicUsize,
     /// The bytes of all chunks. Changed under the lock of `chunks`.
     held: AtomicUsize,
@@ -54,7 +57,8 @@ pub(super) struct Arena {
 
 // SAFETY: the pointers lead to chunks that the arena owns.
 unsafe impl Send for Arena {}
-// SAFETY: as above; chunks are shared by atomics and a mutex, and their memory is handed out in disjoint pieces.
+// SAFETY: as above; chunks are shared by atomics and a mutex, and their memory is handed out in
+// disjoint pieces.
 unsafe impl Sync for Arena {}
 
 struct Chunk {
@@ -72,8 +76,8 @@ enum Memory {
 }
 
 impl Arena {
-    /// Creates an arena that allocates in chunks of up to `chunk_bytes`, the first one on demand, taken from the pool of `account` if that
-    /// has any, and counted there.
+    /// Creates an arena that allocates in chunks of up to `chunk_bytes`, the first one on demand,
+    /// taken from the pool of `account` if that has any, and counted there.
     pub(super) fn new(chunk_bytes: usize, align: usize, account: Arc<Account>) -> Arena {
         assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
         Arena {
@@ -93,8 +97,8 @@ impl Arena {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes handed out so far, including waste by alignment and at the ends of full chunks. While others allocate, it
-    /// may miss what they do.
+    /// Returns the bytes handed out so far, including waste by alignment and at the ends of full
+    /// chunks. While others allocate, it may miss what they do.
     pub(super) fn used(&self) -> usize {
         let of_current = self.current().map_or(0, |chunk| chunk.taken.load(Ordering::Relaxed).min(chunk.len));
         self.full.load(Ordering::Relaxed) + of_current
@@ -102,7 +106,8 @@ impl Arena {
 
     #[inline]
     fn current(&self) -> Option<&Chunk> {
-        // SAFETY: null, or a chunk that lives as long as the arena and was complete before it was published.
+        // SAFETY: null, or a chunk that lives as long as the arena and was complete before it was
+        // published.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
@@ -147,7 +152,8 @@ impl Arena {
         piece
     }
 
-    /// Returns the size of the next chunk: a power of two, so that chunks fit other arenas, or the largest.
+    /// Returns the size of the next chunk: a power of two, so that chunks fit other arenas, or the
+    /// largest.
     fn next_bytes(&self) -> usize {
         match self.held() {
             held if held >= self.chunk_bytes => self.chunk_bytes,

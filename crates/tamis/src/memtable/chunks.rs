@@ -1,16 +1,20 @@
-//! Chunks of memory that memtables hand on to each other, and the count of what all memtables of a database hold.
+//! Chunks of memory that memtables hand on to each other, and the count of what all memtables of a
+//! database hold.
 //!
-//! A fresh chunk costs a page fault and the clearing of each of its pages, by far the longest wait of a put. In a steady load every
-//! memtable that is dropped leaves its chunks to the next one.
+//! A fresh chunk costs a page fault and the clearing of each of its pages, by far the longest wait
+//! of a put. In a steady load every memtable that is dropped leaves its chunks to the next one.
 //!
 //! # What is counted
-//! An [`Account`] counts what one memtable holds: whole chunks, since all of a chunk may be resident once it is touched, filters, and range
-//! tombstones. The pool has the sums over all memtables of its database, so that nobody has to visit them. A memtable's memory is first
-//! *active*, then *sealed*; it is no longer counted once it is *retired*, for then only readers hold it. Each move takes what is counted at that
-//! moment out of one sum, so the sums are those of the accounts whatever grows meanwhile.
+//! An [`Account`] counts what one memtable holds: whole chunks, since all of a chunk may be
+//! resident once it is touched, filters, and range tombstones. The pool has the sums over all
+//! memtables of its database, so that nobody has to visit them. A memtable's memory is first
+//! *active*, then *sealed*; it is no longer counted once it is *retired*, for then only readers
+//! hold it. Each move takes what is counted at that moment out of one sum, so the sums are those of
+//! the accounts whatever grows meanwhile.
 //!
 //! # Threads
-//! Any thread may take and give; one mutex, held for a push or a pop. Accounts are atomic additions that publish nothing (`Relaxed`).
+//! Any thread may take and give; one mutex, held for a push or a pop. Accounts are atomic additions
+//! that publish nothing (`Relaxed`).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -108,7 +112,8 @@ impl ChunkPool {
         free.chunks.push(chunk);
     }
 
-    /// Returns all chunks to the system if none was taken or given for a second, as far as calls of this show.
+    /// Returns all chunks to the system if none was taken or given for a second, as far as calls of
+    /// this show.
     pub(crate) fn release_if_idle(&self, now: Instant) {
         let unused = {
             let mut free = self.lock();

@@ -12,9 +12,9 @@ use super::skiplist::Path;
 
 /// A cursor that moves both ways over a memtable while it grows.
 ///
-/// It finds every version whose insertion happened before the move, and may or may not find later ones: snapshot
-/// reads skip versions by sequence number. Moving forward follows one link; moving backward takes a few steps, and a search where it
-/// begins.
+/// It finds every version whose insertion happened before the move, and may or may not find later
+/// ones: snapshot reads skip versions by sequence number. Moving forward follows one link; moving
+/// backward takes a few steps, and a search where it begins.
 pub(crate) struct MemCursor {
     memtable: Arc<Memtable>,
     /// A complete node of `memtable`.
@@ -23,8 +23,8 @@ pub(crate) struct MemCursor {
     path: Option<Box<Path>>,
 }
 
-// SAFETY: the cursor owns a share of the memtable that its pointers lead into, and the nodes of a memtable may be
-// read from every thread.
+// SAFETY: the cursor owns a share of the memtable that its pointers lead into, and the nodes of a
+// memtable may be read from every thread.
 unsafe impl Send for MemCursor {}
 // SAFETY: as above; moving takes `&mut self`.
 unsafe impl Sync for MemCursor {}
@@ -36,7 +36,8 @@ impl MemCursor {
 
     #[inline]
     fn node(&self) -> Option<NodeRef<'_>> {
-        // SAFETY: `at` was complete when the cursor met it, and the cursor keeps the memtable, and so the node.
+        // SAFETY: `at` was complete when the cursor met it, and the cursor keeps the memtable, and
+        // so the node.
         self.at.map(|node| unsafe { NodeRef::new(node) })
     }
 
@@ -45,7 +46,8 @@ impl MemCursor {
         self.node().expect("the cursor is on a version")
     }
 
-    /// Reports whether the cursor is on a version; it is not at first, nor after a move beyond either end.
+    /// Reports whether the cursor is on a version; it is not at first, nor after a move beyond
+    /// either end.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.at.is_some()
@@ -64,8 +66,8 @@ impl MemCursor {
         self.at = list.last_along(path).map(NodeRef::as_non_null);
     }
 
-    /// Moves to the first version that is `(key, seq)` or follows it in version order: the newest version of `key`
-    /// that is not newer than `seq`, otherwise the newest one of the next key.
+    /// Moves to the first version that is `(key, seq)` or follows it in version order: the newest
+    /// version of `key` that is not newer than `seq`, otherwise the newest one of the next key.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) {
         self.go_forward();
         self.at = self.memtable.list().seek(&Target::new(key, seq)).map(NodeRef::as_non_null);
@@ -84,7 +86,8 @@ impl MemCursor {
         self.at = None;
     }
 
-    /// Returns the largest sequence number of a version in the memtable; see [`Memtable::max_version`].
+    /// Returns the largest sequence number of a version in the memtable; see
+    /// [`Memtable::max_version`].
     pub(crate) fn max_version(&self) -> SeqNo {
         self.memtable.max_version()
     }
@@ -157,7 +160,8 @@ impl MemCursor {
     }
 }
 
-/// A value pinned in a memtable, without a copy. It keeps the whole memtable in memory, so it must be short-lived.
+/// A value pinned in a memtable, without a copy. It keeps the whole memtable in memory, so it must
+/// be short-lived.
 #[derive(Clone)]
 pub(crate) struct PinnedMemValue {
     bytes: NonNull<[u8]>,
@@ -183,7 +187,8 @@ impl Deref for PinnedMemValue {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes lie in the arena of the memtable that this value keeps, and never change.
+        // SAFETY: the bytes lie in the arena of the memtable that this value keeps, and never
+        // change.
         unsafe { self.bytes.as_ref() }
     }
 }

@@ -1,31 +1,35 @@
 //! The newest versions of a keyspace, in memory, until a flush writes them to a table.
 //!
-//! A memtable is a skip list in arena memory with optional filters in front of it and the [range tombstones](ranges)
-//! beside it. Versions are ordered by [`tamis_base::key::compare_versions`]: user key ascending, sequence
-//! number descending.
+//! A memtable is a skip list in arena memory with optional filters in front of it and the [range
+//! tombstones](ranges) beside it. Versions are ordered by [`tamis_base::key::compare_versions`]:
+//! user key ascending, sequence number descending.
 //!
 //! # Invariants
-//! * The pair of user key and sequence number is unique within a memtable; the caller assigns sequence numbers.
+//! * The pair of user key and sequence number is unique within a memtable; the caller assigns
+//!   sequence numbers.
 //! * Nothing is removed or moved before the memtable drops, so readers need no reclamation scheme.
-//! * A key's filter bits are set before its version is linked, and counters are raised before [`MemWriter::insert`]
-//!   returns: a reader that learns of a sequence number after the insertion gets no false negative for it.
+//! * A key's filter bits are set before its version is linked, and counters are raised before
+//!   [`MemWriter::insert`] returns: a reader that learns of a sequence number after the insertion
+//!   gets no false negative for it.
 //!
 //! # Threads
-//! Any number of writers and readers. None takes a lock or waits for another, except that range tombstones have one writer at a
-//! time, and that a reader at a snapshot takes a lock where newer range tombstones hide older ones. A version inserted during a read
-//! is seen whole or not at all; readers filter versions by sequence number. Counters only count, hence `Relaxed`: whoever learns of a
-//! sequence number by an ordered load finds what its writer counted.
+//! Any number of writers and readers. None takes a lock or waits for another, except that range
+//! tombstones have one writer at a time, and that a reader at a snapshot takes a lock where newer
+//! range tombstones hide older ones. A version inserted during a read is seen whole or not at all;
+//! readers filter versions by sequence number. Counters only count, hence `Relaxed`: whoever learns
+//! of a sequence number by an ordered load finds what its writer counted.
 //!
 //! # Growth
-//! A database may have thousands of keyspaces that hold a few entries each, so a memtable begins small: chunks grow with what they hold
-//! ([`arena`]), and filters come one after another, each larger than the one before. A key is in the filter that was the newest when it was
-//! inserted, and a reader asks all of them, the newest first, which soon has nearly all keys.
+//! A database may have thousands of keyspaces that hold a few entries each, so a memtable begins
+//! small: chunks grow with what they hold ([`arena`]), and filters come one after another, each
+//! larger than the one before. A key is in the filter that was the newest when it was inserted, and
+//! a reader asks all of them, the newest first, which soon has nearly all keys.
 //!
 //! # Why a custom skip list
-//! A memtable removes nothing before it drops, so it needs no reclamation scheme, unlike a general concurrent map,
-//! and can store node and key in one allocation. Nanoseconds per entry for 250 000 entries of 8-byte keys and
-//! 256-byte values on a 2-core machine with other load (the best of 23 interleaved rounds, release profile; 307 bytes
-//! of memory per entry without the filter):
+//! A memtable removes nothing before it drops, so it needs no reclamation scheme, unlike a general
+//! concurrent map, and can store node and key in one allocation. Nanoseconds per entry for 250 000
+//! entries of 8-byte keys and 256-byte values on a 2-core machine with other load (the best of 23
+//! interleaved rounds, release profile; 307 bytes of memory per entry without the filter):
 //!
 //! | | insert | get, present | get, absent | iterate |
 //! | --- | --: | --: | --: | --: |
@@ -36,9 +40,10 @@
 //! | ascending keys: this list with filter | 90 | 497 | | 8 |
 //! | ascending keys: `crossbeam-skiplist` 0.1 | 130 | 1282 | | 61 |
 //!
-//! Storing long values in separate chunks helps most (random keys: insert 440 instead of 846, get 773 instead of 1187
-//! with all values after their keys, on the same machine under more load); prefetching the next lower level makes a
-//! get a tenth faster. Nodes aligned to cache lines were larger and no faster.
+//! Storing long values in separate chunks helps most (random keys: insert 440 instead of 846, get
+//! 773 instead of 1187 with all values after their keys, on the same machine under more load);
+//! prefetching the next lower level makes a get a tenth faster. Nodes aligned to cache lines were
+//! larger and no faster.
 
 mod arena;
 mod chunks;
@@ -90,14 +95,14 @@ const FILTER_GROWTH: usize = 32;
 /// The most filters: as many as the largest budget has.
 const MOST_FILTERS: usize = 4;
 
-/// A filter gets so many keys per line before the next one takes over: at about 20 bits per key, the filters before the last hardly let
-/// anything pass.
+/// A filter gets so many keys per line before the next one takes over: at about 20 bits per key,
+/// the filters before the last hardly let anything pass.
 const KEYS_PER_LINE: usize = 25;
 
 /// Versions and range tombstones in memory; see the module documentation.
 pub(crate) struct Memtable {
-    /// The part that readers use, on cache lines of its own: neither the writer's counters nor the reference count of
-    /// the memtable's `Arc` invalidate it.
+    /// The part that readers use, on cache lines of its own: neither the writer's counters nor the
+    /// reference count of the memtable's `Arc` invalidate it.
     shared: CachePadded<Shared>,
     counters: CachePadded<Counters>,
     ranges: Ranges,
@@ -147,8 +152,8 @@ impl std::fmt::Debug for Memtable {
 }
 
 impl Memtable {
-    /// Creates an empty memtable to be flushed at about `budget_bytes`. The budget sizes the last filter (2 %) and the
-    /// largest allocation chunks (16 KiB to 2 MiB); it is not enforced.
+    /// Creates an empty memtable to be flushed at about `budget_bytes`. The budget sizes the last
+    /// filter (2 %) and the largest allocation chunks (16 KiB to 2 MiB); it is not enforced.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn new(budget_bytes: usize, with_filter: bool) -> Memtable {
         Memtable::with_chunks(budget_bytes, with_filter, None)
@@ -220,11 +225,12 @@ impl Memtable {
         self.writer().insert(key, digest, seq, kind, value);
     }
 
-    /// Deletes all versions older than `seq` of the keys from `start` up to but excluding `end` (`None`: no end). An
-    /// empty range is not stored, nor is what deletes nothing.
+    /// Deletes all versions older than `seq` of the keys from `start` up to but excluding `end`
+    /// (`None`: no end). An empty range is not stored, nor is what deletes nothing.
     ///
-    /// Versions already inserted are not touched: readers combine both. Tombstones are inserted by one writer at a time
-    /// and in the order of their numbers; versions may be inserted at the same time. O(log n).
+    /// Versions already inserted are not touched: readers combine both. Tombstones are inserted by
+    /// one writer at a time and in the order of their numbers; versions may be inserted at the same
+    /// time. O(log n).
     pub(crate) fn insert_range_tombstone(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo) {
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
         self.note_seq(seq, &self.counters.max_range);
@@ -238,25 +244,28 @@ impl Memtable {
         self.ranges.insert(tombstone);
     }
 
-    /// Returns all range tombstones in the order of their numbers. Takes a lock and copies the list, but not the keys.
+    /// Returns all range tombstones in the order of their numbers. Takes a lock and copies the
+    /// list, but not the keys.
     pub(crate) fn range_tombstones(&self) -> Vec<RangeTombstone> {
         self.ranges.all()
     }
 
-    /// Returns the newest range tombstone over each key, for [`covers_around`](Self::covers_around): those inserted
-    /// later do not change it.
+    /// Returns the newest range tombstone over each key, for
+    /// [`covers_around`](Self::covers_around): those inserted later do not change it.
     pub(crate) fn range_map(&self) -> RangeMap {
         self.ranges.map()
     }
 
-    /// Returns the number of the newest range tombstone over `key` that a reader at `snapshot` sees, or 0. One load if
-    /// there are none, O(log n) otherwise; more if there is a newer one that the reader does not see.
+    /// Returns the number of the newest range tombstone over `key` that a reader at `snapshot`
+    /// sees, or 0. One load if there are none, O(log n) otherwise; more if there is a newer one
+    /// that the reader does not see.
     #[inline]
     pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         if self.has_range_tombstones() { self.ranges.cover(key, snapshot) } else { 0 }
     }
 
-    /// The same with the keys around `key` for which it is the same, by a map that has all that the reader sees.
+    /// The same with the keys around `key` for which it is the same, by a map that has all that the
+    /// reader sees.
     pub(crate) fn covers_around(&self, map: &RangeMap, key: &[u8], snapshot: SeqNo) -> Cover {
         self.ranges.around(map, key, snapshot)
     }
@@ -273,17 +282,20 @@ impl Memtable {
         self.shared.filter_lines.is_some()
     }
 
-    /// Reports whether the memtable may hold a version of the key with this digest. There are no false negatives for
-    /// versions whose insertion happened before. Always `true` without a filter.
+    /// Reports whether the memtable may hold a version of the key with this digest. There are no
+    /// false negatives for versions whose insertion happened before. Always `true` without a
+    /// filter.
     #[inline]
     pub(crate) fn may_contain(&self, digest: Digest) -> bool {
-        // A reader that knows a sequence number sees the filter with its key, which was the newest before that number was published.
+        // A reader that knows a sequence number sees the filter with its key, which was the newest
+        // before that number was published.
         let newest = self.shared.newest.load(Ordering::Relaxed);
         let has = |filter: &OnceLock<Filter>| filter.get().is_some_and(|filter| filter.contains(digest));
         self.shared.filters[..=newest].iter().rev().any(has) || self.shared.filter_lines.is_none()
     }
 
-    /// Returns the newest version of `key` that is not newer than `snapshot`. Does not ask the filter.
+    /// Returns the newest version of `key` that is not newer than `snapshot`. Does not ask the
+    /// filter.
     ///
     /// Cost: O(log n) comparisons, about one cache miss each in a large memtable.
     #[inline]
@@ -292,8 +304,8 @@ impl Memtable {
         Some(Entry { seq: node.seq(), kind: node.kind(), value: node.value() })
     }
 
-    /// The same with a value that outlives the borrow, at the cost of one reference count update if there is such a
-    /// version.
+    /// The same with a value that outlives the borrow, at the cost of one reference count update if
+    /// there is such a version.
     pub(crate) fn get_pinned(self: &Arc<Self>, key: &[u8], snapshot: SeqNo) -> Option<Entry<PinnedMemValue>> {
         let node = self.list().get(key, snapshot)?;
         // SAFETY: the node was found in this memtable.
@@ -301,15 +313,16 @@ impl Memtable {
         Some(Entry { seq: node.seq(), kind: node.kind(), value })
     }
 
-    /// Estimates the number of versions of keys from `start` up to and without `end` (`None`: no end). Costs a search and a few hundred
-    /// steps.
+    /// Estimates the number of versions of keys from `start` up to and without `end` (`None`: no
+    /// end). Costs a search and a few hundred steps.
     pub(crate) fn estimate(&self, start: &[u8], end: Option<&[u8]>) -> usize {
         let end = end.map(|end| Target::new(end, MAX_SEQNO));
         self.list().estimate(&Target::new(start, MAX_SEQNO), end.as_ref())
     }
 
-    /// Passes keys of versions, evenly spread, from `start` up to and without `end` (`None`: no end), in order. Returns for how many versions
-    /// each stands. Costs a search and a few hundred steps.
+    /// Passes keys of versions, evenly spread, from `start` up to and without `end` (`None`: no
+    /// end), in order. Returns for how many versions each stands. Costs a search and a few hundred
+    /// steps.
     pub(crate) fn sample(&self, start: &[u8], end: Option<&[u8]>, mut pass: impl FnMut(&[u8])) -> usize {
         let end = end.map(|end| Target::new(end, MAX_SEQNO));
         self.list().sample(&Target::new(start, MAX_SEQNO), end.as_ref(), |node| pass(node.key()))
@@ -332,20 +345,23 @@ impl Memtable {
         self.entries() == 0 && !self.has_range_tombstones()
     }
 
-    /// Reports whether there is a delete or a range tombstone. Complete for whoever is ordered after the insertion.
+    /// Reports whether there is a delete or a range tombstone. Complete for whoever is ordered
+    /// after the insertion.
     #[inline]
     pub(crate) fn has_deletes(&self) -> bool {
         self.counters.deletes.load(Ordering::Relaxed) || self.has_range_tombstones()
     }
 
-    /// Returns the bytes that the entries take, for whoever asks whether the memtable is full: keys, values, nodes, waste by alignment and full
-    /// chunks, the filters, and the range tombstones. The unused rest of the current chunks is not counted.
+    /// Returns the bytes that the entries take, for whoever asks whether the memtable is full:
+    /// keys, values, nodes, waste by alignment and full chunks, the filters, and the range
+    /// tombstones. The unused rest of the current chunks is not counted.
     #[inline]
     pub(crate) fn used_bytes(&self) -> usize {
         self.list().used() + self.beside_list()
     }
 
-    /// Returns the bytes of memory that the memtable holds: the same with whole chunks, since all of one may be resident.
+    /// Returns the bytes of memory that the memtable holds: the same with whole chunks, since all
+    /// of one may be resident.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.list().held() + self.beside_list()
     }
@@ -373,21 +389,23 @@ impl Memtable {
         (seq != u64::MAX).then_some(seq)
     }
 
-    /// Returns the largest sequence number inserted, range tombstones included. Complete for whoever is ordered after the insertion.
+    /// Returns the largest sequence number inserted, range tombstones included. Complete for
+    /// whoever is ordered after the insertion.
     #[inline]
     pub(crate) fn max_seq(&self) -> Option<SeqNo> {
         let seq = self.max_version().max(self.counters.max_range.load(Ordering::Relaxed));
         (seq > 0).then_some(seq)
     }
 
-    /// Returns the largest sequence number of a version, or 0. Complete for whoever is ordered after the insertion.
+    /// Returns the largest sequence number of a version, or 0. Complete for whoever is ordered
+    /// after the insertion.
     #[inline]
     pub(crate) fn max_version(&self) -> SeqNo {
         self.counters.max_version.load(Ordering::Relaxed)
     }
 
-    /// Passes the range tombstones after `since`, newest first, to `ask` until it has an answer. Takes the tombstones' lock if there are
-    /// any.
+    /// Passes the range tombstones after `since`, newest first, to `ask` until it has an answer.
+    /// Takes the tombstones' lock if there are any.
     pub(crate) fn newest_range_tombstones<T>(
         &self,
         since: SeqNo,
@@ -422,8 +440,9 @@ impl Memtable {
         filter
     }
 
-    /// Widens the range of sequence numbers. Writers of versions and of range tombstones may call this concurrently.
-    /// Usually a sequence number is inside or next to the range, and only one end moves.
+    /// Widens the range of sequence numbers. Writers of versions and of range tombstones may call
+    /// this concurrently. Usually a sequence number is inside or next to the range, and only one
+    /// end moves.
     #[inline]
     fn note_seq(&self, seq: SeqNo, max: &AtomicU64) {
         // The maximum first: a reader that sees a minimum may ask for the maximum.
@@ -455,13 +474,13 @@ impl MemWriter<'_> {
         self.memtable.insert_range_tombstone(start, end, seq);
     }
 
-    /// Inserts the version `(key, seq)`, which must not exist yet; `digest` is that of `key`. Readers may see it at
-    /// once. Cost: O(log n) comparisons and a copy of key and value; a constant number of comparisons if the version
-    /// directly follows the last one inserted.
+    /// Inserts the version `(key, seq)`, which must not exist yet; `digest` is that of `key`.
+    /// Readers may see it at once. Cost: O(log n) comparisons and a copy of key and value; a
+    /// constant number of comparisons if the version directly follows the last one inserted.
     ///
     /// # Panics
-    /// If the key is longer than [`MAX_KEY_BYTES`], the value longer than [`MAX_VALUE_BYTES`], or the sequence
-    /// number greater than [`MAX_SEQNO`].
+    /// If the key is longer than [`MAX_KEY_BYTES`], the value longer than [`MAX_VALUE_BYTES`], or
+    /// the sequence number greater than [`MAX_SEQNO`].
     pub(crate) fn insert(&mut self, key: &[u8], digest: Digest, seq: SeqNo, kind: Kind, value: &[u8]) {
         assert!(key.len() <= MAX_KEY_BYTES, "a key of {} bytes is too long", key.len());
         assert!(value.len() <= MAX_VALUE_BYTES, "a value of {} bytes is too long", value.len());

@@ -5,8 +5,8 @@
 //! | link 0 | … | link height-1 | key bytes | value bytes, if the value is short |
 //! ```
 //!
-//! The node holds the key's first eight bytes as a number, so most comparisons do not touch the key. Long values lie
-//! in separate chunks: the nodes stay dense, and a search touches fewer pages.
+//! The node holds the key's first eight bytes as a number, so most comparisons do not touch the
+//! key. Long values lie in separate chunks: the nodes stay dense, and a search touches fewer pages.
 //!
 //! # Invariants
 //! * Everything but the links is written before the node is published and never changes afterwards.
@@ -75,7 +75,8 @@ impl<'k> Target<'k> {
 
 /// A complete node of a list that lives at least as long as `'l`.
 ///
-/// Copies carry the provenance of the whole chunk, because links and key lie beyond `Node`'s own size.
+/// Copies carry the provenance of the whole chunk, because links and key lie beyond `Node`'s own
+/// size.
 #[derive(Clone, Copy)]
 pub(super) struct NodeRef<'l> {
     node: NonNull<Node>,
@@ -92,8 +93,9 @@ pub(super) struct Version<'a> {
 
 /// Writes a node with null links into `nodes`, and its value into `values` if it is long.
 ///
-/// `nodes` aligns to [`NODE_ALIGN`]. `height` is 1 to [`MAX_HEIGHT`]; the key is shorter than 2^24 bytes, the value at most `u32::MAX`, and the
-/// sequence number below 2^56: [`super::Memtable`] checks all three.
+/// `nodes` aligns to [`NODE_ALIGN`]. `height` is 1 to [`MAX_HEIGHT`]; the key is shorter than 2^24
+/// bytes, the value at most `u32::MAX`, and the sequence number below 2^56: [`super::Memtable`]
+/// checks all three.
 pub(super) fn write_node(
     nodes: &Arena,
     values: &Arena,
@@ -120,8 +122,9 @@ pub(super) fn write_node(
         height_key_len: (height as u32) << HEIGHT_SHIFT | key.len() as u32,
     };
     let node = piece.cast::<Node>();
-    // SAFETY: the piece is aligned for a node, holds header, `height` links and the key, and nothing else refers to
-    // it yet; `value_ptr` has room for the value. Sources and pieces cannot overlap: the pieces are new.
+    // SAFETY: the piece is aligned for a node, holds header, `height` links and the key, and
+    // nothing else refers to it yet; `value_ptr` has room for the value. Sources and pieces cannot
+    // overlap: the pieces are new.
     unsafe {
         (&raw mut (*node.as_ptr()).header).write(Published::new(header));
         let tower = (&raw mut (*node.as_ptr()).tower).cast::<Link>();
@@ -136,7 +139,8 @@ pub(super) fn write_node(
 
 impl<'l> NodeRef<'l> {
     /// # Safety
-    /// `node` came from [`write_node`], that call happened before this one, and its arenas outlive `'l`.
+    /// `node` came from [`write_node`], that call happened before this one, and its arenas outlive
+    /// `'l`.
     #[inline(always)]
     pub(super) unsafe fn new(node: NonNull<Node>) -> Self {
         NodeRef { node, list: PhantomData }
@@ -179,15 +183,16 @@ impl<'l> NodeRef<'l> {
         let (height, len) =
             ((packed >> HEIGHT_SHIFT) as usize, (packed & ((1 << HEIGHT_SHIFT) - 1)) as usize);
         let at = offset_of!(Node, tower) + height * size_of::<Link>();
-        // SAFETY: `write_node` put `len` bytes of key behind `height` links, in the piece that `node` has the
-        // provenance of; they are never written again while the list lives.
+        // SAFETY: `write_node` put `len` bytes of key behind `height` links, in the piece that
+        // `node` has the provenance of; they are never written again while the list lives.
         unsafe { std::slice::from_raw_parts(self.node.cast::<u8>().add(at).as_ptr(), len) }
     }
 
     #[inline(always)]
     pub(super) fn value(self) -> &'l [u8] {
         let header = self.header();
-        // SAFETY: `write_node` put `value_len` bytes there, which are never written again while the list lives.
+        // SAFETY: `write_node` put `value_len` bytes there, which are never written again while the
+        // list lives.
         unsafe { std::slice::from_raw_parts(header.value.as_ptr(), header.value_len as usize) }
     }
 
@@ -195,8 +200,8 @@ impl<'l> NodeRef<'l> {
     #[inline(always)]
     fn link(self, level: usize) -> &'l Link {
         debug_assert!(level < self.height());
-        // SAFETY: `write_node` made `height` links behind the header; callers follow links of a level only
-        // between nodes of that level, so `level < height`.
+        // SAFETY: `write_node` made `height` links behind the header; callers follow links of a
+        // level only between nodes of that level, so `level < height`.
         unsafe { &*(&raw const (*self.node.as_ptr()).tower).cast::<Link>().add(level) }
     }
 
@@ -204,8 +209,8 @@ impl<'l> NodeRef<'l> {
     #[inline(always)]
     pub(super) fn next(self, level: usize) -> Option<NodeRef<'l>> {
         let next = NonNull::new(self.link(level).load(Ordering::Acquire))?;
-        // SAFETY: links hold complete nodes of the same list; the `Acquire` load pairs with the `Release` store
-        // of `publish`, so that the node's writes happened before.
+        // SAFETY: links hold complete nodes of the same list; the `Acquire` load pairs with the
+        // `Release` store of `publish`, so that the node's writes happened before.
         Some(unsafe { NodeRef::new(next) })
     }
 
@@ -215,7 +220,8 @@ impl<'l> NodeRef<'l> {
         self.link(level).store(next.map_or(std::ptr::null_mut(), |n| n.node.as_ptr()), Ordering::Relaxed);
     }
 
-    /// Makes `next`, with everything written to it before, reachable after this node on `level`, if `after` still follows there.
+    /// Makes `next`, with everything written to it before, reachable after this node on `level`, if
+    /// `after` still follows there.
     #[inline(always)]
     pub(super) fn publish(self, level: usize, after: Option<NodeRef<'l>>, next: NodeRef<'l>) -> bool {
         let after = after.map_or(std::ptr::null_mut(), |n| n.node.as_ptr());
@@ -224,7 +230,8 @@ impl<'l> NodeRef<'l> {
             .is_ok()
     }
 
-    /// Returns the last node on `level` that is before `target`, from this one on, which is, and what follows it there.
+    /// Returns the last node on `level` that is before `target`, from this one on, which is, and
+    /// what follows it there.
     #[cold]
     pub(super) fn last_before(self, level: usize, target: &Target<'_>) -> (NodeRef<'l>, Option<NodeRef<'l>>) {
         let mut at = self;
@@ -236,7 +243,8 @@ impl<'l> NodeRef<'l> {
         }
     }
 
-    /// Returns the last node on `level` that is before `target`, from this one on, which is; `None` if it is more than `most` steps away.
+    /// Returns the last node on `level` that is before `target`, from this one on, which is; `None`
+    /// if it is more than `most` steps away.
     #[inline]
     pub(super) fn last_within(self, level: usize, target: &Target<'_>, most: usize) -> Option<NodeRef<'l>> {
         let mut at = self;
@@ -256,8 +264,8 @@ impl<'l> NodeRef<'l> {
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let next = self.link(level).load(Ordering::Relaxed);
-            // SAFETY: a prefetch reads nothing that the program can see and cannot fault, null included; SSE
-            // is part of every x86-64 processor.
+            // SAFETY: a prefetch reads nothing that the program can see and cannot fault, null
+            // included; SSE is part of every x86-64 processor.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(next.cast()) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri), not(all(test, loom)))))]
@@ -279,8 +287,8 @@ impl<'l> NodeRef<'l> {
     #[inline]
     fn is_before_in_prefix(self, target: &Target<'_>) -> bool {
         let key = self.key();
-        // Equal prefixes are padded with zeros, so if either key ends within its first eight bytes, the shorter
-        // one is a prefix of the other.
+        // Equal prefixes are padded with zeros, so if either key ends within its first eight bytes,
+        // the shorter one is a prefix of the other.
         let order = if key.len() <= 8 || target.key.len() <= 8 {
             key.len().cmp(&target.key.len())
         } else {

@@ -1,31 +1,36 @@
 //! The range tombstones of a memtable.
 //!
-//! They are kept twice. The *list* has them as they were written, oldest first. The *map* has the newest one over each
-//! key: a balanced tree (a treap) of disjoint fragments. A tombstone cuts the fragments at its borders and takes the
-//! place of all between them, since it is newer. Nodes are immutable: an insertion makes a new root, which shares all
-//! but O(log n) nodes with the one before. So each insertion adds at most three fragments, however tombstones are
-//! nested, and whoever keeps a root has the tombstones up to then without a copy.
+//! They are kept twice. The *list* has them as they were written, oldest first. The *map* has the
+//! newest one over each key: a balanced tree (a treap) of disjoint fragments. A tombstone cuts the
+//! fragments at its borders and takes the place of all between them, since it is newer. Nodes are
+//! immutable: an insertion makes a new root, which shares all but O(log n) nodes with the one
+//! before. So each insertion adds at most three fragments, however tombstones are nested, and
+//! whoever keeps a root has the tombstones up to then without a copy.
 //!
-//! A reader at an older number than that of the fragment over its key needs what the fragment replaced. It walks back
-//! through the list: one by one to a multiple of [`BLOCK`], and then by blocks of growing size, each of which has a map
-//! of its own. Those are made when a reader first needs them: only readers at snapshots pay, in time and in memory.
+//! A reader at an older number than that of the fragment over its key needs what the fragment
+//! replaced. It walks back through the list: one by one to a multiple of [`BLOCK`], and then by
+//! blocks of growing size, each of which has a map of its own. Those are made when a reader first
+//! needs them: only readers at snapshots pay, in time and in memory.
 //!
 //! # Invariants
-//! * Numbers ascend in the list. So the tombstones that a reader sees are the first ones, and of several over a key the
-//!   last is the newest.
-//! * The map of the first `n` tombstones has, over each key, the newest of them. Its fragments are not empty, do not
-//!   overlap, and ascend by key; only the last may have no end. There are at most `2n - 1`.
+//! * Numbers ascend in the list. So the tombstones that a reader sees are the first ones, and of
+//!   several over a key the last is the newest.
+//! * The map of the first `n` tombstones has, over each key, the newest of them. Its fragments are
+//!   not empty, do not overlap, and ascend by key; only the last may have no end. There are at most
+//!   `2n - 1`.
 //! * A node's priority is not below those of its children.
 //!
 //! # Cost
-//! An insertion and a look at the map: O(log n). For a reader that the map cannot serve: O(log² n), and O(n log n) once
-//! for all of them together. Memory: O(n), and with such readers O(n log n) with a small constant.
+//! An insertion and a look at the map: O(log n). For a reader that the map cannot serve: O(log² n),
+//! and O(n log n) once for all of them together. Memory: O(n), and with such readers O(n log n)
+//! with a small constant.
 //!
 //! # Threads
-//! One writer at a time, which the commit path guarantees: range deletes are committed by a leader, with the log's lock
-//! held and nothing in flight. Any number of readers. The list is under a lock, which readers that the map serves do not
-//! take. The writer appends to the list before it stores the root, and both before the number becomes visible: a reader
-//! that loads the visible number and then the root finds all that it must see in either.
+//! One writer at a time, which the commit path guarantees: range deletes are committed by a leader,
+//! with the log's lock held and nothing in flight. Any number of readers. The list is under a lock,
+//! which readers that the map serves do not take. The writer appends to the list before it stores
+//! the root, and both before the number becomes visible: a reader that loads the visible number and
+//! then the root finds all that it must see in either.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,7 +70,8 @@ pub(crate) struct RangeMap {
 }
 
 impl RangeMap {
-    /// Adds a tombstone that is newer than all others and not empty. `priorities` gives a new one with each call.
+    /// Adds a tombstone that is newer than all others and not empty. `priorities` gives a new one
+    /// with each call.
     fn insert(&mut self, tombstone: RangeTombstone, priorities: &mut impl FnMut() -> u64) {
         let (before, rest) = split(&self.root, &tombstone.start, priorities);
         let after = tombstone.end.as_ref().and_then(|end| split(&rest, end, priorities).1);
@@ -115,7 +121,8 @@ impl RangeMap {
         cover.seq > 0 || cover.until.is_some_and(|next| largest.reaches(&next))
     }
 
-    /// Returns the first key of the first fragment and the end of the last one; `None` without fragments.
+    /// Returns the first key of the first fragment and the end of the last one; `None` without
+    /// fragments.
     pub(crate) fn hull(&self) -> Option<(KeyBytes, Option<KeyBytes>)> {
         let (mut first, mut last) = (self.root.as_deref()?, self.root.as_deref()?);
         while let Some(left) = first.left.as_deref() {
@@ -239,7 +246,8 @@ impl Ranges {
         RangeMap { root: self.map.load_full() }
     }
 
-    /// Returns the number of the newest tombstone over `key` that a reader at `snapshot` sees, or 0.
+    /// Returns the number of the newest tombstone over `key` that a reader at `snapshot` sees, or
+    /// 0.
     #[inline]
     pub(super) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         let root = self.map.load();
@@ -255,7 +263,8 @@ impl Ranges {
         0
     }
 
-    /// The same with the keys around it under the same one, or under none, by a map that has all that the reader sees.
+    /// The same with the keys around it under the same one, or under none, by a map that has all
+    /// that the reader sees.
     pub(super) fn around(&self, map: &RangeMap, key: &[u8], snapshot: SeqNo) -> Cover {
         let cover = map.around(key);
         if cover.seq <= snapshot { cover } else { self.history(key, snapshot) }

@@ -2,16 +2,18 @@
 //!
 //! # Invariants
 //! * Level 0 links every version in ascending order; each level links a subset of the one below.
-//! * The head has a link on every level, so a reader that sees an old height only takes a longer path, and one that
-//!   sees a new height finds null links at worst.
-//! * A node is published from level 0 upwards: a reader that finds it on a level finds it on all levels below.
+//! * The head has a link on every level, so a reader that sees an old height only takes a longer
+//!   path, and one that sees a new height finds null links at worst.
+//! * A node is published from level 0 upwards: a reader that finds it on a level finds it on all
+//!   levels below.
 //! * Nothing is ever unlinked: a node that was before a version stays before it.
 //!
 //! # Threads
-//! A writer links a node by exchanging the link of the node before it, provided that it still leads to the node after it; otherwise
-//! somebody linked a node between them, and it looks again from the node before. The exchange is `Release`, and links are followed
-//! with `Acquire`, so that whoever reaches a node finds it whole, and finds whole what it leads to. The height is a hint (`Relaxed`).
-//! A version inserted during a search is found whole or not at all.
+//! A writer links a node by exchanging the link of the node before it, provided that it still leads
+//! to the node after it; otherwise somebody linked a node between them, and it looks again from the
+//! node before. The exchange is `Release`, and links are followed with `Acquire`, so that whoever
+//! reaches a node finds it whole, and finds whole what it leads to. The height is a hint
+//! (`Relaxed`). A version inserted during a search is found whole or not at all.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -39,28 +41,32 @@ pub(super) struct SkipList {
     last: Mutex<Splice>,
 }
 
-// SAFETY: `head` and everything reachable from it belongs to the arenas; it is written before it is published, and read through links
-// with the publish protocol of `node`.
+// SAFETY: `head` and everything reachable from it belongs to the arenas; it is written before it is
+// published, and read through links with the publish protocol of `node`.
 unsafe impl Send for SkipList {}
 // SAFETY: as above; `&SkipList` gives out shared views of complete, immutable data only.
 unsafe impl Sync for SkipList {}
 
-/// The neighbours of the last insertion on each level. A next version between them needs no search on that level.
+/// The neighbours of the last insertion on each level. A next version between them needs no search
+/// on that level.
 ///
-/// Invariants: what `before` holds precedes what `after` holds, and all levels above enclose both. Others may have linked nodes
-/// between them since. Above the height that the list had, a level is (head, null).
+/// Invariants: what `before` holds precedes what `after` holds, and all levels above enclose both.
+/// Others may have linked nodes between them since. Above the height that the list had, a level is
+/// (head, null).
 struct Splice {
     before: [NonNull<Node>; MAX_HEIGHT],
     after: [Option<NonNull<Node>>; MAX_HEIGHT],
-    /// Whether it is where an insertion was, and not (head, null) on every level of a list that may hold anything.
+    /// Whether it is where an insertion was, and not (head, null) on every level of a list that may
+    /// hold anything.
     placed: bool,
 }
 
 // SAFETY: the pointers are only followed while the list lives, whose nodes every thread may read.
 unsafe impl Send for Splice {}
 
-/// The way to a version that a cursor stands on: on each level a node before it, mostly the last such. Nodes inserted since may lie
-/// between. A step back then changes the levels of one tower, where a search from the head visits all levels.
+/// The way to a version that a cursor stands on: on each level a node before it, mostly the last
+/// such. Nodes inserted since may lie between. A step back then changes the levels of one tower,
+/// where a search from the head visits all levels.
 ///
 /// Belongs to one cursor.
 pub(super) struct Path {
@@ -76,11 +82,13 @@ impl Path {
     }
 }
 
-/// As many nodes are passed on a level in search of the one before another, if it is known to be near; more were inserted since.
+/// As many nodes are passed on a level in search of the one before another, if it is known to be
+/// near; more were inserted since.
 const NEAR: usize = 64;
 
 impl SkipList {
-    /// Creates an empty list that allocates in chunks of up to `chunk_bytes` and counts them in `account`.
+    /// Creates an empty list that allocates in chunks of up to `chunk_bytes` and counts them in
+    /// `account`.
     pub(super) fn new(chunk_bytes: usize, account: &Arc<Account>) -> SkipList {
         let head_memory = Arena::new(1, NODE_ALIGN, Arc::default());
         let nodes = Arena::new(chunk_bytes, NODE_ALIGN, account.clone());
@@ -106,7 +114,8 @@ impl SkipList {
     pub(super) fn writer(&self) -> ListWriter<'_> {
         let splice = match self.last.try_lock() {
             Ok(last) => Position::Shared(last),
-            // A writer can only panic before it links anything (a key or value that is too long), which leaves its position true.
+            // A writer can only panic before it links anything (a key or value that is too long),
+            // which leaves its position true.
             Err(TryLockError::Poisoned(last)) => Position::Shared(last.into_inner()),
             Err(TryLockError::WouldBlock) => Position::Own(Splice::at_head(self.head)),
         };
@@ -135,7 +144,8 @@ impl SkipList {
             if level > 0 {
                 at.prefetch(level - 1);
             }
-            // On the way down the same node often bounds several levels, and need not be compared again.
+            // On the way down the same node often bounds several levels, and need not be compared
+            // again.
             match next {
                 Some(node) if next != bound && node.is_before(target) => at = node,
                 _ if level == 0 => return next,
@@ -167,7 +177,8 @@ impl SkipList {
         Some(at)
     }
 
-    /// Returns the last version that is before `at`, and the way to it. `path` is the way to `at` if it is `placed`.
+    /// Returns the last version that is before `at`, and the way to it. `path` is the way to `at`
+    /// if it is `placed`.
     ///
     /// Cost: a handful of steps on average if `path` is placed, a search otherwise.
     pub(super) fn step_back(&self, at: NodeRef<'_>, path: &mut Path) -> Option<NodeRef<'_>> {
@@ -197,7 +208,8 @@ impl SkipList {
         let of = |path: &Path, level: usize| unsafe { NodeRef::new(path.before[level]) };
         let mut from = if height < MAX_HEIGHT { of(path, height) } else { self.head() };
         for level in (0..height).rev() {
-            // Another node than `at` precedes what followed it, and so precedes `at`; it is nearer than that of the level above.
+            // Another node than `at` precedes what followed it, and so precedes `at`; it is nearer
+            // than that of the level above.
             let known: NodeRef<'_> = of(path, level);
             if known != at {
                 from = known;
@@ -229,8 +241,8 @@ impl SkipList {
         self.last_where(|_| true, |_, _| {})
     }
 
-    /// Returns the last version for which `holds` is true; it must be true for a prefix of the list. Shows the last such of each level
-    /// to `visit`.
+    /// Returns the last version for which `holds` is true; it must be true for a prefix of the
+    /// list. Shows the last such of each level to `visit`.
     #[inline]
     fn last_where(
         &self,
@@ -255,7 +267,8 @@ impl SkipList {
         self.last_where(holds, |level, node| path.before[level] = node.as_non_null())
     }
 
-    /// Estimates the number of versions that are not before `from` and, if given, before `to`. Exact below [`ENOUGH`].
+    /// Estimates the number of versions that are not before `from` and, if given, before `to`.
+    /// Exact below [`ENOUGH`].
     ///
     /// Cost: O(log n), and a few hundred steps.
     pub(super) fn estimate(&self, from: &Target<'_>, to: Option<&Target<'_>>) -> usize {
@@ -264,8 +277,9 @@ impl SkipList {
         count * each
     }
 
-    /// Passes versions that are not before `from` and, if given, before `to`, in order: the nodes of the highest level with enough of them
-    /// there, of which each stands for 4 on the level below. Returns how many versions each stands for.
+    /// Passes versions that are not before `from` and, if given, before `to`, in order: the nodes
+    /// of the highest level with enough of them there, of which each stands for 4 on the level
+    /// below. Returns how many versions each stands for.
     ///
     /// Cost: O(log n), and a few hundred steps.
     pub(super) fn sample<'l>(
@@ -373,14 +387,16 @@ impl ListWriter<'_> {
             splice.before[level] = node.as_non_null();
         }
         if overtaken {
-            // The levels were looked up at different times, and need not enclose each other any more.
+            // The levels were looked up at different times, and need not enclose each other any
+            // more.
             *splice = Splice::at_head(list.head);
         }
     }
 }
 
-/// Returns the height of the tower of the version with this number: 1 + the number of successes in a row, each with probability 1/4.
-/// Heights may be predictable: nothing is ever removed, so no order of keys can select for certain heights.
+/// Returns the height of the tower of the version with this number: 1 + the number of successes in
+/// a row, each with probability 1/4. Heights may be predictable: nothing is ever removed, so no
+/// order of keys can select for certain heights.
 fn height_of(seq: SeqNo) -> usize {
     let mut x = seq.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x = (x ^ x >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
@@ -397,15 +413,15 @@ impl Splice {
     /// The list that the splice belongs to outlives `'l`.
     #[inline(always)]
     unsafe fn at<'l>(&self, level: usize) -> (NodeRef<'l>, Option<NodeRef<'l>>) {
-        // SAFETY: all pointers came from `write_node` in the same list, and were followed by this writer, or by one that held the
-        // splice's lock before.
+        // SAFETY: all pointers came from `write_node` in the same list, and were followed by this
+        // writer, or by one that held the splice's lock before.
         unsafe { (NodeRef::new(self.before[level]), self.after[level].map(|n| NodeRef::new(n))) }
     }
 
     /// Moves the splice to where `target` belongs, on all of the list's `levels`.
     ///
-    /// Climbs from level 0 until the neighbours enclose the target, then searches down from there. An insertion near
-    /// the last one stays low; the coarser levels above need no search.
+    /// Climbs from level 0 until the neighbours enclose the target, then searches down from there.
+    /// An insertion near the last one stays low; the coarser levels above need no search.
     fn find(&mut self, head: NodeRef<'_>, target: &Target<'_>, levels: usize) {
         // SAFETY: the caller borrows the head, and with it the list.
         let neighbours = |splice: &Splice, level| unsafe { splice.at(level) };

@@ -36,7 +36,8 @@ fn row((key, value): Row<'_>) -> (Vec<u8>, SeqNo, Kind, Vec<u8>) {
     (key.0.clone(), key.1.0, value.0, value.1.clone())
 }
 
-/// Keys that share prefixes, end within the first eight bytes or hold zeros, to cover every path of the comparison.
+/// Keys that share prefixes, end within the first eight bytes or hold zeros, to cover every path of
+/// the comparison.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         prop::collection::vec(prop::sample::select(vec![0u8, 1, 255]), 0..5),
@@ -62,7 +63,8 @@ proptest! {
         let memtable = Arc::new(Memtable::new(64 << 10, true));
         let mut model = Model::new();
         for (i, (key, is_put, value)) in operations.iter().enumerate() {
-            // Sequence numbers mostly rise, as in a log shared by several keyspaces, but not always.
+            // Sequence numbers mostly rise, as in a log shared by several keyspaces, but not
+            // always.
             let seq = if i % 10 == 9 { 1000 - i as u64 } else { i as u64 + 1 };
             let (kind, value) = match (is_put, i % 3) {
                 (false, _) => (Kind::Delete, Vec::new()),
@@ -124,7 +126,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// A cursor that goes backward keeps the way to where it stands; what was inserted since lies beside that way.
+    /// A cursor that goes backward keeps the way to where it stands; what was inserted since lies
+    /// beside that way.
     #[test]
     fn a_cursor_finds_what_was_inserted_before_each_move(
         steps in prop::collection::vec((0..6u8, 0..3u8, 1..90u32), 1..120),
@@ -325,8 +328,9 @@ fn range_tombstones_are_listed_in_order_without_the_empty_ones() {
     assert_eq!((memtable.min_seq(), memtable.max_seq()), (Some(5), Some(9)));
 }
 
-/// Each keyspace used to allocate its filter (80 MiB for the largest memtables) and a chunk of memory when the
-/// database was opened, so a manifest of a few kilobytes with many keyspaces could exhaust the memory.
+/// Each keyspace used to allocate its filter (80 MiB for the largest memtables) and a chunk of
+/// memory when the database was opened, so a manifest of a few kilobytes with many keyspaces could
+/// exhaust the memory.
 #[test]
 fn an_unused_memtable_takes_almost_no_memory() {
     let memtable = Memtable::new(4 << 30, true);
@@ -383,8 +387,8 @@ fn no_key_is_missed_while_several_writers_change_filters() {
     assert!((0..4 * KEYS).all(|i| memtable.may_contain(Digest::of(&i.to_be_bytes()))));
 }
 
-/// What nested range tombstones take in memory grew with the square of their number, and so it was counted: a memtable was
-/// full after a few thousand of them.
+/// What nested range tombstones take in memory grew with the square of their number, and so it was
+/// counted: a memtable was full after a few thousand of them.
 #[test]
 fn nested_range_tombstones_take_memory_in_proportion_to_their_number() {
     let memtable = Memtable::new(64 << 20, true);
@@ -418,8 +422,8 @@ fn the_filter_passes_every_key_and_few_others() {
     assert!(wrong < 200, "{wrong} of 10000 absent keys pass at over 80 bits per key");
 }
 
-/// One writer, readers in both directions and at snapshots: the order always holds, a version is whole or absent, and
-/// every version up to a published sequence number is present.
+/// One writer, readers in both directions and at snapshots: the order always holds, a version is
+/// whole or absent, and every version up to a published sequence number is present.
 #[test]
 fn readers_during_writes_see_whole_versions_in_order() {
     const VERSIONS: u64 = if cfg!(miri) { 200 } else { 30_000 };
@@ -534,8 +538,9 @@ fn writers_take_turns_without_losing_versions() {
     assert_eq!(linked, 8000);
 }
 
-/// A writer that found the position of the last insertion taken took the head and the end for its neighbours, and walked all versions
-/// between them: two writers at a time got slower with every version, until they seemed to hang.
+/// A writer that found the position of the last insertion taken took the head and the end for its
+/// neighbours, and walked all versions between them: two writers at a time got slower with every
+/// version, until they seemed to hang.
 #[test]
 fn a_writer_beside_another_does_not_walk_the_list() {
     let memtable = memtable();

@@ -72,20 +72,22 @@ counters! {
         digests,
         /// Memtable filters probed.
         memtable_probes,
-        /// Table filters probed. A probe of a global filter counts once, however many runs it covers.
+        /// Table filters probed. A probe of a global filter counts once, however many runs it
+        /// covers.
         filter_probes,
         /// Table filter probes that ruled out the key.
         filter_negatives,
         /// Table filter probes that passed a key that was not there.
         false_positives,
-        /// Table filters probed by iterators, for a key range. A probe of a global filter counts once, however many runs it
-        /// covers; one that the filter cannot answer does not count.
+        /// Table filters probed by iterators, for a key range. A probe of a global filter counts
+        /// once, however many runs it covers; one that the filter cannot answer does not count.
         range_probes,
-        /// Range probes that ruled out the range, or everything before some later key. For a global filter: those that named no
-        /// run.
+        /// Range probes that ruled out the range, or everything before some later key. For a global
+        /// filter: those that named no run.
         range_negatives,
-        /// Range probes after which a table was opened that had nothing within the iterator's bounds. Under a global filter:
-        /// runs that were opened because it named them but had nothing in the key range.
+        /// Range probes after which a table was opened that had nothing within the iterator's
+        /// bounds. Under a global filter: runs that were opened because it named them but had
+        /// nothing in the key range.
         range_false_positives,
         /// Merge operands applied.
         merge_operands,
@@ -107,7 +109,8 @@ counters! {
         io_reads,
         /// Bytes read by those system calls.
         io_bytes,
-        /// Those of `io_reads` that were issued together with others, so that their latencies overlap.
+        /// Those of `io_reads` that were issued together with others, so that their latencies
+        /// overlap.
         batched_reads,
         /// Cursors positioned in a run by iterators.
         seeks,
@@ -119,8 +122,8 @@ counters! {
         empty_scans,
         /// Entries returned by iterators.
         entries,
-        /// Versions that iterators stepped over: newer than what they read, or older than the one that counts. Not counted are those
-        /// that they passed by a seek.
+        /// Versions that iterators stepped over: newer than what they read, or older than the one
+        /// that counts. Not counted are those that they passed by a seek.
         versions_skipped,
         /// Keys without a value that iterators stepped over: deleted, or expired.
         tombstones_skipped,

@@ -8,12 +8,15 @@ use crate::observe::latency::Operation;
 
 /// Something that is told what a database does. Closures of the same form are listeners.
 ///
-/// All listeners of a database are called one after the other, by one thread that does nothing else: after what an event tells of, in the
-/// order of the events, and with none of the database's locks held. So a listener may call the database, wait, or write, and what it
-/// takes delays later events only; of those some are [lost](Event::Lost) once 16384 wait. One that panics loses that event.
+/// All listeners of a database are called one after the other, by one thread that does nothing
+/// else: after what an event tells of, in the order of the events, and with none of the database's
+/// locks held. So a listener may call the database, wait, or write, and what it takes delays later
+/// events only; of those some are [lost](Event::Lost) once 16384 wait. One that panics loses that
+/// event.
 ///
-/// [`Db::close`](crate::Db::close), or dropping the last handle, waits until the events so far were delivered, unless a listener does it.
-/// A listener that keeps a [`Db`](crate::Db) keeps the database open until somebody closes it.
+/// [`Db::close`](crate::Db::close), or dropping the last handle, waits until the events so far were
+/// delivered, unless a listener does it. A listener that keeps a [`Db`](crate::Db) keeps the
+/// database open until somebody closes it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -132,7 +135,8 @@ pub enum Event {
         /// The warning, in words.
         message: String,
     },
-    /// An operation took longer than [`slow_operation_threshold`](crate::Options::slow_operation_threshold).
+    /// An operation took longer than
+    /// [`slow_operation_threshold`](crate::Options::slow_operation_threshold).
     SlowOperation(SlowOperation),
     /// Listeners were too slow: events are missing here.
     Lost {
@@ -239,9 +243,11 @@ pub struct SlowOperation {
     pub key: Option<Vec<u8>>,
     /// How long it took.
     pub took: Duration,
-    /// What it did. A read was repeated for that, at the same state, so what it found cold is warm here.
+    /// What it did. A read was repeated for that, at the same state, so what it found cold is warm
+    /// here.
     pub explanation: String,
-    /// The number of slow operations that were not reported since the last that was: no more than ten are in a second.
+    /// The number of slow operations that were not reported since the last that was: no more than
+    /// ten are in a second.
     pub unreported: u64,
 }
 

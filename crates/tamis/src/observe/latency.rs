@@ -1,11 +1,13 @@
 //! How long operations take: one histogram for each kind, always on.
 //!
-//! A histogram counts durations in buckets of which eight divide each power of two, so that a percentile is known to within an eighth.
-//! It is an array of atomics that publish nothing (`Relaxed`); any thread may record, and a reading is not of one moment.
+//! A histogram counts durations in buckets of which eight divide each power of two, so that a
+//! percentile is known to within an eighth. It is an array of atomics that publish nothing
+//! (`Relaxed`); any thread may record, and a reading is not of one moment.
 //!
-//! Operations that cost about as much as reading the clock twice are sampled: each thread times one [`get`](Operation::Get) in about
-//! [`GETS`], at distances that are drawn, so that no rhythm of the program's falls in with them. What waits for a device or moves
-//! megabytes is always timed. Where slow operations are to be reported, everything is timed.
+//! Operations that cost about as much as reading the clock twice are sampled: each thread times one
+//! [`get`](Operation::Get) in about [`GETS`], at distances that are drawn, so that no rhythm of the
+//! program's falls in with them. What waits for a device or moves megabytes is always timed. Where
+//! slow operations are to be reported, everything is timed.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -66,11 +68,14 @@ operations! {
     Get get,
     /// A `multi_get` of any number of keys; one in 16 of each thread.
     MultiGet multi_get,
-    /// The positioning of an iterator, and its first item where that is what positions it; one in 16 of each thread.
+    /// The positioning of an iterator, and its first item where that is what positions it; one in
+    /// 16 of each thread.
     Seek seek,
-    /// A write that is not synced, from the call to its return, with all stalls; one in 16 of each thread.
+    /// A write that is not synced, from the call to its return, with all stalls; one in 16 of each
+    /// thread.
     Write write,
-    /// A write, or a commit of a transaction, that waits for the log's sync, or is judged by conditions.
+    /// A write, or a commit of a transaction, that waits for the log's sync, or is judged by
+    /// conditions.
     GroupWrite group_write,
     /// A sync of the log.
     LogSync log_sync,
@@ -144,7 +149,8 @@ thread_local! {
     static DRAWN: Cell<u32> = const { Cell::new(0x9E37_79B9) };
 }
 
-/// Reports whether an operation of this thread that is neither a get nor rare is one of those to be timed.
+/// Reports whether an operation of this thread that is neither a get nor rare is one of those to be
+/// timed.
 #[inline]
 pub(crate) fn is_due() -> bool {
     OPERATIONS_SEEN.with(|seen| {

@@ -2,9 +2,10 @@
 //!
 //! # Threads and locks
 //!
-//! Any thread may push, with any of the engine's locks held: the queue's lock is a leaf, and pushing wakes the thread that
-//! [delivers](Queue::deliver) without waiting for it. That thread holds none while a listener runs. A queue that is full drops what is
-//! pushed and counts it, so that a listener that hangs costs events and neither memory nor writes.
+//! Any thread may push, with any of the engine's locks held: the queue's lock is a leaf, and
+//! pushing wakes the thread that [delivers](Queue::deliver) without waiting for it. That thread
+//! holds none while a listener runs. A queue that is full drops what is pushed and counts it, so
+//! that a listener that hangs costs events and neither memory nor writes.
 //!
 //! A listener that panics loses that event; others and later events are delivered.
 

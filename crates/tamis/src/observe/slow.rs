@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 
 use crate::sync;
 
-/// The most reports in a second: an explanation of a read repeats it, and what makes one read slow makes many slow.
+/// The most reports in a second: an explanation of a read repeats it, and what makes one read slow
+/// makes many slow.
 const REPORTS_PER_SECOND: u64 = 10;
 
 #[derive(Debug)]
 pub(super) struct Slow {
     threshold: Duration,
     origin: Instant,
-    /// The second since `origin` in which operations were reported last, in the upper bits, and how many were, in the lowest eight.
+    /// The second since `origin` in which operations were reported last, in the upper bits, and how
+    /// many were, in the lowest eight.
     reported: AtomicU64,
     /// Slow operations that were not reported since the last that was.
     suppressed: AtomicU64,
@@ -27,7 +29,8 @@ impl Slow {
         self.threshold
     }
 
-    /// Decides whether an operation that took this long is reported; then returns how many slow ones were not since the last report.
+    /// Decides whether an operation that took this long is reported; then returns how many slow
+    /// ones were not since the last report.
     #[inline]
     pub(super) fn admits(&self, took: Duration) -> Option<u64> {
         if took < self.threshold { None } else { self.admits_at(sync::since(self.origin).as_secs()) }

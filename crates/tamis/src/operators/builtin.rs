@@ -14,8 +14,9 @@ pub(super) fn find(name: &str) -> Option<Arc<dyn MergeOperator>> {
     }
 }
 
-/// `add`: values and operands are eight-byte little-endian numbers, added modulo 2^64; a missing base is 0. This
-/// works for `u64` and `i64` alike, up and down. (A saturating addition would depend on the order.)
+/// `add`: values and operands are eight-byte little-endian numbers, added modulo 2^64; a missing
+/// base is 0. This works for `u64` and `i64` alike, up and down. (A saturating addition would
+/// depend on the order.)
 #[derive(Debug)]
 struct Add;
 
@@ -75,7 +76,8 @@ impl MergeOperator for Append {
     }
 }
 
-/// `max`: the greatest in byte order (for big-endian numbers: the largest); a missing base is less than any operand.
+/// `max`: the greatest in byte order (for big-endian numbers: the largest); a missing base is less
+/// than any operand.
 #[derive(Debug)]
 struct Max;
 

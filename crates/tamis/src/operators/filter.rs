@@ -16,17 +16,20 @@ pub enum Decision {
 
 /// A callback for the values that flushes and compactions write.
 ///
-/// The filter is called for a value only if it is the newest version of its key in the merge and invisible to every
-/// snapshot that was alive when the merge began. (A snapshot taken while the merge runs may see a value before it and
-/// not after.) It is not called for merge operands without their base, but for values merged from operands. A value
-/// may never be passed to the filter, or more than once.
+/// The filter is called for a value only if it is the newest version of its key in the merge and
+/// invisible to every snapshot that was alive when the merge began. (A snapshot taken while the
+/// merge runs may see a value before it and not after.) It is not called for merge operands without
+/// their base, but for values merged from operands. A value may never be passed to the filter, or
+/// more than once.
 ///
 /// A removed key stays removed: its older versions do not come back, here or elsewhere.
 ///
-/// Several threads call the filter at once, in the middle of merges: it must be quick and must not panic (a panic
-/// stops the database's writes). The filter may be changed or left out whenever the database is opened.
+/// Several threads call the filter at once, in the middle of merges: it must be quick and must not
+/// panic (a panic stops the database's writes). The filter may be changed or left out whenever the
+/// database is opened.
 pub trait CompactionFilter: Send + Sync + Debug {
-    /// Returns the name for the keyspace option `compaction_filter`: 1 to 64 letters, digits, or any of `-_.:/`.
+    /// Returns the name for the keyspace option `compaction_filter`: 1 to 64 letters, digits, or
+    /// any of `-_.:/`.
     fn name(&self) -> &str;
 
     /// Decides what to do with the value of `key` on its way to `level` (0: a flush).

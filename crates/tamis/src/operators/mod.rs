@@ -1,10 +1,11 @@
 //! Callbacks of the program on its values: merge operators and compaction filters.
 //!
-//! Options refer to operators by name, because options are stored with the database. The program that opens the
-//! database supplies the code behind each name in [`Operators`]. Built-in merge operators need no entry.
+//! Options refer to operators by name, because options are stored with the database. The program
+//! that opens the database supplies the code behind each name in [`Operators`]. Built-in merge
+//! operators need no entry.
 //!
-//! Operators are created before opening and shared read-only afterwards. Any thread may call one at any time, so
-//! operators are `Sync` and must be pure functions of their arguments.
+//! Operators are created before opening and shared read-only afterwards. Any thread may call one at
+//! any time, so operators are `Sync` and must be pure functions of their arguments.
 
 mod builtin;
 mod filter;
@@ -94,8 +95,8 @@ pub(crate) struct KeyspaceOperators {
     pub(crate) filter: Option<Arc<dyn CompactionFilter>>,
     #[cfg(feature = "unstable-selector")]
     pub(crate) selector: Option<Arc<dyn SelectorKind>>,
-    /// The merge operator or compaction filter that only the options know. Then `merge` fails, the keyspace takes no writes, and
-    /// nothing is merged or filtered in it.
+    /// The merge operator or compaction filter that only the options know. Then `merge` fails, the
+    /// keyspace takes no writes, and nothing is merged or filtered in it.
     pub(crate) missing: Option<Unregistered>,
 }
 
@@ -120,8 +121,9 @@ impl Operators {
         Operators::default()
     }
 
-    /// Adds a merge operator. Of two with the same name the later one wins; one with a built-in name (`add`, `append`,
-    /// `max`) is refused by the opening: these mean the same to all programs that open a database.
+    /// Adds a merge operator. Of two with the same name the later one wins; one with a built-in
+    /// name (`add`, `append`, `max`) is refused by the opening: these mean the same to all programs
+    /// that open a database.
     #[must_use]
     pub fn with_merge(mut self, operator: Arc<dyn MergeOperator>) -> Operators {
         self.merge.push(operator);
@@ -142,12 +144,14 @@ impl Operators {
         self
     }
 
-    /// Lets a database be opened whose keyspaces name merge operators or compaction filters that are not registered here: for
-    /// programs that check, list and copy databases of others. Such a keyspace can be read, except for keys whose value an
-    /// unknown merge operator would have to compute (their reads fail with [`ReadError::Merge`](crate::ReadError::Merge), which
-    /// names it), verified, and copied by a checkpoint. It takes no writes
-    /// ([`WriteError::Unregistered`](crate::WriteError::Unregistered)), and nothing in it is compacted. Options that name no
-    /// merge operator take over the stored one of the default keyspace. Keyspaces whose operators are known work as always.
+    /// Lets a database be opened whose keyspaces name merge operators or compaction filters that
+    /// are not registered here: for programs that check, list and copy databases of others. Such a
+    /// keyspace can be read, except for keys whose value an unknown merge operator would have to
+    /// compute (their reads fail with [`ReadError::Merge`](crate::ReadError::Merge), which names
+    /// it), verified, and copied by a checkpoint. It takes no writes
+    /// ([`WriteError::Unregistered`](crate::WriteError::Unregistered)), and nothing in it is
+    /// compacted. Options that name no merge operator take over the stored one of the default
+    /// keyspace. Keyspaces whose operators are known work as always.
     #[must_use]
     pub fn with_unknown(mut self) -> Operators {
         self.lenient = true;
@@ -189,7 +193,8 @@ impl Operators {
         Ok(found)
     }
 
-    /// The same, but a merge operator or compaction filter may be [missing](KeyspaceOperators::missing).
+    /// The same, but a merge operator or compaction filter may be
+    /// [missing](KeyspaceOperators::missing).
     pub(crate) fn look_up(&self, names: Names<'_>) -> Result<KeyspaceOperators, Unregistered> {
         let mut missing = None;
         let mut unregistered = |option, name: &str| {

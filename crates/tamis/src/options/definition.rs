@@ -1,17 +1,18 @@
 //! The options of a database and of each keyspace.
 //!
-//! Every option is one row of a table: name, class, type, default, domain, consequence. The struct, its
-//! documentation, its default, its checks and its text form all come from that row.
+//! Every option is one row of a table: name, class, type, default, domain, consequence. The struct,
+//! its documentation, its default, its checks and its text form all come from that row.
 //!
 //! # Text form
 //!
-//! Lines `name = value`; `#` starts a comment; blank lines are skipped; if a name appears twice, the later line wins;
-//! options that are not named keep their defaults. Sizes are printed in the largest exact unit (`64 MiB`) and read
-//! with or without one; `64 MB` are 64,000,000 bytes. Among a database's options, those of its default keyspace have the prefix `keyspace.`.
+//! Lines `name = value`; `#` starts a comment; blank lines are skipped; if a name appears twice,
+//! the later line wins; options that are not named keep their defaults. Sizes are printed in the
+//! largest exact unit (`64 MiB`) and read with or without one; `64 MB` are 64,000,000 bytes. Among
+//! a database's options, those of its default keyspace have the prefix `keyspace.`.
 //! `from_text(to_text(o)) == o` for every `o` that `check` accepts.
 //!
-//! Options are plain values: nothing here takes a lock, and changing an option after the database was opened has no
-//! effect.
+//! Options are plain values: nothing here takes a lock, and changing an option after the database
+//! was opened has no effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,10 +50,12 @@ const NO_LIMIT: u64 = u64::MAX;
 const KEYSPACE_PREFIX: &str = "keyspace.";
 
 options_table! {
-    /// The options of a database; in the text form the default keyspace's options are named `keyspace.…`.
+    /// The options of a database; in the text form the default keyspace's options are named
+    /// `keyspace.…`.
     ///
-    /// Text form ([`to_text`](Self::to_text), [`from_text`](Self::from_text)): lines `name = value`; `#` starts a
-    /// comment; options not named keep their defaults; sizes may have a unit (`64 MiB`).
+    /// Text form ([`to_text`](Self::to_text), [`from_text`](Self::from_text)): lines `name =
+    /// value`; `#` starts a comment; options not named keep their defaults; sizes may have a unit
+    /// (`64 MiB`).
     #[derive(Clone, Debug)]
     pub struct Options: "" {
         Behaviour, create_if_missing: bool = "true", Flag,
@@ -179,36 +182,39 @@ options_table! {
              and other processes read them; it goes with the session. `none`: not at all.";
     }
     besides {
-        /// Who is told of flushes, compactions, stalls, failures and slow operations: see [`events`](crate::events). Not part of the
-        /// text form.
+        /// Who is told of flushes, compactions, stalls, failures and slow operations: see
+        /// [`events`](crate::events). Not part of the text form.
         listeners: Vec<Arc<dyn EventListener>> = Vec::new();
         /// The options of the default keyspace.
         keyspace: KeyspaceOptions = KeyspaceOptions::default();
-        /// The file system to use; `None` is the operating system's, chosen by `read_mode`. Not part of the text
-        /// form.
+        /// The file system to use; `None` is the operating system's, chosen by `read_mode`. Not
+        /// part of the text form.
         file_system: Option<Arc<dyn FileSystem>> = None;
-        /// How often a [follower](crate::Db::open_follower) catches up with the writer by itself; `None`: when it is
-        /// [told to](crate::Db::catch_up). Not part of the text form.
+        /// How often a [follower](crate::Db::open_follower) catches up with the writer by itself;
+        /// `None`: when it is [told to](crate::Db::catch_up). Not part of the text form.
         follow_interval: Option<Duration> = None;
-        /// The last write to be kept of a database that is opened, for a restore to a moment: what the logs have after it is dropped, and
-        /// gone for good once the opening succeeds. A record of the log counts if all of its writes do: those of a batch, and of batches
-        /// committed together. Logs are not kept for readers of changes then. Keyspaces are those of the manifest:
-        /// one that was dropped after it comes back. `None`: all. Not part of the text form.
+        /// The last write to be kept of a database that is opened, for a restore to a moment: what
+        /// the logs have after it is dropped, and gone for good once the opening succeeds. A record
+        /// of the log counts if all of its writes do: those of a batch, and of batches committed
+        /// together. Logs are not kept for readers of changes then. Keyspaces are those of the
+        /// manifest: one that was dropped after it comes back. `None`: all. Not part of the text
+        /// form.
         recover_to: Option<u64> = None;
         /// The clock; `None` is the operating system's. Not part of the text form.
         clock: Option<Arc<dyn Clock>> = None;
-        /// The merge operators and compaction filters that keyspaces may name, besides the built-in ones. Not part of
-        /// the text form.
+        /// The merge operators and compaction filters that keyspaces may name, besides the built-in
+        /// ones. Not part of the text form.
         operators: Operators = Operators::new();
-        /// Memory for the block cache and the units of `elastic` filters that the database shares with others of the same process,
-        /// in place of `cache_bytes`, `filter_budget_bytes` and `read_memory_bytes`; `None`: it has its own. Not part of
-        /// the text form.
+        /// Memory for the block cache and the units of `elastic` filters that the database shares
+        /// with others of the same process, in place of `cache_bytes`, `filter_budget_bytes` and
+        /// `read_memory_bytes`; `None`: it has its own. Not part of the text form.
         shared_read_memory: Option<SharedReadMemory> = None;
-        /// Memory for memtables that the database shares with others of the same process, besides its own
-        /// `memtable_budget_bytes`; `None`: it shares none. Not part of the text form.
+        /// Memory for memtables that the database shares with others of the same process, besides
+        /// its own `memtable_budget_bytes`; `None`: it shares none. Not part of the text form.
         shared_write_memory: Option<SharedWriteMemory> = None;
-        /// Whoever chooses filters and tree shapes while the database is in use, within `auto_memory_bytes`; `None` leaves them as
-        /// they are stored. Not part of the text form, and ignored by `==`.
+        /// Whoever chooses filters and tree shapes while the database is in use, within
+        /// `auto_memory_bytes`; `None` leaves them as they are stored. Not part of the text form,
+        /// and ignored by `==`.
         tuner: Option<Arc<dyn Tuner>> = None;
     }
 }
@@ -216,8 +222,9 @@ options_table! {
 options_table! {
     /// The options of one keyspace.
     ///
-    /// Text form ([`to_text`](Self::to_text), [`from_text`](Self::from_text)): lines `name = value`; `#` starts a
-    /// comment; options not named keep their defaults; sizes may have a unit (`64 MiB`).
+    /// Text form ([`to_text`](Self::to_text), [`from_text`](Self::from_text)): lines `name =
+    /// value`; `#` starts a comment; options not named keep their defaults; sizes may have a unit
+    /// (`64 MiB`).
     #[derive(Clone, Debug)]
     pub struct KeyspaceOptions: "keyspace." {
         Behaviour, auto_compaction: bool = "true", Flag,
@@ -359,8 +366,8 @@ options_table! {
 }
 
 impl PartialEq for Options {
-    /// Compares every field. File systems, clocks, listeners, operators and shared memory are equal if they are the same object; compare
-    /// [`to_text`](Self::to_text) to leave them out.
+    /// Compares every field. File systems, clocks, listeners, operators and shared memory are equal
+    /// if they are the same object; compare [`to_text`](Self::to_text) to leave them out.
     fn eq(&self, other: &Self) -> bool {
         self.same_table(other)
             && self.keyspace == other.keyspace
@@ -398,7 +405,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Value`], naming the first option that is out of range or contradicts another.
+    /// [`OptionsError::Value`], naming the first option that is out of range or contradicts
+    /// another.
     pub fn check(&self) -> Result<(), OptionsError> {
         for field in Self::FIELDS {
             field.check(self, true)?;
@@ -426,13 +434,14 @@ impl Options {
         Ok(())
     }
 
-    /// Sets one option by its name and text; options of the default keyspace have the prefix `keyspace.`. An error
-    /// leaves the options unchanged. Consistency between options is left to [`check`](Self::check).
+    /// Sets one option by its name and text; options of the default keyspace have the prefix
+    /// `keyspace.`. An error leaves the options unchanged. Consistency between options is left to
+    /// [`check`](Self::check).
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Value`] for a text that the option
-    /// does not accept.
+    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Value`] for a text
+    /// that the option does not accept.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }
@@ -469,8 +478,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Syntax`] and [`OptionsError::Unknown`] with their line, [`OptionsError::Value`] with the
-    /// option.
+    /// [`OptionsError::Syntax`] and [`OptionsError::Unknown`] with their line,
+    /// [`OptionsError::Value`] with the option.
     pub fn from_text(text: &str) -> Result<Self, OptionsError> {
         let mut options = Options::default();
         for assignment in assignments(text) {
@@ -481,7 +490,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Describes all options with their defaults, ranges and consequences, in the order of the text form's classes.
+    /// Describes all options with their defaults, ranges and consequences, in the order of the text
+    /// form's classes.
     pub fn describe() -> Vec<OptionInfo> {
         let own = Self::FIELDS.iter().map(|f| f.info(true));
         by_class(own.chain(KeyspaceOptions::FIELDS.iter().map(|f| f.info(true))))
@@ -493,7 +503,8 @@ impl KeyspaceOptions {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Value`], naming the first option that is out of range or contradicts another.
+    /// [`OptionsError::Value`], naming the first option that is out of range or contradicts
+    /// another.
     pub fn check(&self) -> Result<(), OptionsError> {
         self.check_named(false)
     }
@@ -536,7 +547,8 @@ impl KeyspaceOptions {
         Ok(())
     }
 
-    /// Elastic filters divide memory by hotness, and the number of independent hash functions is limited.
+    /// Elastic filters divide memory by hotness, and the number of independent hash functions is
+    /// limited.
     fn check_elastic(&self, qualified: bool) -> Result<(), OptionsError> {
         let choices = self.filter.as_slice();
         let prefix = if qualified { KEYSPACE_PREFIX } else { "" };
@@ -641,13 +653,13 @@ impl KeyspaceOptions {
         Err(OptionsError::Value { name, value: value.to_string(), expected })
     }
 
-    /// Sets one option by its name and text. An error leaves the options unchanged. Consistency between options is
-    /// left to [`check`](Self::check).
+    /// Sets one option by its name and text. An error leaves the options unchanged. Consistency
+    /// between options is left to [`check`](Self::check).
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Value`] for a text that the option
-    /// does not accept.
+    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Value`] for a text
+    /// that the option does not accept.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }
@@ -693,8 +705,8 @@ impl KeyspaceOptions {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Syntax`] and [`OptionsError::Unknown`] with their line, [`OptionsError::Value`] with the
-    /// option.
+    /// [`OptionsError::Syntax`] and [`OptionsError::Unknown`] with their line,
+    /// [`OptionsError::Value`] with the option.
     pub fn from_text(text: &str) -> Result<Self, OptionsError> {
         let mut options = KeyspaceOptions::default();
         for assignment in assignments(text) {
@@ -705,9 +717,9 @@ impl KeyspaceOptions {
         Ok(options)
     }
 
-    /// Parses the text form as a database stores it. A stored filter that this build does not have does not keep the database from
-    /// opening: one that the engine once shipped is stored without the prefix `external:`, and new tables get a hashing scheme
-    /// that is built in.
+    /// Parses the text form as a database stores it. A stored filter that this build does not have
+    /// does not keep the database from opening: one that the engine once shipped is stored without
+    /// the prefix `external:`, and new tables get a hashing scheme that is built in.
     pub(crate) fn from_stored(text: &str) -> Result<Self, OptionsError> {
         let built_in = |word: &str| match FilterChoice::from_word(word.trim()) {
             Some(choice) if choice.missing().is_none() => choice.word(),
@@ -737,7 +749,8 @@ impl KeyspaceOptions {
         }
     }
 
-    /// Describes all options with their defaults, ranges and consequences, in the order of the text form.
+    /// Describes all options with their defaults, ranges and consequences, in the order of the text
+    /// form.
     pub fn describe() -> Vec<OptionInfo> {
         by_class(Self::FIELDS.iter().map(|f| f.info(false)))
     }
@@ -769,9 +782,9 @@ pub(crate) struct Incompatible {
     pub(crate) advice: String,
 }
 
-/// Returns what keeps a keyspace with tables down to `deepest_level_in_use` from being opened with the options
-/// `asked`. Everything else (sizes, filters, compression, ratios) may change at any time: old tables stay as they
-/// were built, and compactions replace them.
+/// Returns what keeps a keyspace with tables down to `deepest_level_in_use` from being opened with
+/// the options `asked`. Everything else (sizes, filters, compression, ratios) may change at any
+/// time: old tables stay as they were built, and compactions replace them.
 pub(crate) fn incompatible(
     stored: &KeyspaceOptions,
     asked: &KeyspaceOptions,

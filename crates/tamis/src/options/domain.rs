@@ -1,7 +1,7 @@
 //! The domain of an option: how its value is parsed, printed and bounded.
 //!
-//! A [`Domain`] is a set of values with a text form. Invariant: for every accepted value, `parse` reads the output of
-//! `print` back as the same value. All are pure functions.
+//! A [`Domain`] is a set of values with a text form. Invariant: for every accepted value, `parse`
+//! reads the output of `print` back as the same value. All are pure functions.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -237,7 +237,8 @@ impl Domain<f64> for Real {
     }
 }
 
-/// A type whose values are a few fixed words. The first word of a value is the one printed; more are aliases.
+/// A type whose values are a few fixed words. The first word of a value is the one printed; more
+/// are aliases.
 pub(super) trait Words: Copy + PartialEq + 'static {
     /// Pairs of word and value; every value has at least one word.
     const WORDS: &'static [(&'static str, Self)];

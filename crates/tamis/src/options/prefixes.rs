@@ -4,8 +4,8 @@ use tamis_base::key::prefix_successor;
 
 use super::domain::Domain;
 
-/// The key prefixes that a global filter holds besides the keys: a scan of all keys with such a prefix asks the
-/// filter. Each distinct prefix costs as much filter memory as a key.
+/// The key prefixes that a global filter holds besides the keys: a scan of all keys with such a
+/// prefix asks the filter. Each distinct prefix costs as much filter memory as a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum PrefixFilter {
@@ -21,8 +21,8 @@ pub enum PrefixFilter {
 }
 
 impl PrefixFilter {
-    /// Returns the prefixes of `key` that the filter holds, at most two, shorter ones first. Costs at most a search
-    /// for the delimiter.
+    /// Returns the prefixes of `key` that the filter holds, at most two, shorter ones first. Costs
+    /// at most a search for the delimiter.
     pub fn prefixes<'k>(&self, key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> + use<'k> {
         let ends = match *self {
             PrefixFilter::None => [None, None],
@@ -33,8 +33,9 @@ impl PrefixFilter {
         ends.into_iter().flatten().filter_map(|end| key.get(..end))
     }
 
-    /// Returns the longest filter prefix common to all keys from `start` up to `end` (excluded; `None`: no end), or
-    /// `None` if there is none. A scan of the range finds nothing where no key has this prefix.
+    /// Returns the longest filter prefix common to all keys from `start` up to `end` (excluded;
+    /// `None`: no end), or `None` if there is none. A scan of the range finds nothing where no key
+    /// has this prefix.
     pub fn covering<'k>(&self, start: &'k [u8], end: Option<&[u8]>) -> Option<&'k [u8]> {
         // Most ranges do not end within a filter prefix.
         let covers = |prefix: &&[u8]| {

@@ -1,7 +1,7 @@
 //! The table behind an options struct, and the macro that generates both from the same rows.
 //!
-//! Invariant: a struct field exists if and only if its row does, so that documentation, defaults, range checks, the
-//! text form and `tamis options` cannot disagree.
+//! Invariant: a struct field exists if and only if its row does, so that documentation, defaults,
+//! range checks, the text form and `tamis options` cannot disagree.
 
 use crate::error::OptionsError;
 
@@ -136,7 +136,8 @@ impl<S> Field<S> {
     }
 }
 
-/// Returns the `name = value` lines of a text with their numbers from 1, skipping comments and blank lines.
+/// Returns the `name = value` lines of a text with their numbers from 1, skipping comments and
+/// blank lines.
 pub(super) fn assignments(text: &str) -> impl Iterator<Item = Result<(usize, &str, &str), OptionsError>> {
     text.lines().enumerate().filter_map(|(i, line)| {
         let content = line.split('#').next().unwrap_or("").trim();
@@ -203,7 +204,8 @@ macro_rules! options_table {
                 },
             )*];
 
-            /// Reports whether all options of the table are equal; says nothing of the fields outside the table.
+            /// Reports whether all options of the table are equal; says nothing of the fields
+            /// outside the table.
             fn same_table(&self, other: &Self) -> bool {
                 $(self.$name == other.$name)&&*
             }

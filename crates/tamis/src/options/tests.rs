@@ -158,7 +158,8 @@ fn a_global_filter_excludes_all_others() {
     assert!(FilterPolicy::grf().global().is_some());
 }
 
-/// Databases of before name three filters that the engine no longer has: these are now the program's to supply.
+/// Databases of before name three filters that the engine no longer has: these are now the
+/// program's to supply.
 #[test]
 fn a_stored_filter_that_the_engine_does_not_ship_is_an_external_one() {
     assert!(KeyspaceOptions::from_text("filter = mine").is_err());

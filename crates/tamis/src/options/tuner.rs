@@ -7,14 +7,15 @@ use tamis_model::engine::Workload;
 
 use super::{KeyspaceOptions, Options};
 
-/// Chooses filter and tree shape of a keyspace for its data and workload. The engine asks at opening and whenever a compaction
-/// leaves a tree idle, provides hysteresis, and puts changes into effect; see `docs/advisor.md`. The crate `tamis-advisor` has one
-/// that goes by a cost model.
+/// Chooses filter and tree shape of a keyspace for its data and workload. The engine asks at
+/// opening and whenever a compaction leaves a tree idle, provides hysteresis, and puts changes into
+/// effect; see `docs/advisor.md`. The crate `tamis-advisor` has one that goes by a cost model.
 ///
 /// Any thread may call; no lock of the engine is held meanwhile, and a panic is only a warning.
 pub trait Tuner: Send + Sync + Debug {
-    /// Returns the options that save more than the part `case.margin` of an operation's time; `None` to leave them as they are.
-    /// Only these options may differ: `filter`, `filter_allocation`, `bits_per_key`, `compaction`, `merge` and `size_ratio`.
+    /// Returns the options that save more than the part `case.margin` of an operation's time;
+    /// `None` to leave them as they are. Only these options may differ: `filter`,
+    /// `filter_allocation`, `bits_per_key`, `compaction`, `merge` and `size_ratio`.
     fn propose(&self, case: &TuningCase<'_>) -> Option<Proposal>;
 }
 
@@ -36,7 +37,8 @@ pub struct TuningCase<'a> {
     pub workload: &'a Workload,
     /// Memory for the keyspace's filters, in bytes.
     pub budget_bytes: u64,
-    /// Whether the database is being opened. Only then a filter for the whole tree may be added, replaced or removed.
+    /// Whether the database is being opened. Only then a filter for the whole tree may be added,
+    /// replaced or removed.
     pub opening: bool,
     /// The part of an operation's time that a change must save.
     pub margin: f64,

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::domain::{Words, value_of, word_of};
 
-/// When an acknowledged write survives a power cut. (A crash of the process alone loses nothing in any mode.)
+/// When an acknowledged write survives a power cut. (A crash of the process alone loses nothing in
+/// any mode.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Once the operating system writes it back: usually within half a minute, or when [`Db::sync`](crate::Db::sync)
-    /// returns.
+    /// Once the operating system writes it back: usually within half a minute, or when
+    /// [`Db::sync`](crate::Db::sync) returns.
     #[default]
     Buffered,
     /// Before the write returns.
@@ -24,7 +25,8 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ReadMode {
-    /// Mapped into memory: the operating system's page cache is the only copy of uncompressed blocks.
+    /// Mapped into memory: the operating system's page cache is the only copy of uncompressed
+    /// blocks.
     #[default]
     Mapped,
     /// By system calls through the page cache; blocks are kept in the block cache.
@@ -56,8 +58,8 @@ impl Words for LogWrites {
         &[("auto", LogWrites::Auto), ("mapped", LogWrites::Mapped), ("system", LogWrites::System)];
 }
 
-/// How block reads overlap when several are needed at once: in `multi_get`, and when an iterator is positioned in
-/// several runs. Applies only where tables are not mapped.
+/// How block reads overlap when several are needed at once: in `multi_get`, and when an iterator is
+/// positioned in several runs. Applies only where tables are not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum AsyncReads {
@@ -97,8 +99,8 @@ impl Words for OnDamage {
         &[("refuse", OnDamage::Refuse), ("quarantine", OnDamage::Quarantine)];
 }
 
-/// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory are always checked,
-/// once per read.
+/// When the checksums of blocks in a mapped file are computed. Blocks read from a file into memory
+/// are always checked, once per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ChecksumMode {
@@ -130,19 +132,22 @@ pub enum BloomHashing {
     /// Rotations of the digest.
     #[default]
     Rotation,
-    /// Double hashing: an arithmetic sequence made of the digest's halves. Needs the feature `measure`.
+    /// Double hashing: an arithmetic sequence made of the digest's halves. Needs the feature
+    /// `measure`.
     Double,
-    /// A separate hash function for each probe: the reference, and the slowest. Needs the feature `measure`.
+    /// A separate hash function for each probe: the reference, and the slowest. Needs the feature
+    /// `measure`.
     Independent,
 }
 
 /// What a SuRF filter keeps of a key beyond the part that distinguishes it from its neighbours.
 pub use tamis_filter::SurfSuffix;
 
-/// The filter of a table, or of the whole tree. Point filters answer `get`; range filters also answer `range`,
-/// `prefix` and `seek`, and `get` less well for the same memory. A global filter is asked once for all runs and names
-/// those to search; there is one for all levels, and each table stores a list of its keys in place of a filter.
-/// `docs/filters.md` says which one fits which workload.
+/// The filter of a table, or of the whole tree. Point filters answer `get`; range filters also
+/// answer `range`, `prefix` and `seek`, and `get` less well for the same memory. A global filter is
+/// asked once for all runs and names those to search; there is one for all levels, and each table
+/// stores a list of its keys in place of a filter. `docs/filters.md` says which one fits which
+/// workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum FilterChoice {
     /// None: every run that covers a key is searched.
@@ -152,7 +157,8 @@ pub enum FilterChoice {
     /// A Bloom filter whose probes for one key fall into one cache line.
     #[default]
     BlockedBloom,
-    /// A ribbon filter: a third less memory than Bloom at the same false positive rate, for more CPU time.
+    /// A ribbon filter: a third less memory than Bloom at the same false positive rate, for more
+    /// CPU time.
     Ribbon,
     /// A binary fuse filter: small, with three cache lines per lookup.
     Fuse,
@@ -160,8 +166,8 @@ pub enum FilterChoice {
     Xor,
     /// A cuckoo filter: two cache lines per lookup.
     Cuckoo,
-    /// Small Bloom filters of adjacent keys in several units; the units that save the most block reads are kept in
-    /// memory, within `filter_budget_bytes`.
+    /// Small Bloom filters of adjacent keys in several units; the units that save the most block
+    /// reads are kept in memory, within `filter_budget_bytes`.
     Elastic(BloomHashing),
     /// A succinct trie, for ranges of any byte strings.
     Surf(SurfSuffix),
@@ -171,18 +177,22 @@ pub enum FilterChoice {
     Rosetta,
     /// Bitmaps of key prefixes, for short ranges.
     REncoder,
-    /// A locality-preserving hash, for ranges; its false positive rate does not depend on the key distribution.
+    /// A locality-preserving hash, for ranges; its false positive rate does not depend on the key
+    /// distribution.
     Grafite,
-    /// Global: a learned filter for points and ranges; its run codes need no change when runs are merged.
+    /// Global: a learned filter for points and ranges; its run codes need no change when runs are
+    /// merged.
     Grf,
-    /// `BlockedBloom` or `Grf`, whichever makes this tree's reads faster as it is: the engine changes from one to the other in use.
+    /// `BlockedBloom` or `Grf`, whichever makes this tree's reads faster as it is: the engine
+    /// changes from one to the other in use.
     Auto,
-    /// Global: a filter that the program supplies under this name, as `external:NAME` in text. Needs the feature
-    /// `unstable-selector`, which has a function that makes one.
+    /// Global: a filter that the program supplies under this name, as `external:NAME` in text.
+    /// Needs the feature `unstable-selector`, which has a function that makes one.
     External(SelectorName),
 }
 
-/// The name of a filter that the program supplies: lower-case letters, digits and hyphens, at most 32 of them.
+/// The name of a filter that the program supplies: lower-case letters, digits and hyphens, at most
+/// 32 of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SelectorName(&'static str);
 
@@ -192,7 +202,8 @@ impl SelectorName {
 
     /// Returns `None` if `name` is not a name.
     pub(crate) fn new(name: &str) -> Option<SelectorName> {
-        /// The texts of all names met in this process: a few, which are kept, so that choices are copied as they are.
+        /// The texts of all names met in this process: a few, which are kept, so that choices are
+        /// copied as they are.
         static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
         let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if name.is_empty() || name.len() > Self::MAX_BYTES || !name.bytes().all(allowed) {
@@ -220,8 +231,8 @@ impl std::fmt::Debug for SelectorName {
 }
 
 impl FilterChoice {
-    /// Returns the filter that the program registers under `name` with `Operators::with_selector`; `None` if that is not a
-    /// [name](SelectorName).
+    /// Returns the filter that the program registers under `name` with `Operators::with_selector`;
+    /// `None` if that is not a [name](SelectorName).
     #[cfg(feature = "unstable-selector")]
     pub fn external(name: &str) -> Option<FilterChoice> {
         SelectorName::new(name).map(FilterChoice::External)
@@ -244,12 +255,14 @@ impl FilterChoice {
         matches!(self, FilterChoice::Elastic(_))
     }
 
-    /// Reports whether this is one filter for the whole tree. `Auto` is not, though it may choose one.
+    /// Reports whether this is one filter for the whole tree. `Auto` is not, though it may choose
+    /// one.
     pub fn is_global(self) -> bool {
         matches!(self, FilterChoice::Grf | FilterChoice::External(_))
     }
 
-    /// Reports whether this is chosen for a tree as a whole and so for all its levels: a global filter, or `Auto`.
+    /// Reports whether this is chosen for a tree as a whole and so for all its levels: a global
+    /// filter, or `Auto`.
     pub fn is_of_tree(self) -> bool {
         self.is_global() || self == FilterChoice::Auto
     }
@@ -307,24 +320,24 @@ impl Words for FilterChoice {
     }
 }
 
-/// The shape that compaction gives to the tree: how many sorted runs each level may hold, and what happens to the
-/// oldest data. `docs/compaction.md` compares them.
+/// The shape that compaction gives to the tree: how many sorted runs each level may hold, and what
+/// happens to the oldest data. `docs/compaction.md` compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum CompactionChoice {
     /// Level 0 collects runs, every deeper level is one run: few runs to read, the most rewriting.
     #[default]
     Leveling,
-    /// Every level collects runs, which are merged into one run of the next level: the least rewriting, the most
-    /// runs.
+    /// Every level collects runs, which are merged into one run of the next level: the least
+    /// rewriting, the most runs.
     Tiering,
-    /// Tiering, but the last level is one run (Dostoevsky): nearly the space and point-read cost of leveling at
-    /// nearly the write cost of tiering.
+    /// Tiering, but the last level is one run (Dostoevsky): nearly the space and point-read cost of
+    /// leveling at nearly the write cost of tiering.
     LazyLeveling,
     /// Tiering above, and this many leveling levels at the bottom. 1 is lazy leveling.
     Hybrid(usize),
-    /// Levels of fragments between guards (PebblesDB): a merge adds fragments to the next level and rewrites nothing
-    /// there.
+    /// Levels of fragments between guards (PebblesDB): a merge adds fragments to the next level and
+    /// rewrites nothing there.
     Fragmented,
     /// Nothing is merged; the oldest runs are dropped by size and age.
     Fifo,
@@ -359,16 +372,17 @@ impl std::fmt::Display for CompactionChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum MergeGranularity {
-    /// Chosen by policy: partial for leveling and hybrids of two levels and more, partitioned for lazy leveling, full
-    /// for tiering; the other policies each have only one.
+    /// Chosen by policy: partial for leveling and hybrids of two levels and more, partitioned for
+    /// lazy leveling, full for tiering; the other policies each have only one.
     #[default]
     Auto,
     /// Whole levels: least rewriting; needs as much free space as the level takes.
     Full,
     /// Some tables, chosen by `picker`, and the tables they overlap in the next level.
     Partial,
-    /// Whole levels down to the last but one, and from there into the last level piece by piece, along the last
-    /// level's table boundaries (Spooky): rewrites nearly as little as full merges without their need for space.
+    /// Whole levels down to the last but one, and from there into the last level piece by piece,
+    /// along the last level's table boundaries (Spooky): rewrites nearly as little as full merges
+    /// without their need for space.
     Partitioned,
 }
 
@@ -411,12 +425,14 @@ pub enum FilterAllocation {
     /// The same for every key.
     #[default]
     Uniform,
-    /// Minimizes the sum of all runs' false positive rates (Monkey): keys of small runs get more, those of the last
-    /// level less. Decided for each table from the shape of the tree when it is written.
+    /// Minimizes the sum of all runs' false positive rates (Monkey): keys of small runs get more,
+    /// those of the last level less. Decided for each table from the shape of the tree when it is
+    /// written.
     Monkey,
-    /// Minimizes the expected number of reads wasted on false positives (Mnemosyne): keys of tables that are often asked
-    /// for absent keys get more. Decided for each table when it is written, from a sample of the gets since the database
-    /// was opened; until there are enough, as Monkey does.
+    /// Minimizes the expected number of reads wasted on false positives (Mnemosyne): keys of tables
+    /// that are often asked for absent keys get more. Decided for each table when it is written,
+    /// from a sample of the gets since the database was opened; until there are enough, as Monkey
+    /// does.
     Mnemosyne,
 }
 
@@ -457,13 +473,14 @@ impl FilterPolicy {
         PerLevel::uniform(FilterChoice::Grf)
     }
 
-    /// Returns the filter of the whole tree, if all levels name the same global one. Options that mix a global filter
-    /// with another do not pass their check.
+    /// Returns the filter of the whole tree, if all levels name the same global one. Options that
+    /// mix a global filter with another do not pass their check.
     pub fn global(&self) -> Option<FilterChoice> {
         self.of_tree().filter(|choice| choice.is_global())
     }
 
-    /// Returns the choice that was made for the tree as a whole, if one was: a global filter, or `Auto`.
+    /// Returns the choice that was made for the tree as a whole, if one was: a global filter, or
+    /// `Auto`.
     pub fn of_tree(&self) -> Option<FilterChoice> {
         let first = self.0[0];
         (first.is_of_tree() && self.0.iter().all(|choice| *choice == first)).then_some(first)
@@ -473,18 +490,20 @@ impl FilterPolicy {
 /// How a global filter finds a key's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum KeyMapChoice {
-    /// What costs the keyspace's queries least, chosen for each key range whenever its filter is built.
+    /// What costs the keyspace's queries least, chosen for each key range whenever its filter is
+    /// built.
     #[default]
     Auto,
-    /// An order-preserving map learned from the keys: points and ranges, for integers and similar keys.
+    /// An order-preserving map learned from the keys: points and ranges, for integers and similar
+    /// keys.
     Learned,
     /// The digest: points only, for any keys.
     Digest,
-    /// Order between key ranges, the digest within each: points for any keys, and ranges at the granularity of those
-    /// key ranges.
+    /// Order between key ranges, the digest within each: points for any keys, and ranges at the
+    /// granularity of those key ranges.
     Mixed,
-    /// Order between key ranges, distances of numbers within each: points, and short ranges at a rate that holds for any
-    /// integer keys and any queries.
+    /// Order between key ranges, distances of numbers within each: points, and short ranges at a
+    /// rate that holds for any integer keys and any queries.
     Local,
 }
 
@@ -553,8 +572,8 @@ impl<T: Copy> PerLevel<T> {
     /// The maximum number of levels with a choice of their own.
     pub const MAX_LEVELS: usize = MAX_LEVELS;
 
-    /// Takes one choice for each level from level 0 on, at least 1 and at most [`MAX_LEVELS`](Self::MAX_LEVELS) of
-    /// them; returns `None` otherwise.
+    /// Takes one choice for each level from level 0 on, at least 1 and at most
+    /// [`MAX_LEVELS`](Self::MAX_LEVELS) of them; returns `None` otherwise.
     pub fn new(levels: Vec<T>) -> Option<Self> {
         (1..=MAX_LEVELS).contains(&levels.len()).then_some(PerLevel(levels))
     }
@@ -564,7 +583,8 @@ impl<T: Copy> PerLevel<T> {
         PerLevel(vec![choice])
     }
 
-    /// Uses one choice for the levels above `level` (those with smaller numbers), another for it and all below.
+    /// Uses one choice for the levels above `level` (those with smaller numbers), another for it
+    /// and all below.
     pub fn split(level: usize, above: T, below: T) -> Self {
         let mut levels = vec![above; level.min(MAX_LEVELS - 1)];
         levels.push(below);

@@ -1,8 +1,9 @@
 //! Values in blob files, as an iterator reads them.
 //!
-//! A value is read when its entry is returned. Flushes and compactions write values in the order of their keys, so a scan meets them
-//! in the order of their files, mostly: where files are not mapped and the next value follows the last one, a piece that holds the
-//! values behind it is read with it, twice as many bytes each time.
+//! A value is read when its entry is returned. Flushes and compactions write values in the order of
+//! their keys, so a scan meets them in the order of their files, mostly: where files are not mapped
+//! and the next value follows the last one, a piece that holds the values behind it is read with
+//! it, twice as many bytes each time.
 //!
 //! Belongs to one iterator, and so to one thread at a time.
 
@@ -20,7 +21,8 @@ use crate::tree::open_table::OpenTable;
 /// The most bytes that are read at a time, unless a value has more.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The number of files that a scan follows at a time: values of neighbouring keys may be in a few of them.
+/// The number of files that a scan follows at a time: values of neighbouring keys may be in a few
+/// of them.
 const FILES: usize = 4;
 
 /// The place of a scan in one file.
@@ -84,7 +86,8 @@ impl BlobScan {
         value.map(Slice::from_block).inspect_err(|error| table.note_damage(error))
     }
 
-    /// Returns the place in a file, in place of that in the one not used for the longest time if there are too many.
+    /// Returns the place in a file, in place of that in the one not used for the longest time if
+    /// there are too many.
     fn follow(&mut self, file: BlobFileId) -> &mut Follow {
         let place = self.0.iter().position(|follow| follow.file == file);
         let follow = match place {

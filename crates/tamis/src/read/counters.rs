@@ -62,8 +62,9 @@ impl OwnReads {
     }
 }
 
-/// The counters of one keyspace: one set of cells per thread, so that counting shares no cache line; readings sum them.
-/// A reading sees every operation that happened before it in the reading thread's order.
+/// The counters of one keyspace: one set of cells per thread, so that counting shares no cache
+/// line; readings sum them. A reading sees every operation that happened before it in the reading
+/// thread's order.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
     cells: ThreadLocal<OwnReads>,
@@ -147,7 +148,8 @@ impl ReadCounters {
         }
     }
 
-    /// Like [`add`](Self::add), for a batch of gets of `keys`; their `values` are missing after an error.
+    /// Like [`add`](Self::add), for a batch of gets of `keys`; their `values` are missing after an
+    /// error.
     pub(crate) fn add_gets<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -167,7 +169,8 @@ impl ReadCounters {
         }
     }
 
-    /// Called when an iteration is positioned; returns whether it is a sample of the keyspace's queries.
+    /// Called when an iteration is positioned; returns whether it is a sample of the keyspace's
+    /// queries.
     #[inline]
     pub(crate) fn samples_scan(&self) -> bool {
         self.queries.as_ref().is_some_and(|queries| queries.tick())
@@ -178,7 +181,8 @@ impl ReadCounters {
         self.queries.as_deref()
     }
 
-    /// The memory that they take, but for what only grows with the number of threads that have read.
+    /// The memory that they take, but for what only grows with the number of threads that have
+    /// read.
     pub(crate) fn memory_bytes(&self) -> usize {
         KeySample::MEMORY_BYTES + self.queries.as_ref().map_or(0, |queries| queries.memory_bytes())
     }
@@ -199,8 +203,8 @@ fn reached_tables(cost: &ReadCost) -> bool {
     cost.filter_probes > 0 || cost.runs_searched > 0
 }
 
-/// The counters of all keyspaces of one database, including dropped ones. May be used from any thread; adding or
-/// dropping a keyspace, and reading, take a lock.
+/// The counters of all keyspaces of one database, including dropped ones. May be used from any
+/// thread; adding or dropping a keyspace, and reading, take a lock.
 #[derive(Debug)]
 pub(crate) struct AllReads {
     observer: Arc<Observer>,
@@ -221,9 +225,11 @@ impl AllReads {
         let (live, gone) = &mut *self.keyspaces.lock();
         // Before the list grows: half of it are new ones then.
         if live.len() == live.capacity() {
-            // The counters of a dropped keyspace no longer change once this is their last reference.
+            // The counters of a dropped keyspace no longer change once this is their last
+            // reference.
             live.retain_mut(|counters| {
-                // Unlike the number of references, this also synchronizes with the last increments of the others.
+                // Unlike the number of references, this also synchronizes with the last increments
+                // of the others.
                 let counted = Arc::get_mut(counters).is_none();
                 if !counted {
                     *gone = *gone + counters.read();

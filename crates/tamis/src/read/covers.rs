@@ -1,14 +1,16 @@
 //! Range tombstones as an iterator sees them.
 //!
-//! They stay where they are: in the memtables, of which the iterator keeps the maps of its beginning, and in the tables.
-//! The iterator asks each of these *sets* what is over a key, and remembers for how many keys around it the answer is
-//! the same. So a set is asked again only where one of its fragments begins or ends.
+//! They stay where they are: in the memtables, of which the iterator keeps the maps of its
+//! beginning, and in the tables. The iterator asks each of these *sets* what is over a key, and
+//! remembers for how many keys around it the answer is the same. So a set is asked again only where
+//! one of its fragments begins or ends.
 //!
 //! # How deleted keys are passed
 //!
-//! A source of a merge (a memtable, or a table of a run) has nothing newer than some number. Over keys whose newest
-//! tombstone has a larger one it has nothing that is seen, so it goes to the end of these keys at once
-//! ([`reach`](Covers::reach)). Each source goes by itself: another may have newer versions there.
+//! A source of a merge (a memtable, or a table of a run) has nothing newer than some number. Over
+//! keys whose newest tombstone has a larger one it has nothing that is seen, so it goes to the end
+//! of these keys at once ([`reach`](Covers::reach)). Each source goes by itself: another may have
+//! newer versions there.
 //!
 //! Belongs to one iterator, and like it to one thread at a time.
 
@@ -19,11 +21,12 @@ use tamis_base::key::{Cover, KeyBytes, SeqNo};
 use crate::memtable::RangeMap;
 use crate::read::view::{MemtableSlot, View};
 
-/// The most fragments that one search for the end of deleted keys passes: who goes on from there asks again.
+/// The most fragments that one search for the end of deleted keys passes: who goes on from there
+/// asks again.
 const MOST: usize = 1 << 10;
 
-/// Deleted keys in a row that an end steps over before it asks how far it may go. One where assertions are checked, so that tests with
-/// few keys meet jumps.
+/// Deleted keys in a row that an end steps over before it asks how far it may go. One where
+/// assertions are checked, so that tests with few keys meet jumps.
 const STEPS: u64 = if cfg!(debug_assertions) { 1 } else { 4 };
 
 /// The end of deleted keys.
@@ -41,7 +44,8 @@ pub(crate) struct Covers {
     snapshot: SeqNo,
     /// The memtables with range tombstones.
     memtables: Vec<(Arc<MemtableSlot>, RangeMap)>,
-    /// For each memtable, and then for each run with range tombstones, what it said last; at first of no key.
+    /// For each memtable, and then for each run with range tombstones, what it said last; at first
+    /// of no key.
     known: Vec<Cover>,
     /// All of it together.
     here: Cover,
@@ -54,7 +58,8 @@ fn nowhere() -> Cover {
 }
 
 impl Covers {
-    /// Returns the range tombstones of a view, if there are any. To be called after the reader has loaded its number. O(sets).
+    /// Returns the range tombstones of a view, if there are any. To be called after the reader has
+    /// loaded its number. O(sets).
     pub(crate) fn of(view: &Arc<View>, snapshot: SeqNo) -> Option<Box<Covers>> {
         let with_ranges = view.memtables.iter().filter(|slot| slot.memtable.has_range_tombstones());
         let memtables: Vec<_> = with_ranges.map(|slot| (slot.clone(), slot.memtable.range_map())).collect();
@@ -80,8 +85,8 @@ impl Covers {
         }
     }
 
-    /// Returns the number of the newest range tombstone over `key` that the reader sees, or 0. Costs two comparisons of keys as long as
-    /// that is the same as for the last key.
+    /// Returns the number of the newest range tombstone over `key` that the reader sees, or 0.
+    /// Costs two comparisons of keys as long as that is the same as for the last key.
     #[inline]
     pub(crate) fn at(&mut self, key: &[u8]) -> SeqNo {
         if !self.here.holds(key) {
@@ -102,9 +107,10 @@ impl Covers {
         self.here = here;
     }
 
-    /// Returns how far keys from `key` on, it included, are under tombstones newer than `newest`: up to the border
-    /// (forwards excluded, backwards included), or to the last key in that direction. `None` if `key` is not. Forwards it passes any
-    /// number of tombstones that touch, backwards those that begin behind `key`.
+    /// Returns how far keys from `key` on, it included, are under tombstones newer than `newest`:
+    /// up to the border (forwards excluded, backwards included), or to the last key in that
+    /// direction. `None` if `key` is not. Forwards it passes any number of tombstones that touch,
+    /// backwards those that begin behind `key`.
     pub(crate) fn reach(&self, key: &[u8], newest: SeqNo, backward: bool) -> Option<Border> {
         let mut reached: Option<KeyBytes> = None;
         for _ in 0..MOST {

@@ -36,7 +36,8 @@ pub struct ExplainBlock {
     pub bytes: u64,
     /// Whether the decoded block came from the block cache.
     pub from_cache: bool,
-    /// The answer of the block's hash index: `hit`, `absent`, `collision` (searched by key), or `none`.
+    /// The answer of the block's hash index: `hit`, `absent`, `collision` (searched by key), or
+    /// `none`.
     pub hash_index: &'static str,
 }
 
@@ -53,7 +54,8 @@ pub struct ExplainUnits {
     pub enabled: u32,
     /// Total number of its units.
     pub units: u32,
-    /// Its hotness: the estimated number of lookups of absent keys that probe it, per get of the database.
+    /// Its hotness: the estimated number of lookups of absent keys that probe it, per get of the
+    /// database.
     pub hotness: f64,
 }
 
@@ -123,7 +125,8 @@ pub enum ExplainOutcome {
     Absent,
 }
 
-/// The path of one read, produced by the code that serves `get` with a recorder that keeps each step.
+/// The path of one read, produced by the code that serves `get` with a recorder that keeps each
+/// step.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -131,7 +134,8 @@ pub struct Explanation {
     /// The key looked up.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub key: Vec<u8>,
-    /// The filter that named the tables to search: one `per table`, one `for the tree`, or `external`. With `filter = auto`, also why.
+    /// The filter that named the tables to search: one `per table`, one `for the tree`, or
+    /// `external`. With `filter = auto`, also why.
     pub filter: String,
     /// Its digest, with which every filter and hash index was probed.
     pub digest: u64,
@@ -165,7 +169,8 @@ pub enum RangeSource {
         run: u64,
         /// Number of its tables that reach into the range.
         tables: usize,
-        /// Number of positionings in it: 0 if the iteration ended before its keys, or a filter ruled it out.
+        /// Number of positionings in it: 0 if the iteration ended before its keys, or a filter
+        /// ruled it out.
         seeks: u64,
         /// Number of data blocks touched in it.
         blocks: u64,
@@ -276,8 +281,8 @@ pub(crate) struct ExplainRecorder {
 }
 
 impl ExplainRecorder {
-    /// Returns the explanation. `horizon` is that of the lookup, which treats it as a range tombstone over all keys.
-    /// `hotness` returns the hotness of segments.
+    /// Returns the explanation. `horizon` is that of the lookup, which treats it as a range
+    /// tombstone over all keys. `hotness` returns the hotness of segments.
     pub(crate) fn finish(
         mut self,
         key: &[u8],

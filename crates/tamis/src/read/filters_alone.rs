@@ -1,5 +1,6 @@
-//! The filters' part of a read, without the rest: what the read path asks the selector, and no memtable, no index and no
-//! block. For measuring; a read itself is not timed in parts, since two readings of a clock take as long as a probe.
+//! The filters' part of a read, without the rest: what the read path asks the selector, and no
+//! memtable, no index and no block. For measuring; a read itself is not timed in parts, since two
+//! readings of a clock take as long as a probe.
 //!
 //! Nothing is counted in the statistics, and elastic filters learn nothing.
 
@@ -28,8 +29,9 @@ pub(crate) fn of_absent_key(view: &View, key: &[u8]) -> ReadCost {
     cost
 }
 
-/// Asks what the first item of an iteration from `from` up to `end` asks. Filters of tables answer once each. A filter of
-/// the tree answers for a stretch: up to the first one in which some run may have keys, or all of them if `end` is given.
+/// Asks what the first item of an iteration from `from` up to `end` asks. Filters of tables answer
+/// once each. A filter of the tree answers for a stretch: up to the first one in which some run may
+/// have keys, or all of them if `end` is given.
 pub(crate) fn of_range(view: &View, from: &[u8], end: Option<&[u8]>) -> ReadCost {
     let (version, selector, mut cost) = (&view.version, &view.selector, ReadCost::default());
     if selector.is_global() {

@@ -1,38 +1,50 @@
 //! Stretches of keys without values, which iterators have walked over and later ones jump over.
 //!
-//! A *gap* says: no key from `start` up to `end` has a value at the number `seq`, nor at any later one, as far as this list has been told of
-//! writes. It says nothing about where the deletions are: flushes and compactions make no dead key live, and neither do deletions. They may make
-//! live keys dead, though, and some without a number: a policy drops a run, an entry expires, a filter removes one. A reader that holds the
-//! view from before still sees it. So a gap has the number of the latest view, its *edition*, by which it was proved, and is for readers
-//! of that view and later ones. What gives a key a value, a put or an operand, cuts the gap before it becomes visible; an ingestion drops all gaps.
+//! A *gap* says: no key from `start` up to `end` has a value at the number `seq`, nor at any later
+//! one, as far as this list has been told of writes. It says nothing about where the deletions are:
+//! flushes and compactions make no dead key live, and neither do deletions. They may make live keys
+//! dead, though, and some without a number: a policy drops a run, an entry expires, a filter
+//! removes one. A reader that holds the view from before still sees it. So a gap has the number of
+//! the latest view, its *edition*, by which it was proved, and is for readers of that view and
+//! later ones. What gives a key a value, a put or an operand, cuts the gap before it becomes
+//! visible; an ingestion drops all gaps.
 //!
 //! # Who calls what
-//! * An iterator at the number `S` that has passed many dead keys in a row, from key *a* up to key *b*, [learns](Gaps::learn) of [*a*, *b*).
-//!   One at a key in a gap with `seq` ≤ `S` [jumps](Gaps::jump) to its end. Expired entries are not dead: they depend on the reader's clock.
+//! * An iterator at the number `S` that has passed many dead keys in a row, from key *a* up to key
+//!   *b*, [learns](Gaps::learn) of [*a*, *b*). One at a key in a gap with `seq` ≤ `S`
+//!   [jumps](Gaps::jump) to its end. Expired entries are not dead: they depend on the reader's
+//!   clock.
 //! * A range delete that may hide much in the memtable [says so](Gaps::deleted): nobody need walk.
-//! * A writer that gives keys values calls [`written`](Gaps::written) after its numbers are assigned and before it inserts anything, and so
-//!   before the numbers become visible. Where there is no gap that costs one load.
+//! * A writer that gives keys values calls [`written`](Gaps::written) after its numbers are
+//!   assigned and before it inserts anything, and so before the numbers become visible. Where there
+//!   is no gap that costs one load.
 //!
 //! # Why no value is missed
-//! A gap [*a*, *b*) learnt by a walk at `S` is true for all later readers if every write of a value into it with a number above `S` cuts it. One that
-//! had called `written` before the gap was there would not. So a gap stands on a *watch*: from some moment on, whatever is written
-//! behind its end is noted, the smallest key of it (`written`); and `since` is the last number that was assigned at that moment, with
-//! the log's lock held ([`LastNumber`]). A writer whose number is above `since` takes that lock later, so it finds the list not empty, and calls
-//! `written` with the watch standing. A walk at `S` ≥ `since` therefore proves the keys up to `b` or up to the smallest key noted: values with
-//! numbers up to `S` it has seen itself, and the others were noted or will cut the gap. The extension and the notes change under one
-//! lock.
+//! A gap [*a*, *b*) learnt by a walk at `S` is true for all later readers if every write of a value
+//! into it with a number above `S` cuts it. One that had called `written` before the gap was there
+//! would not. So a gap stands on a *watch*: from some moment on, whatever is written behind its end
+//! is noted, the smallest key of it (`written`); and `since` is the last number that was assigned
+//! at that moment, with the log's lock held ([`LastNumber`]). A writer whose number is above
+//! `since` takes that lock later, so it finds the list not empty, and calls `written` with the
+//! watch standing. A walk at `S` ≥ `since` therefore proves the keys up to `b` or up to the
+//! smallest key noted: values with numbers up to `S` it has seen itself, and the others were noted
+//! or will cut the gap. The extension and the notes change under one lock.
 //!
-//! A walk at a smaller `S` proves nothing, but leaves the watch to the next one. The end of a gap keeps its watch, so that a gap at the
-//! head of a queue grows with every take, and is renewed when a key noted is in the way.
+//! A walk at a smaller `S` proves nothing, but leaves the watch to the next one. The end of a gap
+//! keeps its watch, so that a gap at the head of a queue grows with every take, and is renewed when
+//! a key noted is in the way.
 //!
-//! A reader loads the visible number before it asks for gaps: a write that it must see has cut them. It needs a view that has all writes up
-//! to that number, both to learn and to jump: if the active memtable was replaced between its loads of the view and of the number,
-//! it reads an older state than the number says ([`View::has_all`](super::View::has_all)).
+//! A reader loads the visible number before it asks for gaps: a write that it must see has cut
+//! them. It needs a view that has all writes up to that number, both to learn and to jump: if the
+//! active memtable was replaced between its loads of the view and of the number, it reads an older
+//! state than the number says ([`View::has_all`](super::View::has_all)).
 //!
 //! # Threads and locks
-//! The list has a leaf lock, taken under the log's by writers that commit in groups. Who learns holds it while it *tries* to take the log's:
-//! the order is the other way round, so it does not wait, and rather learns nothing. `count` is a hint to readers, and to writers an answer: its
-//! store comes before the release of the log's lock under which a watch begins, and the writers' loads after they have taken it.
+//! The list has a leaf lock, taken under the log's by writers that commit in groups. Who learns
+//! holds it while it *tries* to take the log's: the order is the other way round, so it does not
+//! wait, and rather learns nothing. `count` is a hint to readers, and to writers an answer: its
+//! store comes before the release of the log's lock under which a watch begins, and the writers'
+//! loads after they have taken it.
 
 mod dead_keys;
 mod deletions;
@@ -57,17 +69,19 @@ const MOST: usize = 64;
 /// Longer keys are cut to this: a gap may be shorter than what was found.
 const KEY_BYTES: usize = 1 << 10;
 
-/// So many dead keys in a row are worth a gap. Few where assertions are checked, so that tests with few keys meet gaps.
+/// So many dead keys in a row are worth a gap. Few where assertions are checked, so that tests with
+/// few keys meet gaps.
 pub(crate) const WORTH: u64 = if cfg!(debug_assertions) { 3 } else { 64 };
 
 /// What assigns sequence numbers.
 pub(crate) trait LastNumber: Debug + Send + Sync {
-    /// Calls `then` with the last number assigned, while none is being assigned. Returns `false`, without a call, if it would have to wait.
+    /// Calls `then` with the last number assigned, while none is being assigned. Returns `false`,
+    /// without a call, if it would have to wait.
     fn held(&self, then: &mut dyn FnMut(SeqNo)) -> bool;
 }
 
-/// What assigns the numbers of a database; nothing while it is being opened. Weak: the log has the state, which has the keyspaces, which have
-/// this.
+/// What assigns the numbers of a database; nothing while it is being opened. Weak: the log has the
+/// state, which has the keyspaces, which have this.
 pub(crate) type Numbering = OnceLock<Weak<dyn LastNumber>>;
 
 /// What a reader sees: writes up to a number, in a view.
@@ -201,7 +215,8 @@ impl Gaps {
         usable.then(|| Jump { start: gap.start.clone(), end: gap.end.clone() })
     }
 
-    /// Called by an iterator that found no value from `start` up to `end` (`None`: or behind), at `weight` dead keys.
+    /// Called by an iterator that found no value from `start` up to `end` (`None`: or behind), at
+    /// `weight` dead keys.
     #[cold]
     pub(crate) fn learn(&self, start: &[u8], end: Option<&[u8]>, walk: impl Into<Standpoint>, weight: u64) {
         let walk = walk.into();
@@ -211,8 +226,9 @@ impl Gaps {
         }
         let mut gaps = lock::lock(&self.gaps);
         if walk.rotation != self.rotations() {
-            // The view was replaced since the walk began, perhaps by one with values that nobody wrote here (a follower's, or ingested
-            // ones). Who replaces it so holds the log's lock from before it clears this list until after it has rotated.
+            // The view was replaced since the walk began, perhaps by one with values that nobody
+            // wrote here (a follower's, or ingested ones). Who replaces it so holds the log's lock
+            // from before it clears this list until after it has rotated.
             return;
         }
         let at = place_of(&mut gaps, start);
@@ -236,9 +252,10 @@ impl Gaps {
         self.count.store(gaps.len(), Ordering::Release);
     }
 
-    /// Called by a writer that deletes the keys from `start` up to `end` with the number `seq`, if it is the only one: no larger number is
-    /// assigned before this call, but those of operations that call [`written`](Self::written) after it. Nothing in memory need be walked
-    /// over to know that they have no value.
+    /// Called by a writer that deletes the keys from `start` up to `end` with the number `seq`, if
+    /// it is the only one: no larger number is assigned before this call, but those of operations
+    /// that call [`written`](Self::written) after it. Nothing in memory need be walked over to know
+    /// that they have no value.
     #[cold]
     pub(crate) fn deleted(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo) {
         let end = end.map(cut);
@@ -256,7 +273,8 @@ impl Gaps {
         self.count.store(gaps.len(), Ordering::Release);
     }
 
-    /// Called by whoever gives these keys values, after the numbers are assigned and before anything is inserted.
+    /// Called by whoever gives these keys values, after the numbers are assigned and before
+    /// anything is inserted.
     #[inline]
     pub(crate) fn written<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         if !self.is_empty() {
@@ -294,14 +312,16 @@ impl Gaps {
         self.count.store(gaps.len(), Ordering::Release);
     }
 
-    /// Forgets everything. For whoever holds the log's lock, with a number assigned that is not visible yet.
+    /// Forgets everything. For whoever holds the log's lock, with a number assigned that is not
+    /// visible yet.
     pub(crate) fn clear(&self) {
         lock::lock(&self.gaps).clear();
         self.count.store(0, Ordering::Release);
     }
 }
 
-/// Returns the place of the gap that `start` is in or at the end of; of a new one, which is still empty, if there is none.
+/// Returns the place of the gap that `start` is in or at the end of; of a new one, which is still
+/// empty, if there is none.
 fn place_of(gaps: &mut Vec<Gap>, start: &[u8]) -> usize {
     let place = gaps.partition_point(|gap| gap.start[..] <= *start);
     let touches = |gap: &Gap| !is_before(gap.end.as_deref(), Some(start));
@@ -314,7 +334,8 @@ fn place_of(gaps: &mut Vec<Gap>, start: &[u8]) -> usize {
     if gaps.len() > MOST { evict(gaps, place) } else { place }
 }
 
-/// Extends a gap up to `end`, as far as it is watched and nothing was noted, for a walk; joins it with those that it meets.
+/// Extends a gap up to `end`, as far as it is watched and nothing was noted, for a walk; joins it
+/// with those that it meets.
 fn extend(gaps: &mut Vec<Gap>, at: usize, end: Option<&[u8]>, walk: Standpoint) {
     while gaps[at].since <= walk.seq {
         let mut limit = end;
@@ -341,7 +362,8 @@ fn extend(gaps: &mut Vec<Gap>, at: usize, end: Option<&[u8]>, walk: Standpoint) 
     }
 }
 
-/// Removes a gap; returns the place of the one that was at `kept`. The one before it has not noted what was written behind this one's start.
+/// Removes a gap; returns the place of the one that was at `kept`. The one before it has not noted
+/// what was written behind this one's start.
 fn remove(gaps: &mut Vec<Gap>, at: usize, kept: usize) -> usize {
     let gone = gaps.remove(at);
     if let Some(before) = at.checked_sub(1) {

@@ -1,13 +1,15 @@
 //! What reads of a keyspace were like lately, as a guess at what the next ones will be like.
 //!
-//! A few relaxed numbers shared by all readers. A lost update or a stale number makes a read slower, never wrong.
+//! A few relaxed numbers shared by all readers. A lost update or a stale number makes a read
+//! slower, never wrong.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Units of a whole number.
 const ONE: u32 = 1 << 8;
 
-/// A scan that needed more blocks counts as one that needed this many: an export should not be taken for what comes next.
+/// A scan that needed more blocks counts as one that needed this many: an export should not be
+/// taken for what comes next.
 const MOST_BLOCKS: u32 = 64;
 
 /// Chances below this are worth a second read at the same time.
@@ -25,17 +27,20 @@ pub(crate) struct Bounded(pub(crate) bool);
 pub(crate) struct ReadHabits {
     /// Blocks that a scan needed beyond those of its seek, in units of `1 / ONE`.
     blocks: AtomicU32,
-    /// How often a get that had several candidates found its answer in the first, in units of `1 / ONE`.
+    /// How often a get that had several candidates found its answer in the first, in units of `1 /
+    /// ONE`.
     first_answers: AtomicU32,
-    /// How often scans that asked a global filter needed most runs all the same, in units of `1 / ONE`; those with a bound are the second.
+    /// How often scans that asked a global filter needed most runs all the same, in units of `1 /
+    /// ONE`; those with a bound are the second.
     needed_most: [AtomicU32; 2],
     /// The number of scans that might have been told not to ask.
     might_ask: AtomicU32,
 }
 
 impl ReadHabits {
-    /// Learns how many blocks a scan needed beyond those of its seek. Rises faster than it falls, since a block read in vain costs
-    /// less than waiting for one: for scans of even lengths up to some maximum it settles at two thirds of that.
+    /// Learns how many blocks a scan needed beyond those of its seek. Rises faster than it falls,
+    /// since a block read in vain costs less than waiting for one: for scans of even lengths up to
+    /// some maximum it settles at two thirds of that.
     pub(crate) fn scanned(&self, blocks: usize) {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).min(MOST_BLOCKS) * ONE;
         let known = self.blocks.load(Relaxed);
@@ -84,7 +89,8 @@ impl ReadHabits {
         }
     }
 
-    /// Reports whether the first of several candidates is unlikely enough to have the answer that the second should be read with it.
+    /// Reports whether the first of several candidates is unlikely enough to have the answer that
+    /// the second should be read with it.
     pub(crate) fn reads_candidates_together(&self) -> bool {
         self.first_answers.load(Relaxed) < SURE
     }

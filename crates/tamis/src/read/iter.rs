@@ -36,8 +36,8 @@ use tamis_files::table::CursorOptions;
 /// How many versions of one key are stepped over, one by one, before a seek passes the rest.
 const STEPS: u64 = 4;
 
-/// The key range of an iterator, normalised: from `start` (included) up to `end` (excluded; `None`: no end).
-/// The most dead keys that the explanation of a slow seek steps over.
+/// The key range of an iterator, normalised: from `start` (included) up to `end` (excluded; `None`:
+/// no end). The most dead keys that the explanation of a slow seek steps over.
 const SLOW_STEPS: u64 = 10_000;
 
 #[derive(Clone, Debug, Default)]
@@ -91,12 +91,14 @@ impl IterContext {
     }
 }
 
-/// A double-ended iterator over keys in ascending order, over exactly the state at the time of its creation.
+/// A double-ended iterator over keys in ascending order, over exactly the state at the time of its
+/// creation.
 ///
-/// An iterator keeps its memtables and tables (on disk too) from being freed. Items are pairs of key and value; an
-/// error ends the iteration at that end. Creating one costs nothing until the first item is requested. That item costs
-/// a seek in every run that no filter excludes; later ones cost about one comparison and one copy of the key. Under a
-/// global filter a run is opened only when the iteration reaches its keys.
+/// An iterator keeps its memtables and tables (on disk too) from being freed. Items are pairs of
+/// key and value; an error ends the iteration at that end. Creating one costs nothing until the
+/// first item is requested. That item costs a seek in every run that no filter excludes; later ones
+/// cost about one comparison and one copy of the key. Under a global filter a run is opened only
+/// when the iteration reaches its keys.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -116,7 +118,8 @@ pub struct Iter {
     bounds: Bounds,
     /// The range tombstones, if there are any.
     covers: Option<Box<Covers>>,
-    /// The position of the front after the last [`seek`](Iter::seek): the back does not go below it.
+    /// The position of the front after the last [`seek`](Iter::seek): the back does not go below
+    /// it.
     floor: Option<Vec<u8>>,
     /// Whether the iteration has been empty since an end was positioned.
     empty: bool,
@@ -128,7 +131,8 @@ pub struct Iter {
     knows_gaps: bool,
     cost: ReadCost,
     blobs: BlobScan,
-    /// The end that was positioned last, if that is a sample of the keyspace's queries or is timed; until its first item is known.
+    /// The end that was positioned last, if that is a sample of the keyspace's queries or is timed;
+    /// until its first item is known.
     sampled: Option<Sample>,
     /// In a transaction: its own writes, and the record of what it reads.
     within: Option<Box<Within>>,
@@ -151,7 +155,8 @@ struct Within {
 }
 
 impl Within {
-    /// Returns what an iteration says once the transaction has ended: an error, and then nothing more.
+    /// Returns what an iteration says once the transaction has ended: an error, and then nothing
+    /// more.
     fn end(&mut self) -> Option<Item> {
         let told = std::mem::replace(&mut self.told, true);
         (!told).then_some(Err(ReadError::Ended))
@@ -245,7 +250,8 @@ struct End {
     last: LastKey,
     /// Buffer for the key after `last`.
     coming: Vec<u8>,
-    /// Whether the cursor still stands on the last item returned. Moving on may open a run or fail, and is left to the next call.
+    /// Whether the cursor still stands on the last item returned. Moving on may open a run or fail,
+    /// and is left to the next call.
     given: bool,
     finished: bool,
     /// Whether it finished because of an error.
@@ -276,8 +282,8 @@ impl Iter {
         }
     }
 
-    /// Returns the iterator of a transaction, which ends with it: with its pending writes laid over it, and with a record of what it
-    /// reads.
+    /// Returns the iterator of a transaction, which ends with it: with its pending writes laid over
+    /// it, and with a record of what it reads.
     pub(crate) fn within(
         mut self,
         overlay: Option<Overlay>,
@@ -307,7 +313,8 @@ impl Iter {
         self.sampled = (is_query || started.is_some()).then_some(Sample { end, is_query, started });
     }
 
-    /// Records the last positioning, now that it is known what it found: its time, and among the keyspace's queries.
+    /// Records the last positioning, now that it is known what it found: its time, and among the
+    /// keyspace's queries.
     #[cold]
     fn record(&mut self, Sample { end, is_query, started }: Sample) {
         if let Some(started) = started {
@@ -347,14 +354,15 @@ impl Iter {
         Ok(cursor)
     }
 
-    /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards or backwards. The back stays
-    /// where it is: everything between the two can be read from either end, even if the iterator had reached its end before.
-    /// Cheaper than a new iterator. After an error the front is at its end, as after an error of `next`.
+    /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards
+    /// or backwards. The back stays where it is: everything between the two can be read from either
+    /// end, even if the iterator had reached its end before. Cheaper than a new iterator. After an
+    /// error the front is at its end, as after an error of `next`.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Storage`] for a failed system call or damaged bytes on the way; [`ReadError::Ended`] after the end of the transaction
-    /// that it belongs to.
+    /// [`ReadError::Storage`] for a failed system call or damaged bytes on the way;
+    /// [`ReadError::Ended`] after the end of the transaction that it belongs to.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -454,8 +462,8 @@ impl Iter {
     }
 }
 
-/// Positions a cursor. If that fails, some of its sources may be prepared for a seek that did not happen: the cursor
-/// must not be used again, and its cost so far is counted here.
+/// Positions a cursor. If that fails, some of its sources may be prepared for a seek that did not
+/// happen: the cursor must not be used again, and its cost so far is counted here.
 fn counted(
     cursor: &mut MergeCursor,
     cost: &mut ReadCost,
@@ -467,7 +475,8 @@ fn counted(
 /// What an iterator returns.
 type Item = Result<(Slice, Slice), ReadError>;
 
-/// Returns the key of an item for the record of what was read. After an error the whole rest counts as read.
+/// Returns the key of an item for the record of what was read. After an error the whole rest counts
+/// as read.
 fn key_of(item: &Option<Item>) -> Option<&[u8]> {
     match item {
         Some(Ok((key, _))) => Some(key),

@@ -1,6 +1,8 @@
-//! The life of a transaction, as its iterators see it: they end with it, so that none returns what was rolled back.
+//! The life of a transaction, as its iterators see it: they end with it, so that none returns what
+//! was rolled back.
 //!
-//! Any thread may ask. The flag publishes no other memory, and whoever knows of the end by other means sees it: `Relaxed` suffices.
+//! Any thread may ask. The flag publishes no other memory, and whoever knows of the end by other
+//! means sees it: `Relaxed` suffices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

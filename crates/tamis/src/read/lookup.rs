@@ -1,7 +1,8 @@
 //! The point lookup of one key: memtables, then runs, newest first, until one has the answer.
 //!
-//! Every version found, wherever it is stored, is an [`Entry`] and goes through [`KeyLookup::take`]: a put or a delete
-//! ends the lookup; a merge operand is kept, and the search continues in the next older place.
+//! Every version found, wherever it is stored, is an [`Entry`] and goes through
+//! [`KeyLookup::take`]: a put or a delete ends the lookup; a merge operand is kept, and the search
+//! continues in the next older place.
 
 use std::ops::Range;
 
@@ -25,8 +26,9 @@ use crate::tree::version::Version;
 pub(crate) enum Lookup {
     /// The newest visible version is a value, or operands merged into one.
     Found { seq: SeqNo, value: Slice },
-    /// The newest visible version is a value in a blob file, to which table number `table` of the version has this reference.
-    /// Only until the value is read, which is before the lookup leaves this room.
+    /// The newest visible version is a value in a blob file, to which table number `table` of the
+    /// version has this reference. Only until the value is read, which is before the lookup leaves
+    /// this room.
     Separated { seq: SeqNo, table: usize, reference: Slice },
     /// The newest visible version is a delete.
     Deleted { seq: SeqNo },
@@ -48,8 +50,8 @@ impl Lookup {
 
 /// Observes a lookup. [`ReadCost`] only counts; `explain` also records each step.
 pub(crate) trait Recorder: ReadTrace {
-    /// Whether runs are probed one by one, each searched before the next is probed. A global filter has one answer for
-    /// all runs and is probed only once in any case.
+    /// Whether runs are probed one by one, each searched before the next is probed. A global filter
+    /// has one answer for all runs and is probed only once in any case.
     const ONE_BY_ONE: bool;
 
     fn cost(&mut self) -> &mut ReadCost;
@@ -98,8 +100,8 @@ pub(super) enum Start {
 /// Where the searches of several tables begin, the last one first.
 type Starts = SmallVec<[Start; 4]>;
 
-/// Fetches the blocks of candidates, as many as are read at a time. What cannot be read is left to the search of its table, which
-/// then reports the error: it may not come to that.
+/// Fetches the blocks of candidates, as many as are read at a time. What cannot be read is left to
+/// the search of its table, which then reports the error: it may not come to that.
 fn fetch_candidates<R: Recorder>(
     at: &ReadAt<'_>,
     key: &[u8],
@@ -149,7 +151,8 @@ fn separated(seq: SeqNo, reference: Slice, place: &Place<'_>) -> Lookup {
     }
 }
 
-/// The lookup state of one key on its way through memtables and runs: without a result so far, except merge operands.
+/// The lookup state of one key on its way through memtables and runs: without a result so far,
+/// except merge operands.
 #[derive(Debug)]
 pub(super) struct KeyLookup<'k> {
     pub(super) probe: Probe<'k>,
@@ -178,8 +181,8 @@ impl<'k> KeyLookup<'k> {
         KeyLookup::of(Probe::of(key), cover)
     }
 
-    // Constructors return the constructing expression directly: the record of a sampled get has some hundred bytes,
-    // which would be copied out of a variable.
+    // Constructors return the constructing expression directly: the record of a sampled get has
+    // some hundred bytes, which would be copied out of a variable.
     #[inline(always)]
     fn of(probe: Probe<'k>, cover: SeqNo) -> KeyLookup<'k> {
         KeyLookup { probe, cover, operands: Operands::new(Order::NewestFirst), newest_operand: 0 }
@@ -239,7 +242,8 @@ impl<'k> KeyLookup<'k> {
         found.map(|Entry { seq, kind, value }| Entry { seq, kind, value: Slice::from_memtable(value) })
     }
 
-    /// Probes the filters for the runs, newest first, and searches those that may hold the key, until one has the answer.
+    /// Probes the filters for the runs, newest first, and searches those that may hold the key,
+    /// until one has the answer.
     pub(super) fn search_runs<R: Recorder>(
         &mut self,
         at: &ReadAt<'_>,
@@ -278,8 +282,9 @@ impl<'k> KeyLookup<'k> {
         self.nothing_left(at, recorder)
     }
 
-    /// Searches several candidate tables in order until one has the answer. When one of them waits for a block, those of all
-    /// the following are read with it, unless the first candidate mostly has the answer.
+    /// Searches several candidate tables in order until one has the answer. When one of them waits
+    /// for a block, those of all the following are read with it, unless the first candidate mostly
+    /// has the answer.
     #[cold]
     fn search_together<R: Recorder>(
         &mut self,
@@ -314,7 +319,8 @@ impl<'k> KeyLookup<'k> {
         Ok(None)
     }
 
-    /// Searches candidate tables in order, the first one from `block` if that is known, until one has the answer.
+    /// Searches candidate tables in order, the first one from `block` if that is known, until one
+    /// has the answer.
     #[inline(always)]
     pub(super) fn search_candidates<R: Recorder>(
         &mut self,
@@ -377,7 +383,8 @@ impl<'k> KeyLookup<'k> {
         Ok(answer)
     }
 
-    /// Processes the newest visible version of the key in one place. Returns the answer if it is final.
+    /// Processes the newest visible version of the key in one place. Returns the answer if it is
+    /// final.
     #[inline(always)]
     fn take<R: Recorder>(
         &mut self,

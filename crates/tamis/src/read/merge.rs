@@ -33,7 +33,8 @@ enum Source {
 
 const ASLEEP: &str = "lazy sources without a cursor are not in the heap";
 
-/// Applies one expression to whichever cursor a source has at its position, which must not be a lazy one.
+/// Applies one expression to whichever cursor a source has at its position, which must not be a
+/// lazy one.
 macro_rules! at {
     ($source:expr, $cursor:ident => $e:expr) => {
         match $source {
@@ -95,21 +96,23 @@ pub(crate) struct Head<'c> {
 /// A valid source in the heap.
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
-    /// `prefix_of` the source's current key, inverted if the merge moves backwards: the version with the smaller rank comes
-    /// first, and equal ranks say nothing.
+    /// `prefix_of` the source's current key, inverted if the merge moves backwards: the version
+    /// with the smaller rank comes first, and equal ranks say nothing.
     rank: u64,
     source: u32,
 }
 
-/// All versions of several sources in version order, forwards or backwards: a binary heap of sources.
+/// All versions of several sources in version order, forwards or backwards: a binary heap of
+/// sources.
 ///
-/// Moves in one direction at a time: after a forward seek only [`next`](MergeCursor::next) may be called, after a
-/// backward seek only [`prev`](MergeCursor::prev), or a [`climb`](MergeCursor::climb) and back. Cost, beyond the sources' own: one comparison of two numbers per move
-/// while one source supplies consecutive keys, O(log sources) otherwise. Keys are compared only where their first eight
-/// bytes are equal.
+/// Moves in one direction at a time: after a forward seek only [`next`](MergeCursor::next) may be
+/// called, after a backward seek only [`prev`](MergeCursor::prev), or a
+/// [`climb`](MergeCursor::climb) and back. Cost, beyond the sources' own: one comparison of two
+/// numbers per move while one source supplies consecutive keys, O(log sources) otherwise. Keys are
+/// compared only where their first eight bytes are equal.
 ///
-/// Invariant: every move but a seek leads strictly on in this direction, or ends. The sources see to that whatever their bytes
-/// ([`RunCursor`]), so every iteration ends. Debug builds check it.
+/// Invariant: every move but a seek leads strictly on in this direction, or ends. The sources see
+/// to that whatever their bytes ([`RunCursor`]), so every iteration ends. Debug builds check it.
 #[derive(Debug)]
 pub(crate) struct MergeCursor {
     context: RunContext,
@@ -121,13 +124,14 @@ pub(crate) struct MergeCursor {
     backward: bool,
     /// Set if the tables are those of a version whose filter is global.
     lazy_runs: Option<Box<LazyRuns>>,
-    /// The version at hand and its source, in builds that check the order of versions. Fuzzers' builds do not: they open tables whose
-    /// bytes are out of order.
+    /// The version at hand and its source, in builds that check the order of versions. Fuzzers'
+    /// builds do not: they open tables whose bytes are out of order.
     #[cfg(all(debug_assertions, not(feature = "fuzzing")))]
     trail: Option<(Vec<u8>, SeqNo, u32)>,
 }
 
-/// What a merge that moves backwards has set aside for the versions of one key; see [`MergeCursor::climb`].
+/// What a merge that moves backwards has set aside for the versions of one key; see
+/// [`MergeCursor::climb`].
 #[derive(Debug)]
 pub(crate) struct Climb {
     /// The sources that are on other keys.
@@ -159,8 +163,8 @@ impl MergeCursor {
         }
     }
 
-    /// Promises that no key before `start` or from `end` on will be requested: the merge may end there, and runs
-    /// without keys in between need not be opened.
+    /// Promises that no key before `start` or from `end` on will be requested: the merge may end
+    /// there, and runs without keys in between need not be opened.
     pub(crate) fn within(mut self, start: &[u8], end: Option<&[u8]>) -> Self {
         (self.context.start, self.context.end) = (start.to_vec(), end.map(<[u8]>::to_vec));
         self
@@ -176,8 +180,9 @@ impl MergeCursor {
         self.sources.push(Source::Memtable(cursor));
     }
 
-    /// Adds a run: a range of the merge's tables, sorted and disjoint. Sources are added newest first. If the tables
-    /// are those of a version, the run is one of the version's runs or a part of one, and no run is added twice.
+    /// Adds a run: a range of the merge's tables, sorted and disjoint. Sources are added newest
+    /// first. If the tables are those of a version, the run is one of the version's runs or a part
+    /// of one, and no run is added twice.
     pub(crate) fn add_run(&mut self, tables: Range<usize>) {
         if !tables.is_empty() {
             if let (Some(lazy_runs), Tables::Of(view)) = (&mut self.lazy_runs, &self.context.tables) {
@@ -188,13 +193,15 @@ impl MergeCursor {
         }
     }
 
-    /// Moves to the first version at or after (`key`, `seq`) in version order, and forward from there.
+    /// Moves to the first version at or after (`key`, `seq`) in version order, and forward from
+    /// there.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.context.start_scan();
         if self.lazy_runs.is_some() {
             return self.start(Start::At(key, seq));
         }
-        // From a version forwards to a later key: what is there already, or has nothing left, need not move.
+        // From a version forwards to a later key: what is there already, or has nothing left, need
+        // not move.
         let ahead = !self.backward && self.valid() && *self.key() < *key;
         let is_before = |at: &[u8]| *at < *key || (seq < MAX_SEQNO && *at == *key);
         let moves = |source: &Source| !ahead || (source.valid() && is_before(source.key()));
@@ -305,8 +312,8 @@ impl MergeCursor {
         };
     }
 
-    /// Opens lazy sources at the top of the heap until a version is there, or nothing before the end. Activates runs
-    /// without a position when the merge reaches the end of the current range.
+    /// Opens lazy sources at the top of the heap until a version is there, or nothing before the
+    /// end. Activates runs without a position when the merge reaches the end of the current range.
     #[inline]
     fn unpark_top(&mut self) -> Result<(), StorageError> {
         loop {
@@ -416,9 +423,10 @@ impl MergeCursor {
         self.unpark_top()
     }
 
-    /// Moves on from the version at hand to (`key`, `seq`), forwards to the first version at or after it, `key` being that at hand, and
-    /// backwards to the last version of the last key before `key`. Costs a step in every source that has a version in between, and a
-    /// seek in those that have several.
+    /// Moves on from the version at hand to (`key`, `seq`), forwards to the first version at or
+    /// after it, `key` being that at hand, and backwards to the last version of the last key before
+    /// `key`. Costs a step in every source that has a version in between, and a seek in those that
+    /// have several.
     ///
     /// Returns the number of versions stepped over.
     #[cold]
@@ -454,8 +462,9 @@ impl MergeCursor {
         Ok(passed)
     }
 
-    /// Moves the source of the version at hand, in the direction of the merge, to the end of the keys over which range tombstones are newer
-    /// than all that it has, if its key is one of them. Returns whether it is. Costs a search there, and a seek.
+    /// Moves the source of the version at hand, in the direction of the merge, to the end of the
+    /// keys over which range tombstones are newer than all that it has, if its key is one of them.
+    /// Returns whether it is. Costs a search there, and a seek.
     #[cold]
     pub(crate) fn pass_deleted(&mut self, covers: &Covers) -> Result<bool, StorageError> {
         let Some(top) = self.heap.first() else { return Ok(false) };
@@ -482,9 +491,11 @@ impl MergeCursor {
         Ok(moved)
     }
 
-    /// Leads up from the version at hand of `key`, in a merge that moves backwards: to the newest version of `key` that is not newer than
-    /// `seq`, in the sources that the merge has not left yet. From there [`climb_down`](Self::climb_down) leads to older versions, and the merge
-    /// is [`valid`](Self::valid) while there is one. [`leave`](Self::leave) must follow, except after an error.
+    /// Leads up from the version at hand of `key`, in a merge that moves backwards: to the newest
+    /// version of `key` that is not newer than `seq`, in the sources that the merge has not left
+    /// yet. From there [`climb_down`](Self::climb_down) leads to older versions, and the merge is
+    /// [`valid`](Self::valid) while there is one. [`leave`](Self::leave) must follow, except after
+    /// an error.
     #[cold]
     pub(crate) fn climb(&mut self, key: &[u8], seq: SeqNo) -> Result<Climb, StorageError> {
         debug_assert!(self.backward, "a climb after a forward seek");
@@ -541,7 +552,8 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Ends a [`climb`](Self::climb): moves backwards to the last version of the last key before `key`.
+    /// Ends a [`climb`](Self::climb): moves backwards to the last version of the last key before
+    /// `key`.
     pub(crate) fn leave(&mut self, climb: Climb, key: &[u8]) -> Result<(), StorageError> {
         self.backward = true;
         self.heap = climb.aside;
@@ -641,8 +653,9 @@ impl MergeCursor {
         Some(Head { prefix, key, seq, kind })
     }
 
-    /// Reports whether the version, of a merge that moves backwards, is known to be the only one of its key, so that it can be used where it is:
-    /// `false` also if that would take a look at another block.
+    /// Reports whether the version, of a merge that moves backwards, is known to be the only one of
+    /// its key, so that it can be used where it is: `false` also if that would take a look at
+    /// another block.
     #[inline]
     pub(crate) fn is_only_version(&self) -> bool {
         match self.top() {
@@ -687,14 +700,16 @@ impl MergeCursor {
         }
     }
 
-    /// Tells the record of reads what the scan was like. A merge that is dropped without was not one to learn from.
+    /// Tells the record of reads what the scan was like. A merge that is dropped without was not
+    /// one to learn from.
     pub(crate) fn end_scan(&mut self) {
         if let Some(lazy_runs) = &mut self.lazy_runs {
             lazy_runs.end_scan(&self.sources);
         }
     }
 
-    /// Moves the read cost of each run so far into `costs`, in the order of their addition; not that of a global filter.
+    /// Moves the read cost of each run so far into `costs`, in the order of their addition; not
+    /// that of a global filter.
     pub(crate) fn drain_each(&mut self, costs: &mut Vec<ReadCost>) {
         for source in &mut self.sources {
             let mut cost = ReadCost::default();

@@ -1,13 +1,14 @@
-//! Point lookups of many keys: performs each stage of a [get](KeyLookup) for all keys of a batch before the next, so
-//! that their cache misses overlap, and, where tables are not mapped, their reads (see [`rounds`]).
+//! Point lookups of many keys: performs each stage of a [get](KeyLookup) for all keys of a batch
+//! before the next, so that their cache misses overlap, and, where tables are not mapped, their
+//! reads (see [`rounds`]).
 //!
 //! 1. All digests, and the memtables.
-//! 2. For each step of runs: all filters; then fetches of the blocks of all keys with a candidate; then the search of
-//!    these blocks.
+//! 2. For each step of runs: all filters; then fetches of the blocks of all keys with a candidate;
+//!    then the search of these blocks.
 //!
-//! Most keys of a batch have no candidate, or one that has the answer. Where filters can be probed for many keys at
-//! once, a key without a result so far is kept as its bytes, their prefix and their digest ([`LeanKey`]), so that a
-//! batch of 32 stays in the first-level cache.
+//! Most keys of a batch have no candidate, or one that has the answer. Where filters can be probed
+//! for many keys at once, a key without a result so far is kept as its bytes, their prefix and
+//! their digest ([`LeanKey`]), so that a batch of 32 stays in the first-level cache.
 //!
 //! A batch belongs to one call, and so to one thread.
 
@@ -29,11 +30,12 @@ use crate::tree::version::Version;
 mod blobs;
 mod rounds;
 
-/// Keys processed together, unless more reads may overlap: enough to hide the latency of memory, few enough for the
-/// first-level cache.
+/// Keys processed together, unless more reads may overlap: enough to hide the latency of memory,
+/// few enough for the first-level cache.
 const BATCH: usize = MAX_BATCH;
 
-/// A key looked up individually: its filters cannot be probed for many keys, or it has merge operands.
+/// A key looked up individually: its filters cannot be probed for many keys, or it has merge
+/// operands.
 struct Open<'k> {
     /// Its place in the result.
     place: usize,
@@ -43,7 +45,8 @@ struct Open<'k> {
     block: Option<BlockAt>,
 }
 
-/// Keys without a result so far, with their places in the result and the sequence numbers that cover them.
+/// Keys without a result so far, with their places in the result and the sequence numbers that
+/// cover them.
 #[derive(Default)]
 struct Waiting<'k> {
     keys: SmallVec<[LeanKey<'k>; BATCH]>,
@@ -93,7 +96,8 @@ struct Batch<'a, 'k> {
 /// The results of a batch.
 struct Answers<'a> {
     values: &'a mut [Option<Slice>],
-    /// Values in blob files, which are read together: their places in the result, tables and references.
+    /// Values in blob files, which are read together: their places in the result, tables and
+    /// references.
     blobs: Vec<(usize, usize, Slice)>,
 }
 
@@ -174,7 +178,8 @@ impl<'a, 'k> Batch<'a, 'k> {
         Ok(())
     }
 
-    /// Probes the filters for the candidates of every open key; in mapped tables also prefetches the block of the first one.
+    /// Probes the filters for the candidates of every open key; in mapped tables also prefetches
+    /// the block of the first one.
     fn ask_for_open(&mut self, runs: &Range<usize>) -> Result<(), ReadError> {
         let (version, selector) = (&*self.at.view.version, &*self.at.view.selector);
         for key in &mut self.open {
@@ -209,8 +214,8 @@ impl<'a, 'k> Batch<'a, 'k> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Probes the filters for the waiting keys and searches their candidates. Answered keys are removed; keys for which
-    /// a merge operand was found become open.
+    /// Probes the filters for the waiting keys and searches their candidates. Answered keys are
+    /// removed; keys for which a merge operand was found become open.
     fn search_waiting(&mut self, runs: &Range<usize>) -> Result<(), ReadError> {
         let Batch { at, waiting, open, answers, cost, .. } = self;
         if waiting.keys.is_empty() {
@@ -256,7 +261,8 @@ impl<'a, 'k> Batch<'a, 'k> {
     }
 }
 
-/// Locates and prefetches the block of a key in a table that its filter admitted; `None` if the table ends before the key.
+/// Locates and prefetches the block of a key in a table that its filter admitted; `None` if the
+/// table ends before the key.
 #[inline]
 fn locate(
     version: &Version,

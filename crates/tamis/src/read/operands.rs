@@ -1,12 +1,12 @@
 //! Merge operands: what a read does when the newest version of a key is a merge operand.
 //!
-//! A chain collects operands until it meets their base: a put, or nothing (a delete, a range tombstone over the next
-//! version, or the end of all versions). The keyspace's operator then computes the value. A read without operands keeps
-//! an empty chain, which costs no allocation.
+//! A chain collects operands until it meets their base: a put, or nothing (a delete, a range
+//! tombstone over the next version, or the end of all versions). The keyspace's operator then
+//! computes the value. A read without operands keeps an empty chain, which costs no allocation.
 //!
-//! Operands are kept as they are stored in memtables and blocks. The operator is asked to combine every [`FOLD`] of
-//! them into one, so that many small operands take little memory, and each is visited at most once for this. If it
-//! declines, memory grows with the number of operands.
+//! Operands are kept as they are stored in memtables and blocks. The operator is asked to combine
+//! every [`FOLD`] of them into one, so that many small operands take little memory, and each is
+//! visited at most once for this. If it declines, memory grows with the number of operands.
 //!
 //! A chain belongs to one read of one thread.
 
@@ -105,7 +105,8 @@ impl Operands {
         self.unfolded = 0;
     }
 
-    /// Returns the value of `key`: applies the operands, of which there must be one, to `base`. Empties the operands.
+    /// Returns the value of `key`: applies the operands, of which there must be one, to `base`.
+    /// Empties the operands.
     pub(crate) fn resolve(
         &mut self,
         key: &[u8],
@@ -123,8 +124,8 @@ impl Operands {
         Ok(Slice::from(value))
     }
 
-    /// Collects older operands in the memtable where the operand `seq` was found. `cover` is the newest visible range
-    /// tombstone over the key. Returns the base if the memtable has it.
+    /// Collects older operands in the memtable where the operand `seq` was found. `cover` is the
+    /// newest visible range tombstone over the key. Returns the base if the memtable has it.
     pub(crate) fn follow_memtable(
         &mut self,
         slot: &MemtableSlot,

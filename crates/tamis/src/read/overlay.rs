@@ -1,10 +1,11 @@
 //! Pending writes laid over an iterator: what a transaction sees of a range.
 //!
-//! Committed items and pending keys are merged from both ends. A committed item that was fetched ahead at one end is kept until
-//! that end needs it, or the other end comes as far: the committed iterator does not return it a second time.
+//! Committed items and pending keys are merged from both ends. A committed item that was fetched
+//! ahead at one end is kept until that end needs it, or the other end comes as far: the committed
+//! iterator does not return it a second time.
 //!
-//! An overlay belongs to one iterator. It shares the pending writes, which the transaction copies when it changes them meanwhile: an
-//! iterator sees the state at its creation.
+//! An overlay belongs to one iterator. It shares the pending writes, which the transaction copies
+//! when it changes them meanwhile: an iterator sees the state at its creation.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -25,7 +26,8 @@ pub(crate) struct Overlay {
     /// The pending keys left are between these.
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
-    /// Where an end was when it last returned an item, if it has passed keys since: without a value, or with one that failed.
+    /// Where an end was when it last returned an item, if it has passed keys since: without a
+    /// value, or with one that failed.
     returned_from: Option<Bound<Vec<u8>>>,
     returned_to: Option<Bound<Vec<u8>>>,
     /// Committed items fetched ahead, from either end.
@@ -83,7 +85,8 @@ impl Overlay {
         }
     }
 
-    /// Returns where the ends are, for [`resume`](Self::resume): the committed iterator may be ahead of them.
+    /// Returns where the ends are, for [`resume`](Self::resume): the committed iterator may be
+    /// ahead of them.
     pub(crate) fn ends(&self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         let from = match self.returned_from.as_ref().unwrap_or(&self.from) {
             Bound::Included(key) => Some(key.clone()),
@@ -113,7 +116,8 @@ impl Overlay {
                     }
                 };
             }
-            // The other end may have fetched the last item. It stays there, for the front may be moved back.
+            // The other end may have fetched the last item. It stays there, for the front may be
+            // moved back.
             let ahead = self.ahead_front.as_ref().or(self.ahead_back.as_ref());
             let ahead = ahead.filter(|(key, _)| self.is_within(key)).cloned();
             let pending = self.pending.first(borrowed(&self.from), borrowed(&self.to));
@@ -173,8 +177,9 @@ impl Overlay {
         None
     }
 
-    /// Returns the next key of an end with its value: that of the committed item if it comes `first`, otherwise what the writes of
-    /// the pending key make of it. `None` as a value: the key is deleted.
+    /// Returns the next key of an end with its value: that of the committed item if it comes
+    /// `first`, otherwise what the writes of the pending key make of it. `None` as a value: the key
+    /// is deleted.
     fn chosen(
         &self,
         ahead: Option<Item>,

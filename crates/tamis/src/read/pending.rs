@@ -1,13 +1,16 @@
 //! What a transaction has written to one keyspace and not committed yet: plain data.
 //!
-//! Only the outcome for each key is kept, not the sequence of writes: a base (a value, nothing, or whatever is committed) and the
-//! operands merged into it since. Ranges that were deleted are kept apart, disjoint and joined where they touch.
+//! Only the outcome for each key is kept, not the sequence of writes: a base (a value, nothing, or
+//! whatever is committed) and the operands merged into it since. Ranges that were deleted are kept
+//! apart, disjoint and joined where they touch.
 //!
 //! # Invariants
 //!
-//! * A key whose base is [`PendingBase::Committed`] has operands, and lies in no deleted range: an operand merged into a key of a
-//!   deleted range has the base `Nothing`, and deleting a range forgets the keys in it.
-//! * Committing the ranges first and the keys after them gives the same result as the writes in their order.
+//! * A key whose base is [`PendingBase::Committed`] has operands, and lies in no deleted range: an
+//!   operand merged into a key of a deleted range has the base `Nothing`, and deleting a range
+//!   forgets the keys in it.
+//! * Committing the ranges first and the keys after them gives the same result as the writes in
+//!   their order.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

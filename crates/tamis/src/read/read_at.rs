@@ -1,14 +1,17 @@
-//! The point at which a read happens. Gets, multi-gets, iterations and explanations all start from one.
+//! The point at which a read happens. Gets, multi-gets, iterations and explanations all start from
+//! one.
 //!
 //! # Invariant: a read sees a prefix of all writes that includes everything acknowledged before it began
 //!
-//! A [`ReadAt`] is made by loading the view first, then the horizon, then the visible sequence number. So nothing that the read
-//! needs at that number has been dropped by a compaction. If the view is replaced between the loads, it lacks only writes made
-//! after that, which form a suffix; it is loaded again if the horizon hides anything. What has expired by the horizon has also
-//! expired for every read at a later number (see [`expiry`](crate::db::expiry)). A read at a snapshot uses the snapshot's number
-//! and horizon.
+//! A [`ReadAt`] is made by loading the view first, then the horizon, then the visible sequence
+//! number. So nothing that the read needs at that number has been dropped by a compaction. If the
+//! view is replaced between the loads, it lacks only writes made after that, which form a suffix;
+//! it is loaded again if the horizon hides anything. What has expired by the horizon has also
+//! expired for every read at a later number (see [`expiry`](crate::db::expiry)). A read at a
+//! snapshot uses the snapshot's number and horizon.
 //!
-//! A read point belongs to one read of one thread. While it lives, no memtable and no table of its view is freed.
+//! A read point belongs to one read of one thread. While it lives, no memtable and no table of its
+//! view is freed.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,7 +31,8 @@ pub(crate) struct ReadAt<'k> {
     pub(crate) view: Guard<Arc<View>>,
     /// The newest visible sequence number.
     pub(crate) seq: SeqNo,
-    /// The oldest visible sequence number: anything below has expired, as if a range tombstone of this number covered all keys.
+    /// The oldest visible sequence number: anything below has expired, as if a range tombstone of
+    /// this number covered all keys.
     pub(crate) horizon: SeqNo,
     /// The keyspace's merge operator.
     pub(crate) operator: Option<&'k Arc<dyn MergeOperator>>,
@@ -37,14 +41,15 @@ pub(crate) struct ReadAt<'k> {
 }
 
 impl ReadAt<'_> {
-    /// Reports whether one digest serves all filters of a key: always, except in builds that measure what it saves.
+    /// Reports whether one digest serves all filters of a key: always, except in builds that
+    /// measure what it saves.
     #[inline]
     pub(super) fn sharing(&self) -> bool {
         !cfg!(feature = "measure") || self.sharing
     }
 
-    /// Returns the newest visible range tombstone over `key`, or the horizon if that is newer: older versions are
-    /// deleted. 0: none.
+    /// Returns the newest visible range tombstone over `key`, or the horizon if that is newer:
+    /// older versions are deleted. 0: none.
     #[inline]
     pub(super) fn cover(&self, key: &[u8]) -> SeqNo {
         self.view.cover(key, self.seq).max(self.horizon)
@@ -55,7 +60,8 @@ impl ReadAt<'_> {
         self.operator.map(|operator| &**operator)
     }
 
-    /// Looks up `key`. Allocates nothing unless more than eight runs of one step hold candidates, or operands must be merged.
+    /// Looks up `key`. Allocates nothing unless more than eight runs of one step hold candidates,
+    /// or operands must be merged.
     pub(crate) fn get<R: Recorder>(&self, key: &[u8], recorder: &mut R) -> Result<Lookup, ReadError> {
         recorder.cost().gets += 1;
         let mut lookup = KeyLookup::new(self, key, recorder);
@@ -82,8 +88,8 @@ impl ReadAt<'_> {
         Ok(Lookup::Found { seq, value: Slice::from_block(value) })
     }
 
-    /// Iterates over everything visible within `bounds`, in order. Adds the cost to `counters`; keeps `pin` as long as
-    /// the iterator.
+    /// Iterates over everything visible within `bounds`, in order. Adds the cost to `counters`;
+    /// keeps `pin` as long as the iterator.
     pub(crate) fn iter(
         self,
         bounds: Bounds,

@@ -1,22 +1,27 @@
 //! A cursor over the tables of one run, which it opens one at a time and as late as possible.
 //!
-//! If the next version is known to lie at or beyond some key without reading a block (by the next table's smallest key, or by a
-//! range filter), the cursor takes a *lazy* position there (`LazyAt`): it takes part in a merge with that key, and its table is
-//! opened only when the merge gets there. A run without versions before the end of the iteration is then never opened.
+//! If the next version is known to lie at or beyond some key without reading a block (by the next
+//! table's smallest key, or by a range filter), the cursor takes a *lazy* position there
+//! (`LazyAt`): it takes part in a merge with that key, and its table is opened only when the merge
+//! gets there. A run without versions before the end of the iteration is then never opened.
 //!
-//! Where reads of tables overlap, it is also lazy (`LazyAtEdge`) between two blocks of an open table: the index bounds what
-//! follows, and several runs' next blocks are read together (see [`together`](super::merge)).
+//! Where reads of tables overlap, it is also lazy (`LazyAtEdge`) between two blocks of an open
+//! table: the index bounds what follows, and several runs' next blocks are read together (see
+//! [`together`](super::merge)).
 //!
-//! Under a global filter a cursor may also be lazy without any position (`Unopened`), because the filter excluded the
-//! run from the key range that the merge goes through (see [`lazy`](super::merge)).
+//! Under a global filter a cursor may also be lazy without any position (`Unopened`), because the
+//! filter excluded the run from the key range that the merge goes through (see
+//! [`lazy`](super::merge)).
 //!
 //! # Invariants
-//! * The key of a lazy position is a bound: no remaining version of the run lies before it (behind it, when moving backwards).
-//! * Every move but a seek leads strictly on in the direction of the merge, or ends, whatever the bytes of the tables: from a version
-//!   or a lazy position to a version or a lazy position behind it ([`RunCursor::place`]). So does
-//!   [`leave`](RunCursor::leave), which seeks from where it is. Debug builds check this at every move.
-//! * The bounds of the iteration hold for the cursor's whole life, so tables skipped because of them stay skipped at
-//!   the next seek.
+//! * The key of a lazy position is a bound: no remaining version of the run lies before it (behind
+//!   it, when moving backwards).
+//! * Every move but a seek leads strictly on in the direction of the merge, or ends, whatever the
+//!   bytes of the tables: from a version or a lazy position to a version or a lazy position behind
+//!   it ([`RunCursor::place`]). So does [`leave`](RunCursor::leave), which seeks from where it is.
+//!   Debug builds check this at every move.
+//! * The bounds of the iteration hold for the cursor's whole life, so tables skipped because of
+//!   them stay skipped at the next seek.
 
 use std::ops::Range;
 
@@ -43,7 +48,8 @@ enum Position {
     LazyAt(usize),
     /// Lazy in this table, below `lazy_key`; backwards only.
     LazyBelow(usize),
-    /// Lazy in the table that is open: between two of its blocks, with the rest at or beyond `lazy_key`.
+    /// Lazy in the table that is open: between two of its blocks, with the rest at or beyond
+    /// `lazy_key`.
     LazyAtEdge,
     /// In the table that is open.
     Open,
@@ -119,9 +125,9 @@ impl RunCursor {
         }
     }
 
-    /// Returns the sequence number at the position. A lazy position comes before all versions of its key: forwards it
-    /// comes first, and backwards, where the oldest version comes first, it counts as older than any. A lazy position
-    /// below the key comes after them.
+    /// Returns the sequence number at the position. A lazy position comes before all versions of
+    /// its key: forwards it comes first, and backwards, where the oldest version comes first, it
+    /// counts as older than any. A lazy position below the key comes after them.
     #[inline]
     pub(crate) fn seq(&self, backward: bool) -> SeqNo {
         match self.position {
@@ -197,8 +203,8 @@ impl RunCursor {
         }
     }
 
-    /// Takes a lazy position at the end of the last table before `table`, if the iteration gets there. That table must
-    /// have an end: every table has one except the last of a run.
+    /// Takes a lazy position at the end of the last table before `table`, if the iteration gets
+    /// there. That table must have an end: every table has one except the last of a run.
     fn park_at_end_before(&mut self, context: &RunContext, table: usize) {
         (self.position, self.admitted) = (Position::Done, Admitted::Unasked);
         if table > self.tables.start {
@@ -226,16 +232,16 @@ impl RunCursor {
         self.position = Position::Done;
     }
 
-    /// Activates the cursor: [`prepare`](RunCursor::prepare)s a seek to `from`, from where on the run may have keys
-    /// according to the global filter.
+    /// Activates the cursor: [`prepare`](RunCursor::prepare)s a seek to `from`, from where on the
+    /// run may have keys according to the global filter.
     pub(crate) fn wake_at(&mut self, context: &RunContext, from: &[u8]) -> Result<(), StorageError> {
         self.prepare(context, from)?;
         self.admitted = Admitted::ByTree;
         Ok(())
     }
 
-    /// Activates the cursor: takes a lazy position at `bound`, which lies before the end of the iteration, and before
-    /// which the run has nothing according to the global filter.
+    /// Activates the cursor: takes a lazy position at `bound`, which lies before the end of the
+    /// iteration, and before which the run has nothing according to the global filter.
     pub(crate) fn wake_from(&mut self, context: &RunContext, bound: &[u8]) {
         let table = context.first_reaching(&self.tables, bound);
         if table == self.tables.end || context.starts_after(table, bound) {
@@ -292,8 +298,9 @@ impl RunCursor {
         !self.prepared && matches!(self.position, Position::LazyAt(_) | Position::LazyBelow(_))
     }
 
-    /// Activates the cursor: takes a lazy position below `bound`, at or behind which the run has nothing according to
-    /// the global filter; without a bound, at the end of the run, or in its last table if that has no end.
+    /// Activates the cursor: takes a lazy position below `bound`, at or behind which the run has
+    /// nothing according to the global filter; without a bound, at the end of the run, or in its
+    /// last table if that has no end.
     pub(crate) fn wake_below(
         &mut self,
         context: &RunContext,
@@ -311,8 +318,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// The first half of a seek to `key`: finds out whether a table must be opened for it, and which, and starts
-    /// fetching what the second half, [`RunCursor::seek`], will read.
+    /// The first half of a seek to `key`: finds out whether a table must be opened for it, and
+    /// which, and starts fetching what the second half, [`RunCursor::seek`], will read.
     pub(crate) fn prepare(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
         self.unprepare();
         let table = context.first_reaching(&self.tables, key);
@@ -346,7 +353,8 @@ impl RunCursor {
         self.cursor.as_mut().filter(|_| here)
     }
 
-    /// Moves to the first version at or after (`key`, `seq`), after [`RunCursor::prepare`] for this key.
+    /// Moves to the first version at or after (`key`, `seq`), after [`RunCursor::prepare`] for this
+    /// key.
     pub(crate) fn seek(&mut self, context: &RunContext, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         if self.position != Position::Open {
             return Ok(());
@@ -359,7 +367,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Returns the last table that starts before `key` if it reaches `key`; otherwise (as an error) the first table behind it.
+    /// Returns the last table that starts before `key` if it reaches `key`; otherwise (as an error)
+    /// the first table behind it.
     fn reaching_from_below(&self, context: &RunContext, key: &[u8]) -> Result<usize, usize> {
         let all = context.all();
         let run = &all[self.tables.clone()];
@@ -370,8 +379,8 @@ impl RunCursor {
         Ok(after - 1)
     }
 
-    /// The first half of a backward seek below `key`, like [`prepare`](RunCursor::prepare); the second is
-    /// [`RunCursor::seek_before`].
+    /// The first half of a backward seek below `key`, like [`prepare`](RunCursor::prepare); the
+    /// second is [`RunCursor::seek_before`].
     pub(crate) fn prepare_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
         self.unprepare();
         let table = match self.reaching_from_below(context, key) {
@@ -394,7 +403,8 @@ impl RunCursor {
         self.open(context, table).prepare_before(Some(key))
     }
 
-    /// Moves to the last version of the last key before `key`, after [`RunCursor::prepare_before`] for this key.
+    /// Moves to the last version of the last key before `key`, after [`RunCursor::prepare_before`]
+    /// for this key.
     pub(crate) fn seek_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
         if self.position != Position::Open {
             return Ok(());
@@ -432,8 +442,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Returns where the cursor is, for comparison with other places of the run: the table, and the place there. A lazy position at a
-    /// table comes before all places in it.
+    /// Returns where the cursor is, for comparison with other places of the run: the table, and the
+    /// place there. A lazy position at a table comes before all places in it.
     pub(crate) fn place(&self, backward: bool) -> Option<(usize, Place)> {
         match self.position {
             Position::Done | Position::Unopened => None,
@@ -497,8 +507,8 @@ impl RunCursor {
         self.cursor.as_mut().expect("a position in an open table")
     }
 
-    /// Moves within the open table to the first version at or after (`key`, `seq`), for a cursor on a version of `key`. Behind all versions
-    /// of `key` it may have none, until it moves on.
+    /// Moves within the open table to the first version at or after (`key`, `seq`), for a cursor on
+    /// a version of `key`. Behind all versions of `key` it may have none, until it moves on.
     pub(crate) fn seek_within(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.open_cursor().seek(key, seq)
     }
@@ -516,8 +526,9 @@ impl RunCursor {
         cursor.resume()
     }
 
-    /// Moves from a version of `key`, or from behind them all, to the next version in the direction of the merge: forwards the first one at
-    /// or after (`key`, `seq`), which must lie behind the one at hand, and backwards the last one before all of `key`.
+    /// Moves from a version of `key`, or from behind them all, to the next version in the direction
+    /// of the merge: forwards the first one at or after (`key`, `seq`), which must lie behind the
+    /// one at hand, and backwards the last one before all of `key`.
     pub(crate) fn leave(
         &mut self,
         context: &RunContext,
@@ -538,8 +549,8 @@ impl RunCursor {
         })
     }
 
-    /// Moves from a version forwards to the end of the keys over which range tombstones are newer than all of their table, if its key is one
-    /// of them. Returns whether it is. Opens no table.
+    /// Moves from a version forwards to the end of the keys over which range tombstones are newer
+    /// than all of their table, if its key is one of them. Returns whether it is. Opens no table.
     pub(crate) fn pass_deleted_forward(
         &mut self,
         context: &RunContext,
@@ -664,7 +675,8 @@ impl RunCursor {
         self.count_false_positive(context, admitted, found, true);
     }
 
-    /// Counts a table (`found`: within the bounds) or a run (within the range) that was opened in vain.
+    /// Counts a table (`found`: within the bounds) or a run (within the range) that was opened in
+    /// vain.
     fn count_false_positive(
         &mut self,
         context: &RunContext,
@@ -705,7 +717,8 @@ impl RunCursor {
         self.position = Position::LazyAtEdge;
     }
 
-    /// In debug builds: checks that the run has nothing from `from` up to `to`, as the global filter claimed.
+    /// In debug builds: checks that the run has nothing from `from` up to `to`, as the global
+    /// filter claimed.
     pub(crate) fn check_gap(&self, context: &RunContext, from: &[u8], to: Option<&[u8]>) {
         if !cfg!(debug_assertions) {
             return;

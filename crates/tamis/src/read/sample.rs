@@ -1,12 +1,13 @@
 //! A sample of the keys that gets find, from which the skew of reads is estimated.
 //!
-//! Of the gets of one thread that find a value, every [`SAMPLED`]th adds its digest; the last [`KEPT`] are kept. Two
-//! random gets are for the same key with probability Σ p²: 1/n if all n keys are equally likely, much more if some are
-//! hot. The share of equal pairs in the sample estimates this; it is the minimum-variance unbiased estimate (Good, "The
-//! population frequencies of species", Biometrika 1953).
+//! Of the gets of one thread that find a value, every [`SAMPLED`]th adds its digest; the last
+//! [`KEPT`] are kept. Two random gets are for the same key with probability Σ p²: 1/n if all n keys
+//! are equally likely, much more if some are hot. The share of equal pairs in the sample estimates
+//! this; it is the minimum-variance unbiased estimate (Good, "The population frequencies of
+//! species", Biometrika 1953).
 //!
-//! Costs 32 KiB for each open keyspace. Any thread may call anything. A reader that finds the sample locked skips it,
-//! so readers never wait. `multi_get` does not contribute.
+//! Costs 32 KiB for each open keyspace. Any thread may call anything. A reader that finds the
+//! sample locked skips it, so readers never wait. `multi_get` does not contribute.
 
 use crate::sync::Mutex;
 
@@ -54,8 +55,8 @@ impl KeySample {
         ring.next = (next + 1) % KEPT;
     }
 
-    /// Returns the probability that two gets that find a value are for the same key; `None` if too few were sampled.
-    /// O(n log n) for a sample of n.
+    /// Returns the probability that two gets that find a value are for the same key; `None` if too
+    /// few were sampled. O(n log n) for a sample of n.
     pub(super) fn collisions(&self) -> Option<f64> {
         let mut digests = self.0.lock().digests.clone();
         if digests.len() < FEWEST {

@@ -1,7 +1,7 @@
 //! Views: everything that a read of one keyspace sees.
 //!
-//! Readers load a view through an [`arc_swap::ArcSwap`]: they take no lock, and a view stays intact as long as a reader
-//! holds it.
+//! Readers load a view through an [`arc_swap::ArcSwap`]: they take no lock, and a view stays intact
+//! as long as a reader holds it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,11 +19,12 @@ use crate::tree::version::Version;
 #[derive(Debug)]
 pub(crate) struct MemtableSlot {
     pub(crate) memtable: Arc<Memtable>,
-    /// The oldest log that holds any of its writes; meaningless while it is empty. Set under the log's lock before the first
-    /// insertion, perhaps by several writers: all to the same log, since a log is not rolled while a write is in flight. Read under the
-    /// `state` lock.
+    /// The oldest log that holds any of its writes; meaningless while it is empty. Set under the
+    /// log's lock before the first insertion, perhaps by several writers: all to the same log,
+    /// since a log is not rolled while a write is in flight. Read under the `state` lock.
     pub(crate) first_log: AtomicU64,
-    /// When its first delete was written, in seconds since 1970, where that is noted: `u64::MAX` otherwise.
+    /// When its first delete was written, in seconds since 1970, where that is noted: `u64::MAX`
+    /// otherwise.
     first_delete: AtomicU64,
 }
 
@@ -109,8 +110,9 @@ impl Memtables {
     }
 }
 
-/// Everything that a read of one keyspace sees: memtables, a version, and the selector of the version's candidate tables.
-/// Immutable except for the active memtable, which grows; a reader ignores entries newer than its sequence number.
+/// Everything that a read of one keyspace sees: memtables, a version, and the selector of the
+/// version's candidate tables. Immutable except for the active memtable, which grows; a reader
+/// ignores entries newer than its sequence number.
 ///
 /// A reader loads the view *before* the visible sequence number: see [`read_at`](super::read_at).
 pub(crate) struct View {
@@ -144,7 +146,8 @@ impl View {
         }
     }
 
-    /// Returns the number of a view with these memtables that replaces this one. To be called before that is published.
+    /// Returns the number of a view with these memtables that replaces this one. To be called
+    /// before that is published.
     pub(crate) fn rotation_of(&self, memtables: &Memtables) -> u64 {
         match Arc::ptr_eq(&self.memtables.active, &memtables.active) {
             true => self.rotation,
@@ -152,14 +155,15 @@ impl View {
         }
     }
 
-    /// Reports whether the view has all writes up to a number that was read as visible before this call. Otherwise it may lack the newest
-    /// of them; see [`read_at`](super::read_at).
+    /// Reports whether the view has all writes up to a number that was read as visible before this
+    /// call. Otherwise it may lack the newest of them; see [`read_at`](super::read_at).
     #[inline]
     pub(crate) fn has_all(&self) -> bool {
         self.rotation == self.gaps.rotations()
     }
 
-    /// Returns the newest range tombstone at or below `snapshot` that covers `key`; 0 if there is none.
+    /// Returns the newest range tombstone at or below `snapshot` that covers `key`; 0 if there is
+    /// none.
     #[inline]
     pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         let in_memory = self.memtables.iter().map(|slot| slot.memtable.cover(key, snapshot));

@@ -1,7 +1,8 @@
 //! The part of a range that an iterator has read, for the validation of its transaction.
 //!
-//! An iterator that ends early has read nothing beyond its last item: only that part may conflict with other transactions. What was
-//! read is recorded before the item is returned, so it is complete whenever the transaction commits. Iterators end with it.
+//! An iterator that ends early has read nothing beyond its last item: only that part may conflict
+//! with other transactions. What was read is recorded before the item is returned, so it is
+//! complete whenever the transaction commits. Iterators end with it.
 //!
 //! The iterator writes and the transaction reads, possibly from two threads: a mutex orders them.
 

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Draws one operation in `interval` at random, so that a pattern of the caller's is neither always sampled nor always missed.
-/// A sampled operation stands for all since the last one that was recorded.
+/// Draws one operation in `interval` at random, so that a pattern of the caller's is neither always
+/// sampled nor always missed. A sampled operation stands for all since the last one that was
+/// recorded.
 ///
 /// Belongs to one thread, which alone calls it; the atomics are relaxed and only make that safe.
 #[derive(Debug)]
@@ -44,12 +45,14 @@ impl Stride {
         self.since.load(Relaxed)
     }
 
-    /// Called when a sample is recorded. If it is dropped instead, its operations count with the next one.
+    /// Called when a sample is recorded. If it is dropped instead, its operations count with the
+    /// next one.
     pub(crate) fn recorded(&self) {
         self.since.store(0, Relaxed);
     }
 
-    /// A number from 1 to twice the interval less one, `interval` on average. Xorshift is good enough here.
+    /// A number from 1 to twice the interval less one, `interval` on average. Xorshift is good
+    /// enough here.
     fn draw(&self, interval: u32) -> u32 {
         let mut x = self.random.load(Relaxed);
         x ^= x << 13;

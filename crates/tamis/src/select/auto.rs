@@ -1,5 +1,5 @@
-//! `filter = auto`: a filter per table, or one for the whole tree, whichever makes the keyspace's reads faster; and the way from one
-//! to the other, on which no read misses anything.
+//! `filter = auto`: a filter per table, or one for the whole tree, whichever makes the keyspace's
+//! reads faster; and the way from one to the other, on which no read misses anything.
 //!
 //! # What is in force
 //!
@@ -9,34 +9,41 @@
 //! | [`Building`](Stage::Building) | the tables' filters, while the global filter is built behind them | a filter |
 //! | [`Global`](Stage::Global) | the global filter | what they have under `grf`; a filter if that is what they are about to need |
 //!
-//! The rule of [`tamis_model::tree_filter`] says which filter is *wanted*, by the runs of the tree and the reads seen by the
-//! [`QuerySampler`]. It is asked whenever background threads look for work. From per-table to global, the filter is built from the
-//! tables' keys and takes over with the version that is published when it is complete. The other way, new tables get filters at
-//! once, and when the last table without one is gone, the global filter is dropped. Until then it stays complete and
-//! answers alone: one probe of it is less work than one of it and one of each table's filter.
+//! The rule of [`tamis_model::tree_filter`] says which filter is *wanted*, by the runs of the tree
+//! and the reads seen by the [`QuerySampler`]. It is asked whenever background threads look for
+//! work. From per-table to global, the filter is built from the tables' keys and takes over with
+//! the version that is published when it is complete. The other way, new tables get filters at
+//! once, and when the last table without one is gone, the global filter is dropped. Until then it
+//! stays complete and answers alone: one probe of it is less work than one of it and one of each
+//! table's filter.
 //!
-//! A merge knows the tree that it leaves behind, and writes tables for that: a full compaction of a tree of twenty runs writes
-//! filters, and the global one goes with the tables that needed it.
+//! A merge knows the tree that it leaves behind, and writes tables for that: a full compaction of a
+//! tree of twenty runs writes filters, and the global one goes with the tables that needed it.
 //!
 //! # Hysteresis
 //!
-//! The other filter must save a fifth of a read's time ([`MARGIN`](tamis_model::tree_filter::MARGIN)). After a change, another one
-//! needs a new round: the oldest run has been rewritten, or a quarter of the entries have. Without a declared `workload`, nothing
-//! changes before [`FEWEST_READS`] were seen: without reads there is nothing to gain.
+//! The other filter must save a fifth of a read's time
+//! ([`MARGIN`](tamis_model::tree_filter::MARGIN)). After a change, another one needs a new round:
+//! the oldest run has been rewritten, or a quarter of the entries have. Without a declared
+//! `workload`, nothing changes before [`FEWEST_READS`] were seen: without reads there is nothing to
+//! gain.
 //!
 //! # What is stored
 //!
-//! Nothing of the choice: a table that was written for a global filter says so, and a tree with such tables opens under it. While
-//! the global filter is in force its partitions are saved as under `grf`. Their files stay until an opening that finds the other
-//! filter in force. Images from before a time without the global filter deny no key after it: what is true of them (see
-//! [`global`](super::global)) is so of the tables of the tree, whoever has answered for it meanwhile.
+//! Nothing of the choice: a table that was written for a global filter says so, and a tree with
+//! such tables opens under it. While the global filter is in force its partitions are saved as
+//! under `grf`. Their files stay until an opening that finds the other filter in force. Images from
+//! before a time without the global filter deny no key after it: what is true of them (see
+//! [`global`](super::global)) is so of the tables of the tree, whoever has answered for it
+//! meanwhile.
 //!
 //! # Threads and locks
 //!
-//! The stage changes under the filter's [`work`](Grf::work) and the database's `state` together, so whoever holds either sees no
-//! change. Flushes hold `work` from before they add keys until their version is published: either the stage is `PerTable` then, and a
-//! build that begins later finds their tables in the version, or they add their keys. An ingestion notes its epoch and publishes its
-//! tables under one `state` lock. Readers see the stage only as the selector of their version.
+//! The stage changes under the filter's [`work`](Grf::work) and the database's `state` together, so
+//! whoever holds either sees no change. Flushes hold `work` from before they add keys until their
+//! version is published: either the stage is `PerTable` then, and a build that begins later finds
+//! their tables in the version, or they add their keys. An ingestion notes its epoch and publishes
+//! its tables under one `state` lock. Readers see the stage only as the selector of their version.
 //!
 //! The verdict is a leaf lock.
 
@@ -91,8 +98,8 @@ pub(crate) enum Turn {
     Leave,
 }
 
-/// The filter that `filter = auto` has chosen, and why. Times are of the part of a read that depends on the filter, in
-/// nanoseconds, by the [rule](tamis_model::tree_filter).
+/// The filter that `filter = auto` has chosen, and why. Times are of the part of a read that
+/// depends on the filter, in nanoseconds, by the [rule](tamis_model::tree_filter).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -161,7 +168,8 @@ impl Auto {
         }
     }
 
-    /// Begins with the filter that the tables of a stored tree were written for. Before anyone reads.
+    /// Begins with the filter that the tables of a stored tree were written for. Before anyone
+    /// reads.
     pub(crate) fn open(&self, tables: &[Arc<OpenTable>]) {
         if tables.iter().any(needs_global) {
             self.set_stage(Stage::Global);
@@ -203,7 +211,8 @@ impl Auto {
         }
     }
 
-    /// Adds the keys of flushed tables if a global filter is there or being built. See [`Grf::insert_flushed`].
+    /// Adds the keys of flushed tables if a global filter is there or being built. See
+    /// [`Grf::insert_flushed`].
     pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> MutexGuard<'_, Work> {
         let mut work = self.grf.work();
         if self.stage() != Stage::PerTable {
@@ -212,13 +221,15 @@ impl Auto {
         work
     }
 
-    /// Reports whether new tables of a tree that will have runs of these `entries` are written for the global filter, without one of their own.
+    /// Reports whether new tables of a tree that will have runs of these `entries` are written for
+    /// the global filter, without one of their own.
     pub(crate) fn lists_keys(&self, entries: Vec<f64>) -> bool {
         if self.stage() != Stage::Global {
             return false;
         }
-        // Opened again, the tree would be without its filter until one is built: tables that were written for a global filter
-        // are joined by others of their kind until the rule has decided.
+        // Opened again, the tree would be without its filter until one is built: tables that were
+        // written for a global filter are joined by others of their kind until the rule has
+        // decided.
         let wanted = self.verdict.lock().wanted;
         wanted == Kind::Global && (!self.may_decide() || self.compare(wanted, entries).filter == wanted)
     }
@@ -240,7 +251,8 @@ impl Auto {
         tree_filter::compare(Some(current), &runs, &reads, &self.costs)
     }
 
-    /// Asks the rule about the current version, and returns the filter that is wanted from now on. O(tables) if that may change.
+    /// Asks the rule about the current version, and returns the filter that is wanted from now on.
+    /// O(tables) if that may change.
     fn decide(&self, version: &Version) -> Kind {
         let mut verdict = self.verdict.lock();
         if !self.may_decide() {
@@ -254,7 +266,8 @@ impl Auto {
         verdict.wanted
     }
 
-    /// Returns the background work due, images included if the database `saves` any. Under the `state` lock.
+    /// Returns the background work due, images included if the database `saves` any. Under the
+    /// `state` lock.
     pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
         let global = self.decide(version) == Kind::Global || version.tables.iter().any(needs_global);
         match self.stage() {
@@ -266,7 +279,8 @@ impl Auto {
         }
     }
 
-    /// Makes the change, if it is still due. With `work` and `state` held; the caller publishes a selector before it releases either.
+    /// Makes the change, if it is still due. With `work` and `state` held; the caller publishes a
+    /// selector before it releases either.
     pub(crate) fn turn(&self, work: &Work, turn: Turn, version: &Version) {
         if self.task(version, false) != Some(Task::Turn(turn)) {
             return;
@@ -351,7 +365,8 @@ fn entries_of_runs(version: &Version) -> Vec<f64> {
     version.runs.iter().map(|run| entries(&version.tables[run.tables.clone()])).collect()
 }
 
-/// Reports whether the oldest run, or a quarter of the entries, was written after the tree had the tables in `since`.
+/// Reports whether the oldest run, or a quarter of the entries, was written after the tree had the
+/// tables in `since`.
 fn is_new_round(version: &Version, since: &HashSet<TableId>) -> bool {
     let sum = |tables: &mut dyn Iterator<Item = &Arc<OpenTable>>| {
         tables.map(|t| t.meta.entries).sum::<u64>() as f64

@@ -1,8 +1,8 @@
 //! Probes of elastic filters by gets, and their sampling.
 //!
-//! What a probe reads is found in three steps: the segment, its word, and the lines of its units. For a get each step is made
-//! for all runs before the next, and for a batch of keys for all keys, so that the cache misses of a step overlap. One pin
-//! serves all of it.
+//! What a probe reads is found in three steps: the segment, its word, and the lines of its units.
+//! For a get each step is made for all runs before the next, and for a batch of keys for all keys,
+//! so that the cache misses of a step overlap. One pin serves all of it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use crate::tree::version::Version;
 /// The segments that a get probes in one step: one for each run with a table that covers the key.
 pub(super) struct Segments {
     count: usize,
-    /// Places of the runs, numbers of the tables within the version, and of the segments within their tables.
+    /// Places of the runs, numbers of the tables within the version, and of the segments within
+    /// their tables.
     runs: [u32; MAX_STEP],
     tables: [u32; MAX_STEP],
     segments: [u32; MAX_STEP],
@@ -103,8 +104,8 @@ impl Segments {
     }
 }
 
-/// See [`RunSelector::select_many`](super::RunSelector::select_many). All tables of the version have elastic filters, which
-/// are `filters`.
+/// See [`RunSelector::select_many`](super::RunSelector::select_many). All tables of the version
+/// have elastic filters, which are `filters`.
 pub(super) fn select_many(
     filters: &[Arc<ElasticFilter>],
     version: &Version,
@@ -115,7 +116,8 @@ pub(super) fn select_many(
 ) {
     masks[..keys.len()].fill(0);
     let pin = pin();
-    // One run after the other: the keys of a batch have more cache misses than the processor overlaps.
+    // One run after the other: the keys of a batch have more cache misses than the processor
+    // overlaps.
     for (run, place) in runs.zip(0..) {
         let run = &version.runs[run];
         let mut segments: SmallVec<[(u32, u32, u32); MAX_BATCH]> = SmallVec::new();
@@ -178,7 +180,8 @@ pub(crate) enum Counting {
     Undecided,
     /// The get is not sampled.
     No,
-    /// The get is sampled. Stored in place, so that a get does not allocate in a tree of up to sixteen runs.
+    /// The get is sampled. Stored in place, so that a get does not allocate in a tree of up to
+    /// sixteen runs.
     Yes(SampledProbes),
 }
 
@@ -186,8 +189,8 @@ pub(crate) enum Counting {
 #[derive(Debug, Default)]
 pub(crate) struct SampledProbes {
     segments: SmallVec<[SampledSegment; 16]>,
-    /// The number of segments that had to be probed: the answer was in the last of them. Filters are probed ahead of
-    /// the search, so more may have been probed.
+    /// The number of segments that had to be probed: the answer was in the last of them. Filters
+    /// are probed ahead of the search, so more may have been probed.
     needed: Option<usize>,
 }
 
@@ -208,13 +211,15 @@ impl SampledProbes {
         self.segments.push(SampledSegment { table: table as u32, id, held: false, read: BlockRead::None });
     }
 
-    /// Returns the tables that had to be probed (their numbers within the version), and whether each held the key.
+    /// Returns the tables that had to be probed (their numbers within the version), and whether
+    /// each held the key.
     pub(crate) fn needed_tables(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
         let needed = &self.segments[..self.needed.unwrap_or(self.segments.len())];
         needed.iter().map(|asked| (asked.table as usize, asked.held))
     }
 
-    /// Records that a table (its number within the version) was searched, and whether it held a version of the key.
+    /// Records that a table (its number within the version) was searched, and whether it held a
+    /// version of the key.
     pub(crate) fn searched(&mut self, table: usize, read: BlockRead, held: bool) {
         if let Some(asked) = self.segments.iter_mut().find(|asked| asked.table as usize == table) {
             (asked.read, asked.held) = (read, held);
@@ -224,8 +229,8 @@ impl SampledProbes {
 
     /// Records that the search ended in a table: probes of older runs were wasted.
     pub(crate) fn ended(&mut self, table: usize) {
-        // Candidates are searched in the order in which they were probed, but tables without an elastic filter are not
-        // listed. Tables of newer runs have smaller numbers.
+        // Candidates are searched in the order in which they were probed, but tables without an
+        // elastic filter are not listed. Tables of newer runs have smaller numbers.
         self.needed = Some(self.segments.partition_point(|asked| asked.table as usize <= table));
     }
 

@@ -1,17 +1,18 @@
 //! Run selectors: the single interface between the tree and all filters.
 //!
-//! Given a pinned version and a key, a [`Selector`] returns the tables that may hold the key, newest run first. The
-//! read path does not depend on how this is decided: by a filter per table, by units that are loaded and dropped, or by
-//! one filter for the whole tree.
+//! Given a pinned version and a key, a [`Selector`] returns the tables that may hold the key,
+//! newest run first. The read path does not depend on how this is decided: by a filter per table,
+//! by units that are loaded and dropped, or by one filter for the whole tree.
 //!
-//! Implementations: `table_filters` (the default: one filter per table, elastic ones included), `global` (one for the tree),
-//! `external` (supplied by the program). `auto` goes from one of the first two to the other.
+//! Implementations: `table_filters` (the default: one filter per table, elastic ones included),
+//! `global` (one for the tree), `external` (supplied by the program). `auto` goes from one of the
+//! first two to the other.
 //!
 //! # Contract
 //!
-//! * No false negatives: a table of the version that holds a version of the key is always among the candidates of its
-//!   run, and a table that holds a version of any key in a range is not denied for that range. Debug builds check every
-//!   rejection against the data.
+//! * No false negatives: a table of the version that holds a version of the key is always among the
+//!   candidates of its run, and a table that holds a version of any key in a range is not denied
+//!   for that range. Debug builds check every rejection against the data.
 //! * A selector belongs to one version and is immutable once published; any thread may call it.
 
 use crate::observe::cost::ReadCost;
@@ -60,8 +61,9 @@ pub(crate) use table_filters::{TableFilters, ask_filter};
 
 /// The state of a point read: the key, its first bytes as a number, and its digest.
 ///
-/// The digest is computed once and serves every memtable filter, table filter and block hash index of the operation. Only builds
-/// with the feature `measure` can do without this hash sharing, to show what it saves.
+/// The digest is computed once and serves every memtable filter, table filter and block hash index
+/// of the operation. Only builds with the feature `measure` can do without this hash sharing, to
+/// show what it saves.
 #[derive(Debug)]
 pub(crate) struct Probe<'k> {
     pub(crate) key: &'k [u8],
@@ -86,7 +88,8 @@ impl<'k> Probe<'k> {
         }
     }
 
-    /// Returns a probe for a key with the digest to share; without one, every filter computes its own.
+    /// Returns a probe for a key with the digest to share; without one, every filter computes its
+    /// own.
     #[inline]
     pub(crate) fn new(key: &'k [u8], shared: Option<Digest>) -> Self {
         Probe {
@@ -127,8 +130,8 @@ impl<'k> Probe<'k> {
         !cfg!(feature = "measure") || self.sharing
     }
 
-    /// Like [`counted`](Self::counted), for a get whose probes may be sampled: the first call decides by `draw` whether
-    /// they are.
+    /// Like [`counted`](Self::counted), for a get whose probes may be sampled: the first call
+    /// decides by `draw` whether they are.
     #[inline]
     fn count_with(&mut self, draw: impl FnOnce() -> bool) -> Option<&mut SampledProbes> {
         if matches!(self.counting, Counting::Undecided) {
@@ -163,8 +166,8 @@ impl<'k> Probe<'k> {
     }
 }
 
-/// A key of a batch for which no candidate run is known yet: only what filters need, so that many keys fit into the
-/// first-level cache.
+/// A key of a batch for which no candidate run is known yet: only what filters need, so that many
+/// keys fit into the first-level cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeanKey<'k> {
     pub(crate) key: &'k [u8],
@@ -200,8 +203,9 @@ pub(crate) const MAX_STEP: usize = 32;
 /// The most keys per call of [`RunSelector::select_many`].
 pub(crate) const MAX_BATCH: usize = 32;
 
-/// Returns the runs that the read path probes next, starting at `first`, out of `count`. Eight at first, so that few are probed
-/// behind the one that has the key; then many, so that the cache misses of their filters overlap. With `one_by_one`, one.
+/// Returns the runs that the read path probes next, starting at `first`, out of `count`. Eight at
+/// first, so that few are probed behind the one that has the key; then many, so that the cache
+/// misses of their filters overlap. With `one_by_one`, one.
 #[inline]
 pub(crate) fn next_step(first: usize, count: usize, one_by_one: bool) -> Range<usize> {
     let step = match first {
@@ -214,8 +218,8 @@ pub(crate) fn next_step(first: usize, count: usize, one_by_one: bool) -> Range<u
 
 /// Decides which tables may hold a key. See the module's contract.
 pub(crate) trait RunSelector: Send + Sync + Debug {
-    /// Appends to `out` the tables of `runs` (places in [`Version::runs`], at most [`MAX_STEP`] of them) that may
-    /// hold the probe's key, newest run first.
+    /// Appends to `out` the tables of `runs` (places in [`Version::runs`], at most [`MAX_STEP`] of
+    /// them) that may hold the probe's key, newest run first.
     fn select(
         &self,
         version: &Version,
@@ -230,9 +234,9 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         false
     }
 
-    /// Probes many keys at once: sets bit `i` of `masks[k]` if run `runs.start + i` may hold `keys[k]`. There are at
-    /// most [`MAX_BATCH`] keys and [`MAX_STEP`] runs. Selective only if [`answers_many`](RunSelector::answers_many);
-    /// otherwise every run is included.
+    /// Probes many keys at once: sets bit `i` of `masks[k]` if run `runs.start + i` may hold
+    /// `keys[k]`. There are at most [`MAX_BATCH`] keys and [`MAX_STEP`] runs. Selective only if
+    /// [`answers_many`](RunSelector::answers_many); otherwise every run is included.
     fn select_many(
         &self,
         _version: &Version,
@@ -244,8 +248,9 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         masks.fill(u32::MAX >> (32 - runs.len().clamp(1, 32)));
     }
 
-    /// Draws whether a key of a batch is sampled. Called for each key that [`select_many`](RunSelector::select_many) would
-    /// serve, once, before that: a sampled key is looked up individually.
+    /// Draws whether a key of a batch is sampled. Called for each key that
+    /// [`select_many`](RunSelector::select_many) would serve, once, before that: a sampled key is
+    /// looked up individually.
     fn samples(&self) -> bool {
         false
     }
@@ -256,15 +261,17 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     /// Starts fetching what [`select`](RunSelector::select) will read, for batches of keys.
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
 
-    /// Reports whether one probe serves all runs. [`select`](RunSelector::select) is then called once, with all runs of
-    /// the version, however many, and iterators call [`ahead`](RunSelector::ahead) and [`behind`](RunSelector::behind).
+    /// Reports whether one probe serves all runs. [`select`](RunSelector::select) is then called
+    /// once, with all runs of the version, however many, and iterators call
+    /// [`ahead`](RunSelector::ahead) and [`behind`](RunSelector::behind).
     fn is_global(&self) -> bool {
         false
     }
 
-    /// Finds the runs that may have keys from `from` on, up to the end set in `out`, at most `end`. Returns `false` and
-    /// leaves `out` empty if nothing is known. Always makes progress: the range holds at least `from`. Called with an
-    /// empty `out`, and only with `from` before `end`. The caller counts the probe; `cost` takes any other cost.
+    /// Finds the runs that may have keys from `from` on, up to the end set in `out`, at most `end`.
+    /// Returns `false` and leaves `out` empty if nothing is known. Always makes progress: the range
+    /// holds at least `from`. Called with an empty `out`, and only with `from` before `end`. The
+    /// caller counts the probe; `cost` takes any other cost.
     fn ahead(
         &self,
         _version: &Version,
@@ -276,8 +283,9 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         false
     }
 
-    /// The same backwards: keys below `before` (`None`: all), down to the end set in `out`, at least `start`. Always
-    /// makes progress: the range is not empty unless nothing lies between `start` and `before`.
+    /// The same backwards: keys below `before` (`None`: all), down to the end set in `out`, at
+    /// least `start`. Always makes progress: the range is not empty unless nothing lies between
+    /// `start` and `before`.
     fn behind(
         &self,
         _version: &Version,
@@ -289,14 +297,15 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         false
     }
 
-    /// Reports whether [`next`](RunSelector::next) and [`may_hold`](RunSelector::may_hold) can ever tell anything.
-    /// Selectors that answer for the tree instead of one table keep these three defaults.
+    /// Reports whether [`next`](RunSelector::next) and [`may_hold`](RunSelector::may_hold) can ever
+    /// tell anything. Selectors that answer for the tree instead of one table keep these three
+    /// defaults.
     fn answers_ranges(&self) -> bool {
         false
     }
 
-    /// Returns what is known about the first key at or after `from` in `table` (its number within the version), which
-    /// matters only if it lies before `end`.
+    /// Returns what is known about the first key at or after `from` in `table` (its number within
+    /// the version), which matters only if it lies before `end`.
     fn next(
         &self,
         _version: &Version,
@@ -413,8 +422,8 @@ fn damaged_list(table: TableId) -> String {
 /// The source of the selectors of a keyspace's versions.
 #[derive(Debug)]
 pub(crate) enum TreeFilter {
-    /// Each table has its own filter. Probes of elastic filters are sampled; so are those of others, if memory is divided
-    /// by them.
+    /// Each table has its own filter. Probes of elastic filters are sampled; so are those of
+    /// others, if memory is divided by them.
     PerTable(Arc<Sampler>, Arc<AccessSampler>),
     /// One filter for all versions of the tree.
     Grf(Box<Grf>),
@@ -426,8 +435,8 @@ pub(crate) enum TreeFilter {
 }
 
 impl TreeFilter {
-    /// Returns the filter that a keyspace's options ask for, for a tree about which nothing is known yet. `read_only`: nobody
-    /// writes tables while it is open.
+    /// Returns the filter that a keyspace's options ask for, for a tree about which nothing is
+    /// known yet. `read_only`: nobody writes tables while it is open.
     pub(crate) fn new(
         options: &KeyspaceOptions,
         database: &Options,
@@ -474,7 +483,8 @@ impl TreeFilter {
         })
     }
 
-    /// Returns the filter for new tables at `level` of a tree that will have runs of these entries, newest first.
+    /// Returns the filter for new tables at `level` of a tree that will have runs of these entries,
+    /// newest first.
     pub(crate) fn for_table(
         &self,
         options: &KeyspaceOptions,
@@ -499,8 +509,8 @@ impl TreeFilter {
         }
     }
 
-    /// Changes what answers for the tree, if that is still due. With `work` and `state` held; the caller publishes a selector
-    /// before it releases either.
+    /// Changes what answers for the tree, if that is still due. With `work` and `state` held; the
+    /// caller publishes a selector before it releases either.
     pub(crate) fn turn(&self, work: &global::Work, turn: Turn, version: &Version) {
         if let TreeFilter::Auto(auto) = self {
             auto.turn(work, turn, version);
@@ -524,7 +534,8 @@ impl TreeFilter {
         }
     }
 
-    /// Returns the sampler of probes by which filter memory is divided; `None` for a filter of the whole tree.
+    /// Returns the sampler of probes by which filter memory is divided; `None` for a filter of the
+    /// whole tree.
     pub(crate) fn accesses(&self) -> Option<&Arc<AccessSampler>> {
         match self {
             TreeFilter::PerTable(_, accesses) => Some(accesses),
@@ -532,7 +543,8 @@ impl TreeFilter {
         }
     }
 
-    /// Returns the selector of a new version, which follows the version of the previous call. Under the `state` lock.
+    /// Returns the selector of a new version, which follows the version of the previous call. Under
+    /// the `state` lock.
     pub(crate) fn selector(&self, version: &Version, allocation: FilterAllocation) -> Selector {
         let Version { runs, tables, .. } = version;
         match self {
@@ -547,8 +559,8 @@ impl TreeFilter {
         }
     }
 
-    /// Adds the keys of flushed tables before the tables are published. Hold the returned guard until they are
-    /// published. Must not be called with the `state` lock held.
+    /// Adds the keys of flushed tables before the tables are published. Hold the returned guard
+    /// until they are published. Must not be called with the `state` lock held.
     pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> Option<MutexGuard<'_, global::Work>> {
         match self {
             TreeFilter::Grf(grf) => {
@@ -561,8 +573,9 @@ impl TreeFilter {
         }
     }
 
-    /// Records that an epoch was taken for tables to come, until the result is dropped: after they are published, or once it is
-    /// certain that they will not be. Under the `state` lock under which it was taken.
+    /// Records that an epoch was taken for tables to come, until the result is dropped: after they
+    /// are published, or once it is certain that they will not be. Under the `state` lock under
+    /// which it was taken.
     pub(crate) fn note_taken(&self, epoch: u64) -> Option<TakenEpoch> {
         Some(self.grf()?.note_taken(epoch))
     }
@@ -596,8 +609,8 @@ impl TreeFilter {
         }
     }
 
-    /// Reports whether images of the filter are kept on disk. Under the `state` lock, or before anyone reads, or after background work
-    /// has ended.
+    /// Reports whether images of the filter are kept on disk. Under the `state` lock, or before
+    /// anyone reads, or after background work has ended.
     pub(crate) fn has_images(&self) -> bool {
         match self {
             TreeFilter::Grf(_) => true,

@@ -1,24 +1,29 @@
-//! A sample of a keyspace's recent reads: which absent keys, ranges and positions its readers ask for, and how often.
+//! A sample of a keyspace's recent reads: which absent keys, ranges and positions its readers ask
+//! for, and how often.
 //!
-//! A global filter chooses the key map of a partition by what the candidates would have answered to these queries, and
-//! `filter = auto` chooses between filters by their rates. Only keyspaces with such a filter have a sampler.
+//! A global filter chooses the key map of a partition by what the candidates would have answered to
+//! these queries, and `filter = auto` chooses between filters by their rates. Only keyspaces with
+//! such a filter have a sampler.
 //!
 //! # What is sampled
 //!
-//! One in [`INTERVAL`] of the reads that reach the tables, drawn at random in each thread: a get, each key of a `multi_get`, or the
-//! positioning of an iterator. Gets that a memtable answers ask no filter and do not count. The last [`KEPT`] samples of each kind
-//! are kept. Keys of more than [`MAX_KEY_BYTES`] count, but are not kept.
+//! One in [`INTERVAL`] of the reads that reach the tables, drawn at random in each thread: a get,
+//! each key of a `multi_get`, or the positioning of an iterator. Gets that a memtable answers ask
+//! no filter and do not count. The last [`KEPT`] samples of each kind are kept. Keys of more than
+//! [`MAX_KEY_BYTES`] count, but are not kept.
 //!
 //! # Rates
 //!
-//! Every sample stands for the reads of its thread since the one before, so no read is forgotten, and all counts decay with
-//! the reads that come after, by a factor of e every [`MEMORY`]. They begin with [`PRIOR`] reads of the mix that the keyspace's
-//! option `workload` declares, or of a guess: decisions need a mix before there are reads.
+//! Every sample stands for the reads of its thread since the one before, so no read is forgotten,
+//! and all counts decay with the reads that come after, by a factor of e every [`MEMORY`]. They
+//! begin with [`PRIOR`] reads of the mix that the keyspace's option `workload` declares, or of a
+//! guess: decisions need a mix before there are reads.
 //!
 //! # Threads
 //!
-//! A tick is a thread's own; a sample takes the lock if it is free and is otherwise dropped, so that readers never wait. What is
-//! kept of gets is allocated in advance, as a get does not allocate: 70 KiB.
+//! A tick is a thread's own; a sample takes the lock if it is free and is otherwise dropped, so
+//! that readers never wait. What is kept of gets is allocated in advance, as a get does not
+//! allocate: 70 KiB.
 
 use tamis_base::key::KeyBytes;
 use tamis_model::engine::Workload;
@@ -42,7 +47,8 @@ const MEMORY: f64 = (1 << 18) as f64;
 /// Reads that the expected mix counts for.
 const PRIOR: f64 = 1024.0;
 
-/// The share of ranges and seeks among reads that nobody has declared. Range reads cost most where they are not expected.
+/// The share of ranges and seeks among reads that nobody has declared. Range reads cost most where
+/// they are not expected.
 const EXPECTED_RANGES: f64 = 0.1;
 
 /// A range that an iterator was bounded to.
@@ -74,7 +80,8 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Returns the mix to expect of a keyspace of which no reads are known, as [`PRIOR`] operations.
+    /// Returns the mix to expect of a keyspace of which no reads are known, as [`PRIOR`]
+    /// operations.
     fn expected(declared: Option<&Workload>) -> Rates {
         let usual = Rates {
             gets: 1.0 - EXPECTED_RANGES,
@@ -114,13 +121,15 @@ impl Rates {
     }
 }
 
-/// What the reads of a keyspace ask for that reach its tables: shares of all of them, of which older ones count less. Until there
-/// are reads, the mix that the option `workload` declares or an expected one.
+/// What the reads of a keyspace ask for that reach its tables: shares of all of them, of which
+/// older ones count less. Until there are reads, the mix that the option `workload` declares or an
+/// expected one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct QueryStats {
-    /// The reads observed since the database was opened; one in 64 is sampled and stands for the others.
+    /// The reads observed since the database was opened; one in 64 is sampled and stands for the
+    /// others.
     pub observed: u64,
     /// The share of gets that find a value.
     pub found_gets: f64,
@@ -134,14 +143,16 @@ pub struct QueryStats {
     pub empty_ranges: f64,
     /// The share of iterations positioned without an end.
     pub seeks: f64,
-    /// The absent keys, ranges and positions of seeks that are kept as samples: at most 256 of each.
+    /// The absent keys, ranges and positions of seeks that are kept as samples: at most 256 of
+    /// each.
     pub kept: (usize, usize, usize),
 }
 
 /// What is known about the reads of a keyspace at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Queries {
-    /// Keys that gets asked for and did not find, in no particular order; a key asked for often occurs often.
+    /// Keys that gets asked for and did not find, in no particular order; a key asked for often
+    /// occurs often.
     pub(crate) absent: Vec<KeyBytes>,
     /// Ranges of iterators.
     pub(crate) ranges: Vec<RangeQuery>,
@@ -233,7 +244,8 @@ impl QuerySampler {
         }
     }
 
-    /// About the memory that it takes: keys are cut to a length, which the places of absent ones reserve.
+    /// About the memory that it takes: keys are cut to a length, which the places of absent ones
+    /// reserve.
     pub(crate) fn memory_bytes(&self) -> usize {
         let kept = self.kept.lock();
         let ranges = kept.ranges.kept().len() + kept.seeks.kept().len();
@@ -245,7 +257,8 @@ impl QuerySampler {
         self.strides.get_or(|| Stride::new(self.strides.iter().count(), INTERVAL))
     }
 
-    /// Called once for each read; returns whether it is sampled. Such a read is then recorded by one of the methods below.
+    /// Called once for each read; returns whether it is sampled. Such a read is then recorded by
+    /// one of the methods below.
     #[inline]
     pub(crate) fn tick(&self) -> bool {
         self.stride().tick(INTERVAL)
@@ -266,7 +279,8 @@ impl QuerySampler {
         });
     }
 
-    /// Records a sampled iteration that was positioned at `start` and bounded by `end`, which is `None` only backwards.
+    /// Records a sampled iteration that was positioned at `start` and bounded by `end`, which is
+    /// `None` only backwards.
     #[cold]
     pub(crate) fn record_range(&self, start: &[u8], end: Option<&[u8]>, empty: bool) {
         self.record(|kept, weight| {
@@ -295,7 +309,8 @@ impl QuerySampler {
         });
     }
 
-    /// Passes the kept samples and what this one stands for to `add`, unless another thread has them.
+    /// Passes the kept samples and what this one stands for to `add`, unless another thread has
+    /// them.
     fn record(&self, add: impl FnOnce(&mut Kept, f64)) {
         let Some(mut kept) = self.kept.try_lock() else { return };
         let stride = self.stride();
@@ -313,8 +328,8 @@ impl QuerySampler {
         (kept.rates, kept.observed)
     }
 
-    /// Returns everything known. Copies at most [`KEPT`] keys or ranges of each kind; for background threads. Readers drop their
-    /// samples meanwhile.
+    /// Returns everything known. Copies at most [`KEPT`] keys or ranges of each kind; for
+    /// background threads. Readers drop their samples meanwhile.
     pub(crate) fn snapshot(&self) -> Queries {
         let kept = self.kept.lock();
         let keys = |ring: &Ring<Vec<u8>>| ring.kept().iter().map(|key| KeyBytes::from(&key[..])).collect();

@@ -20,7 +20,8 @@ use crate::select::{AccessSampler, Candidate, Candidates, LeanKey, MAX_BATCH, MA
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
-/// One probe of [`RunSelector::select_many`]: a table and a digest, the places of the key and of the run.
+/// One probe of [`RunSelector::select_many`]: a table and a digest, the places of the key and of
+/// the run.
 #[derive(Clone, Copy)]
 struct PairProbe {
     pair: (u32, Digest),
@@ -33,8 +34,9 @@ const PROBES: usize = 16;
 
 /// Probes the filter of the one table per run that covers the key.
 ///
-/// If every table has a pinned cache-line-blocked Bloom filter (the default), these lie contiguously here: all lines
-/// that a step needs are known before the first is read, so their cache misses overlap.
+/// If every table has a pinned cache-line-blocked Bloom filter (the default), these lie
+/// contiguously here: all lines that a step needs are known before the first is read, so their
+/// cache misses overlap.
 #[derive(Debug)]
 pub(crate) struct TableFilters {
     /// One per table of the version, if all have one; else empty.
@@ -45,7 +47,8 @@ pub(crate) struct TableFilters {
     ranges: bool,
     /// Counts sampled probes, if any table has an elastic filter.
     sampler: Option<Arc<Sampler>>,
-    /// Counts sampled probes of tables without an elastic filter, if memory is divided by them. Not while some are elastic.
+    /// Counts sampled probes of tables without an elastic filter, if memory is divided by them. Not
+    /// while some are elastic.
     accesses: Option<Arc<AccessSampler>>,
 }
 
@@ -306,7 +309,8 @@ impl TableFilters {
         segments.probe(&self.elastic, version, (probe.key, digest), out, cost);
     }
 
-    /// The general case: filters of any kind, unpinned filters, tables without one, or no hash sharing.
+    /// The general case: filters of any kind, unpinned filters, tables without one, or no hash
+    /// sharing.
     fn select_one_by_one(
         &self,
         version: &Version,
@@ -396,7 +400,8 @@ thread_local! {
     static UNCHECKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` without the checks that debug builds make of this thread's rejections: for measuring the cost of filters alone.
+/// Runs `work` without the checks that debug builds make of this thread's rejections: for measuring
+/// the cost of filters alone.
 pub fn without_rejection_checks<T>(work: impl FnOnce() -> T) -> T {
     struct Checked(bool);
     impl Drop for Checked {

@@ -1,10 +1,12 @@
-//! How often sampled gets asked a table, and how often it held the key: what filter memory is divided by, if
-//! `filter_allocation = mnemosyne`.
+//! How often sampled gets asked a table, and how often it held the key: what filter memory is
+//! divided by, if `filter_allocation = mnemosyne`.
 //!
-//! Counts are halved once per *era*, a fixed number of sampled gets of the keyspace, so that they follow the reads of late.
-//! They are brought up to date when they are used: an era that nobody asks a table in costs nothing.
+//! Counts are halved once per *era*, a fixed number of sampled gets of the keyspace, so that they
+//! follow the reads of late. They are brought up to date when they are used: an era that nobody
+//! asks a table in costs nothing.
 //!
-//! Readers of any thread count, each with one atomic operation; they guard nothing else, so all are relaxed.
+//! Readers of any thread count, each with one atomic operation; they guard nothing else, so all are
+//! relaxed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

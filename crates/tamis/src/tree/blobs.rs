@@ -1,10 +1,12 @@
-//! The blob files that open tables refer to, each of them opened once; a file's lifetime is tied to those tables.
+//! The blob files that open tables refer to, each of them opened once; a file's lifetime is tied to
+//! those tables.
 //!
 //! # Invariant
 //!
-//! A blob file is removed when no open table holds it any more, and every table that did was [obsolete](OpenBlob::unname): so no
-//! table of a durable version refers to it, and no reader can reach one that does. As new tables that refer to it are opened
-//! while the tables that they replace are held, the file does not go in between.
+//! A blob file is removed when no open table holds it any more, and every table that did was
+//! [obsolete](OpenBlob::unname): so no table of a durable version refers to it, and no reader can
+//! reach one that does. As new tables that refer to it are opened while the tables that they
+//! replace are held, the file does not go in between.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,8 +33,8 @@ const MAX_PROBLEMS: usize = 100;
 /// The open blob files of a database, by number.
 #[derive(Debug, Default)]
 pub(crate) struct BlobFiles {
-    /// Whether a file that is damaged or missing is opened as a [lost](BlobFile::lost) one: while the database is opened, if it is to
-    /// be opened all the same.
+    /// Whether a file that is damaged or missing is opened as a [lost](BlobFile::lost) one: while
+    /// the database is opened, if it is to be opened all the same.
     lenient: AtomicBool,
     /// Held while a file is opened; only the mutex of the garbage's list is taken under it.
     open: Mutex<HashMap<BlobFileId, Weak<OpenBlob>>>,
@@ -44,9 +46,11 @@ pub(crate) struct OpenBlob {
     pub(crate) file: BlobFile,
     /// The number of open tables that refer to it and are not obsolete.
     named: AtomicUsize,
-    /// Whether a table that referred to it became obsolete: otherwise the file is not for this process to remove.
+    /// Whether a table that referred to it became obsolete: otherwise the file is not for this
+    /// process to remove.
     was_named: AtomicBool,
-    /// Whether a value in it could not be moved to another file: it is not tried again. Orders no other memory.
+    /// Whether a value in it could not be moved to another file: it is not tried again. Orders no
+    /// other memory.
     unreadable: AtomicBool,
     garbage: Arc<Garbage>,
 }
@@ -114,7 +118,8 @@ impl TableBlobs {
         Ok(TableBlobs::named(opened.collect::<Result<_, StorageError>>()?))
     }
 
-    /// Holds the files that a table refers to which cannot be opened itself: its values are needed when it is put back.
+    /// Holds the files that a table refers to which cannot be opened itself: its values are needed
+    /// when it is put back.
     pub(crate) fn of_lost(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -189,8 +194,8 @@ impl BlobFiles {
         BlobFiles { lenient: AtomicBool::new(lenient), open: Mutex::default() }
     }
 
-    /// From now on, files that cannot be opened are errors: the tables of the database are open, and a new table's values must be
-    /// there.
+    /// From now on, files that cannot be opened are errors: the tables of the database are open,
+    /// and a new table's values must be there.
     pub(crate) fn all_opened(&self) {
         self.lenient.store(false, Relaxed);
     }
@@ -227,12 +232,14 @@ impl BlobFiles {
     }
 }
 
-/// What is wrong with the values that a table refers to, each with the blob file concerned if it is one.
+/// What is wrong with the values that a table refers to, each with the blob file concerned if it is
+/// one.
 pub(crate) type Problems = Vec<(Option<BlobFileId>, StorageError)>;
 
-/// Reads every value that entries of `table` refer to, from the files that `file` returns, and checks that the list of what the
-/// table refers to is true, for as long as `go_on`, which is called with the bytes of each value read, returns `true`. Returns
-/// at most about a hundred problems.
+/// Reads every value that entries of `table` refer to, from the files that `file` returns, and
+/// checks that the list of what the table refers to is true, for as long as `go_on`, which is
+/// called with the bytes of each value read, returns `true`. Returns at most about a hundred
+/// problems.
 pub(crate) fn check<'f>(
     table: &Arc<Table>,
     file: impl Fn(BlobFileId) -> Option<Result<&'f BlobFile, &'f StorageError>>,

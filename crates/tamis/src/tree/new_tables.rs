@@ -1,13 +1,13 @@
 //! Tables and blob files that no version names yet.
 //!
-//! A flush, a merge, an opening and an ingestion all write files before the edit that names them. Until that
-//! edit, every way out has to remove them: an error, a cancellation, a panic, a keyspace that was dropped. So
-//! dropping is what removes them: [`NewFiles`] while they are written, [`NewTables`] once they are open. The
-//! only other way is [`NewTables::publish`], for the catalogue: it alone knows what a failed edit may have left
-//! on disk.
+//! A flush, a merge, an opening and an ingestion all write files before the edit that names them.
+//! Until that edit, every way out has to remove them: an error, a cancellation, a panic, a keyspace
+//! that was dropped. So dropping is what removes them: [`NewFiles`] while they are written,
+//! [`NewTables`] once they are open. The only other way is [`NewTables::publish`], for the
+//! catalogue: it alone knows what a failed edit may have left on disk.
 //!
-//! Locks may be held where something is dropped, so the files only go on the list of [`Garbage`]. Whoever
-//! returns the error has the list [removed](Garbage::remove_all) once it holds no lock.
+//! Locks may be held where something is dropped, so the files only go on the list of [`Garbage`].
+//! Whoever returns the error has the list [removed](Garbage::remove_all) once it holds no lock.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! A table of a version: its manifest record, its reader, its filter and its range tombstones; the file's lifetime is tied to
-//! it. In a tree with a global filter, tables have a key list in place of a filter, or neither.
+//! A table of a version: its manifest record, its reader, its filter and its range tombstones; the
+//! file's lifetime is tied to it. In a tree with a global filter, tables have a key list in place
+//! of a filter, or neither.
 
 use crate::sync::{Mutex, Process};
 use std::collections::VecDeque;
@@ -45,11 +46,13 @@ pub(crate) enum TableFilter {
     Unusable,
 }
 
-/// Unneeded files, waiting to be removed: removing a file may block, and the last reader of a table should not pay for that.
+/// Unneeded files, waiting to be removed: removing a file may block, and the last reader of a table
+/// should not pay for that.
 ///
-/// Any thread may add a file, whatever it holds: the list is a leaf. Whoever has made files obsolete in the background removes them as
-/// soon as that is published, with no lock held. So they do not pile up, however busy the database is. Those that readers held go with the
-/// next flush, or within a second.
+/// Any thread may add a file, whatever it holds: the list is a leaf. Whoever has made files
+/// obsolete in the background removes them as soon as that is published, with no lock held. So they
+/// do not pile up, however busy the database is. Those that readers held go with the next flush, or
+/// within a second.
 #[derive(Debug)]
 pub(crate) struct Garbage {
     files: Mutex<VecDeque<PathBuf>>,
@@ -68,8 +71,8 @@ impl Default for Garbage {
 }
 
 impl Garbage {
-    /// Creates the garbage of a database that is opened even if blob files are damaged or missing, if `lenient`: then reads of the
-    /// values in them fail, and all others work.
+    /// Creates the garbage of a database that is opened even if blob files are damaged or missing,
+    /// if `lenient`: then reads of the values in them fail, and all others work.
     pub(crate) fn new(lenient: bool) -> Garbage {
         Garbage {
             files: Mutex::default(),
@@ -88,8 +91,8 @@ impl Garbage {
         self.files.lock().push_back(path);
     }
 
-    /// Removes the files. What was there before the call is gone after it, whoever removed it; a file that cannot be removed is tried
-    /// again by the next call.
+    /// Removes the files. What was there before the call is gone after it, whoever removed it; a
+    /// file that cannot be removed is tried again by the next call.
     pub(crate) fn remove_all(&self, fs: &dyn FileSystem) {
         let _removing = self.removing.lock();
         self.remove(fs);
@@ -104,8 +107,8 @@ impl Garbage {
 
     fn remove(&self, fs: &dyn FileSystem) {
         let mut left = VecDeque::new();
-        // In the order in which they were added: a table goes before the blob files that it refers to, or what is left by
-        // a crash could not be opened without its manifest.
+        // In the order in which they were added: a table goes before the blob files that it refers
+        // to, or what is left by a crash could not be opened without its manifest.
         while let Some(path) = self.pop() {
             if let Err(e) = fs.remove(&path)
                 && e.kind() != std::io::ErrorKind::NotFound
@@ -122,20 +125,21 @@ impl Garbage {
     }
 }
 
-/// One open table. Shared by all versions that contain it; when the last of them is dropped and the table was marked
-/// [obsolete](OpenTable::mark_obsolete), its file is removed.
+/// One open table. Shared by all versions that contain it; when the last of them is dropped and the
+/// table was marked [obsolete](OpenTable::mark_obsolete), its file is removed.
 #[derive(Debug)]
 pub(crate) struct OpenTable {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) table: Arc<Table>,
     pub(crate) filter: TableFilter,
-    /// The kind of the filter if it answers range queries, as recorded in the table's properties: other filters need not be
-    /// fetched to learn that they do not.
+    /// The kind of the filter if it answers range queries, as recorded in the table's properties:
+    /// other filters need not be fetched to learn that they do not.
     pub(crate) range_filter: Option<FilterKind>,
     pub(crate) tombstones: Option<Arc<Tombstones>>,
     /// The blob files that entries refer to.
     pub(crate) blobs: TableBlobs,
-    /// The sampled gets that asked the table, if filter memory is divided by them. Lost when the table is closed.
+    /// The sampled gets that asked the table, if filter memory is divided by them. Lost when the
+    /// table is closed.
     pub(crate) accesses: Accesses,
     path: PathBuf,
     cache: Option<Arc<BlockCache>>,
@@ -238,8 +242,9 @@ impl OpenTable {
         }))
     }
 
-    /// Creates a stand-in for a table that cannot be opened because of `why`: its key range is still known, so that reads which
-    /// need it fail. Its file is not removed before it is obsolete, like any other.
+    /// Creates a stand-in for a table that cannot be opened because of `why`: its key range is
+    /// still known, so that reads which need it fail. Its file is not removed before it is
+    /// obsolete, like any other.
     pub(crate) fn lost(
         fs: &dyn FileSystem,
         dir: &std::path::Path,
@@ -265,8 +270,8 @@ impl OpenTable {
         })
     }
 
-    /// Turns this table into an ingested one: all its entries get the number in `meta`. The table must not be shared yet.
-    /// Panics if it is, or if it is not a table for ingestion.
+    /// Turns this table into an ingested one: all its entries get the number in `meta`. The table
+    /// must not be shared yet. Panics if it is, or if it is not a table for ingestion.
     pub(crate) fn ingested(mut self: Arc<Self>, meta: TableMeta) -> Arc<OpenTable> {
         let table = Arc::get_mut(&mut self).expect("an ingested table is not shared yet");
         let (from, to) = table.meta.extra.global_seq.zip(meta.extra.global_seq).expect("a global number");
@@ -279,15 +284,16 @@ impl OpenTable {
         self
     }
 
-    /// Allows the file to be removed once the table is dropped. Called when the durable version no longer names it.
+    /// Allows the file to be removed once the table is dropped. Called when the durable version no
+    /// longer names it.
     pub(crate) fn mark_obsolete(&self) {
         if !self.obsolete.swap(true, Relaxed) {
             self.blobs.unname();
         }
     }
 
-    /// Reads the value of an entry that refers to a blob file, and puts it into the block cache if `fill_cache`. Damage found is
-    /// recorded as the table's, too.
+    /// Reads the value of an entry that refers to a blob file, and puts it into the block cache if
+    /// `fill_cache`. Damage found is recorded as the table's, too.
     pub(crate) fn read_blob<T: ReadTrace>(
         &self,
         reference: &[u8],
@@ -325,8 +331,8 @@ impl OpenTable {
         }
     }
 
-    /// Reads the table's key list and checks it against the checksum of its block; `None` if the table has none. Errors: a
-    /// failed system call, or damage.
+    /// Reads the table's key list and checks it against the checksum of its block; `None` if the
+    /// table has none. Errors: a failed system call, or damage.
     pub(crate) fn key_list(&self) -> Result<Option<PinnedValue>, StorageError> {
         match self.filter {
             TableFilter::Keys => self.table.filter_bytes(),
@@ -365,8 +371,8 @@ impl OpenTable {
         }
     }
 
-    /// Copies a pinned filter from the file's mapping to memory if memory is [scarce](Table::is_scarce). Returns whether selectors should
-    /// be made anew for that.
+    /// Copies a pinned filter from the file's mapping to memory if memory is
+    /// [scarce](Table::is_scarce). Returns whether selectors should be made anew for that.
     pub(crate) fn keep_filter_in_memory(&self) -> bool {
         let TableFilter::Pinned(filter) = &self.filter else { return false };
         filter.copy_if_scarce(&self.table).unwrap_or_else(|why| {
@@ -376,7 +382,8 @@ impl OpenTable {
         })
     }
 
-    /// The length of a filter of fixed size, in memory or not; 0 if the table has no usable one of its own.
+    /// The length of a filter of fixed size, in memory or not; 0 if the table has no usable one of
+    /// its own.
     pub(crate) fn fixed_filter_bytes(&self) -> u64 {
         match &self.filter {
             TableFilter::Pinned(_) | TableFilter::Cached if !self.filter_is_unusable() => {
@@ -386,7 +393,8 @@ impl OpenTable {
         }
     }
 
-    /// Memory of the pinned filter, in the file's mapping or outside it, or of the directory of an elastic one, in bytes.
+    /// Memory of the pinned filter, in the file's mapping or outside it, or of the directory of an
+    /// elastic one, in bytes.
     pub(crate) fn filter_memory(&self) -> usize {
         match &self.filter {
             TableFilter::Pinned(filter) => filter.memory_bytes(),
@@ -513,7 +521,8 @@ mod tests {
         }
     }
 
-    /// A file system that maps, on which two tables pass half of the memory, and the filter bytes and the path of the first.
+    /// A file system that maps, on which two tables pass half of the memory, and the filter bytes
+    /// and the path of the first.
     fn a_table_before_memory_is_scarce(dir: &Path) -> (DiskFs, ReaderConfig, PointFilter, Arc<OpenTable>) {
         let digests: Vec<Digest> = (0..50_000u64).map(Digest::from_u64).collect();
         let filter = PointFilter::from(BlockedBloom::build(&digests, 10.0, 1).unwrap());

@@ -1,7 +1,9 @@
-//! A filter that is kept as long as its table is open: where it lies in the file's mapping, or in memory.
+//! A filter that is kept as long as its table is open: where it lies in the file's mapping, or in
+//! memory.
 //!
-//! A filter in the mapping costs no memory of its own, but its pages are reclaimed like others. Beyond half of the memory, where
-//! that happens all the time, a get of an absent key took 4.9 µs, and 0.8 since the filter is copied there, once and for good.
+//! A filter in the mapping costs no memory of its own, but its pages are reclaimed like others.
+//! Beyond half of the memory, where that happens all the time, a get of an absent key took 4.9 µs,
+//! and 0.8 since the filter is copied there, once and for good.
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,13 +33,14 @@ pub(crate) fn read_filter(table: &Table) -> Result<Filter, FilterLoadError> {
 #[derive(Debug)]
 pub(crate) struct PinnedFilter {
     opened: Filter,
-    /// What is asked in its place since memory is scarce. `None` inside if its bytes were damaged by then.
+    /// What is asked in its place since memory is scarce. `None` inside if its bytes were damaged
+    /// by then.
     copied: OnceLock<Option<Filter>>,
 }
 
 impl PinnedFilter {
-    /// Reads and checks the filter of a table. It stays in the file's mapping if there is one, the filter's kind and place allow that,
-    /// and memory is not scarce.
+    /// Reads and checks the filter of a table. It stays in the file's mapping if there is one, the
+    /// filter's kind and place allow that, and memory is not scarce.
     pub(crate) fn open(table: &Table) -> Result<PinnedFilter, FilterLoadError> {
         let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
         let opened = match bytes {
@@ -56,8 +59,9 @@ impl PinnedFilter {
         }
     }
 
-    /// Copies the filter if it lies in the mapping of `table`, its table, and memory is scarce. Returns whether [`get`](Self::get) changes
-    /// by that. An error says that the filter is damaged since it was opened: it is not used from then on.
+    /// Copies the filter if it lies in the mapping of `table`, its table, and memory is scarce.
+    /// Returns whether [`get`](Self::get) changes by that. An error says that the filter is damaged
+    /// since it was opened: it is not used from then on.
     pub(crate) fn copy_if_scarce(&self, table: &Table) -> Result<bool, FilterLoadError> {
         if self.opened.in_place_bytes() == 0 || self.copied.get().is_some() || !table.is_scarce() {
             return Ok(false);

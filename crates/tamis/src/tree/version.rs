@@ -1,13 +1,15 @@
 //! Versions: immutable shapes of one keyspace's on-disk tree.
 //!
-//! A version keeps the table data that the read path needs in flat arrays, so that a read of many runs does not chase a pointer
-//! per run. Tables are numbered `0..tables.len()` within a version; run `r` owns a contiguous range of them.
+//! A version keeps the table data that the read path needs in flat arrays, so that a read of many
+//! runs does not chase a pointer per run. Tables are numbered `0..tables.len()` within a version;
+//! run `r` owns a contiguous range of them.
 //!
 //! # Invariants
 //!
-//! * Runs are listed newest first: of two versions of one key, the newer is in an earlier run. Within a level runs are ordered
-//!   by descending id; levels follow from 0 downwards.
-//! * Tables of one run are sorted and disjoint by user key; all versions of a key in a run are in one table.
+//! * Runs are listed newest first: of two versions of one key, the newer is in an earlier run.
+//!   Within a level runs are ordered by descending id; levels follow from 0 downwards.
+//! * Tables of one run are sorted and disjoint by user key; all versions of a key in a run are in
+//!   one table.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -52,8 +54,8 @@ impl BlobUse {
     }
 }
 
-/// Returns the blob files that `tables` refer to, by number, given those of the version before. O(tables + files), and the files of
-/// the tables that came and went.
+/// Returns the blob files that `tables` refer to, by number, given those of the version before.
+/// O(tables + files), and the files of the tables that came and went.
 fn blobs_of(tables: &[Arc<OpenTable>], before: Option<&Version>) -> Vec<BlobUse> {
     let ids = |tables: &[Arc<OpenTable>]| tables.iter().map(|table| table.meta.id).collect::<HashSet<_>>();
     let (old, blobs) = before.map_or((&[][..], &[][..]), |before| (&before.tables[..], &before.blobs[..]));
@@ -86,7 +88,8 @@ fn blobs_of(tables: &[Arc<OpenTable>], before: Option<&Version>) -> Vec<BlobUse>
 pub(crate) struct Version {
     pub(crate) runs: Vec<Run>,
     pub(crate) tables: Vec<Arc<OpenTable>>,
-    /// The `prefix_of` the smallest and the largest key of each table (all ones for an unbounded end).
+    /// The `prefix_of` the smallest and the largest key of each table (all ones for an unbounded
+    /// end).
     smallest: Vec<u64>,
     largest: Vec<u64>,
     /// The runs with range tombstones, by number. All of a table's lie within its key range.
@@ -98,8 +101,8 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Builds the version of the durable shape `state`, whose tables are returned by `open`. `before` is the version that it
-    /// follows, if there is one.
+    /// Builds the version of the durable shape `state`, whose tables are returned by `open`.
+    /// `before` is the version that it follows, if there is one.
     pub(crate) fn build(
         state: &KeyspaceState,
         before: Option<&Version>,
@@ -125,8 +128,9 @@ impl Version {
         })
     }
 
-    /// Returns the table of `run` whose key range contains `key`, whose [`prefix_of`] is `prefix`. Costs a binary search over
-    /// eight-byte prefixes; keys are compared only if prefixes are equal.
+    /// Returns the table of `run` whose key range contains `key`, whose [`prefix_of`] is `prefix`.
+    /// Costs a binary search over eight-byte prefixes; keys are compared only if prefixes are
+    /// equal.
     #[inline]
     pub(crate) fn table_for(&self, run: &Run, key: &[u8], prefix: u64) -> Option<usize> {
         let table =
@@ -143,7 +147,8 @@ impl Version {
     pub(crate) fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
         let prefix = prefix_of(key);
         let ends = &self.largest[tables.clone()];
-        // Largest keys ascend, and so do their prefixes: keys are compared only among equal prefixes.
+        // Largest keys ascend, and so do their prefixes: keys are compared only among equal
+        // prefixes.
         let first = tables.start + ends.partition_point(|&end| end < prefix);
         let ties = self.largest[first..tables.end].partition_point(|&end| end == prefix);
         first + self.tables[first..first + ties].partition_point(|t| !t.meta.largest.reaches(key))
@@ -156,8 +161,8 @@ impl Version {
         start > prefix || (start == prefix && self.tables[table].meta.smallest[..] > *key)
     }
 
-    /// Returns the number of the newest range tombstone over `key` that a reader at `snapshot` sees, or 0. O(log n) for each
-    /// run with range tombstones.
+    /// Returns the number of the newest range tombstone over `key` that a reader at `snapshot`
+    /// sees, or 0. O(log n) for each run with range tombstones.
     #[inline]
     pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         if self.deleting.is_empty() { 0 } else { self.cover_of_runs(key, snapshot) }

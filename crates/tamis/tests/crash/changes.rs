@@ -1,4 +1,5 @@
-//! The change feed: a mirror that applies what a consumer reads is what the database holds, whatever crashed or failed meanwhile.
+//! The change feed: a mirror that applies what a consumer reads is what the database holds,
+//! whatever crashed or failed meanwhile.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -144,8 +145,9 @@ fn judge(fs: &FaultyFs, mirror: &mut Mirror, context: &str) {
     db.close().unwrap_or_else(|e| panic!("{context}: {e}"));
 }
 
-/// The manifest recorded the number of the last write at each edit, synced or not. After a power failure
-/// numbers went on behind it, and a consumer that had missed nothing was told that it fell behind.
+/// The manifest recorded the number of the last write at each edit, synced or not. After a power
+/// failure numbers went on behind it, and a consumer that had missed nothing was told that it fell
+/// behind.
 #[test]
 fn a_mirror_is_right_after_crashes_at_random_moments() {
     lab::listen_for_panics();
@@ -170,7 +172,8 @@ fn a_mirror_is_right_after_crashes_at_random_moments() {
     }
 }
 
-/// Failed syncs and appends leave records in logs that never took effect; their numbers are given again.
+/// Failed syncs and appends leave records in logs that never took effect; their numbers are given
+/// again.
 #[test]
 fn a_mirror_is_right_after_failing_operations() {
     lab::listen_for_panics();
@@ -202,7 +205,8 @@ fn a_mirror_is_right_after_failing_operations() {
     }
 }
 
-/// A reader that was open while a sync failed returned the write that was never acknowledged, and passed over the one that got its number.
+/// A reader that was open while a sync failed returned the write that was never acknowledged, and
+/// passed over the one that got its number.
 #[test]
 fn a_write_whose_sync_failed_is_no_change() {
     let fs = FaultyFs::new(3);
@@ -224,8 +228,8 @@ fn a_write_whose_sync_failed_is_no_change() {
     assert!(changes.poll().unwrap().is_none());
 }
 
-/// With logs kept for a consumer, an opening removed an empty log that had been created ahead; where the disk was full, it then looked for
-/// it, and failed.
+/// With logs kept for a consumer, an opening removed an empty log that had been created ahead;
+/// where the disk was full, it then looked for it, and failed.
 #[test]
 fn a_database_with_a_consumer_opens_on_a_full_disk() {
     let fs = FaultyFs::new(9);

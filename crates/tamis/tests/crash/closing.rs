@@ -39,7 +39,8 @@ fn a_failed_opening_releases_the_directory_lock() {
     lab::open(&fs).unwrap();
 }
 
-/// Whatever was running, closing makes everything durable, and the next opening has nothing to warn about.
+/// Whatever was running, closing makes everything durable, and the next opening has nothing to warn
+/// about.
 #[test]
 fn a_power_cut_after_a_clean_close_loses_nothing_and_causes_no_warning() {
     for seed in 0..30 * scale() as u64 {
@@ -81,8 +82,8 @@ fn an_iterator_that_outlives_the_database_keeps_reading() {
     assert_eq!(iter.filter(|item| item.is_ok()).count(), 199);
 }
 
-/// Closing waits for compactions in callers' threads: otherwise they would find the manifest gone, or write their
-/// tables into a directory that has another owner by then.
+/// Closing waits for compactions in callers' threads: otherwise they would find the manifest gone,
+/// or write their tables into a directory that has another owner by then.
 #[test]
 fn closing_during_a_manual_compaction_neither_panics_nor_does_harm() {
     for seed in 0..30 * scale() as u64 {

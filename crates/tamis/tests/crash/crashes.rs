@@ -9,8 +9,8 @@ use crate::history::{Session, Step, steps, tour};
 use crate::lab::{self, MODES, scale};
 use crate::ledger::Ledger;
 
-/// Takes a machine that crashed in `mode` through recovery, judges it, continues the work and crashes it again, `depth`
-/// times. Consumes the machine.
+/// Takes a machine that crashed in `mode` through recovery, judges it, continues the work and
+/// crashes it again, `depth` times. Consumes the machine.
 fn survive(
     fs: &FaultyFs,
     ledger: Ledger,
@@ -35,8 +35,8 @@ fn survive(
     Ok(())
 }
 
-/// Stops the world at operation `stop`: nothing later reaches the disk. Returns the machine at that point and the
-/// ledger, or `None` if the history ended before.
+/// Stops the world at operation `stop`: nothing later reaches the disk. Returns the machine at that
+/// point and the ledger, or `None` if the history ended before.
 fn stopped_at(steps: &[Step], stop: u64, seed: u64) -> Result<Option<(FaultyFs, Ledger)>, String> {
     let fs = FaultyFs::stopping_at(seed, stop);
     let Ok(mut session) = Session::open(&fs) else { return Ok(Some((fs, Ledger::default()))) };
@@ -78,7 +78,8 @@ fn a_crash_at_any_operation_leaves_a_prefix_with_all_promised_writes() {
     assert!(stop > 300, "the history had only {stop} operations");
 }
 
-/// The same under every other tree shape, at some of the operations; recovery uses yet another shape.
+/// The same under every other tree shape, at some of the operations; recovery uses yet another
+/// shape.
 #[test]
 fn a_crash_under_any_shape_leaves_a_prefix_with_all_promised_writes() {
     let steps = tour();
@@ -134,8 +135,8 @@ fn a_crash_under_another_filter_leaves_a_prefix_with_all_promised_writes() {
     lab::set_filter(FilterChoice::BlockedBloom);
 }
 
-/// Runs a history and examines a crash after each step, at whatever point background work has reached. Every opening
-/// has another shape.
+/// Runs a history and examines a crash after each step, at whatever point background work has
+/// reached. Every opening has another shape.
 fn crash_after_each_step(history: &[Step], more: &[Step], seed: u64) -> Result<(), String> {
     lab::set_shape(seed as usize % 64);
     let fs = FaultyFs::new(seed);
@@ -206,8 +207,8 @@ fn a_killed_process_loses_no_acknowledged_write() {
     }
 }
 
-/// Many writers at once: group commit may put their batches into one record in any order, but each writer's own order
-/// holds, a batch is atomic, and synced writes are present.
+/// Many writers at once: group commit may put their batches into one record in any order, but each
+/// writer's own order holds, a batch is atomic, and synced writes are present.
 #[test]
 fn concurrent_writers_each_find_their_own_prefix_after_a_crash() {
     use std::sync::Mutex;
@@ -216,8 +217,8 @@ fn concurrent_writers_each_find_their_own_prefix_after_a_crash() {
         let fs = FaultyFs::new(seed);
         let db = lab::open(&fs).unwrap();
         let side = db.create_keyspace("side", lab::tiny_keyspace()).unwrap();
-        // The crash happens while no thread is between "acknowledged" and "noted": notes are made under the lock that
-        // the crash takes, and only those from before it are read.
+        // The crash happens while no thread is between "acknowledged" and "noted": notes are made
+        // under the lock that the crash takes, and only those from before it are read.
         let noted = Mutex::new([0u32; 4]);
         let mut images = Vec::new();
         std::thread::scope(|scope| {
@@ -258,7 +259,8 @@ fn concurrent_writers_each_find_their_own_prefix_after_a_crash() {
     lab::assert_no_background_panics(&"concurrent writers");
 }
 
-/// A batch of more than 1 MiB is written to the log in several writes, so a crash may fall between them.
+/// A batch of more than 1 MiB is written to the log in several writes, so a crash may fall between
+/// them.
 #[test]
 fn a_crash_within_a_large_batch_leaves_it_whole_or_absent() {
     let put = |space, key, len| crate::history::Write::Put { space, key, len };

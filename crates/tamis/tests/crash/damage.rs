@@ -56,8 +56,8 @@ pub(crate) fn crashed() -> (FaultyFs, Ledger) {
     (session.fs.crash(CrashMode::KeepAll), session.ledger)
 }
 
-/// Opens and reads everything. Each result must be right or an error that names a file; `verify` must find damage that
-/// neither opening nor reading found. Returns the error, if there was one.
+/// Opens and reads everything. Each result must be right or an error that names a file; `verify`
+/// must find damage that neither opening nor reading found. Returns the error, if there was one.
 pub(crate) fn right_or_error(fs: &FaultyFs, ledger: &Ledger, hurt: &Path, context: &str) -> Option<String> {
     let gone = fs.files().iter().all(|(path, _)| path != hurt);
     let named = |error: &dyn std::fmt::Display| {
@@ -186,9 +186,9 @@ fn a_file_cut_short_in_a_closed_database_is_an_error_or_harmless() {
     cut_everywhere(closed);
 }
 
-/// A file cut short in a crashed database may lose only what a crash may lose, except where nothing else can tell (see
-/// the end of "Torn or damaged" in `docs/log-format.md`): the end of the last log and of the manifest, which are left
-/// out here.
+/// A file cut short in a crashed database may lose only what a crash may lose, except where nothing
+/// else can tell (see the end of "Torn or damaged" in `docs/log-format.md`): the end of the last
+/// log and of the manifest, which are left out here.
 #[test]
 fn a_table_or_finished_log_cut_short_in_a_crashed_database_is_an_error_or_harmless() {
     let (fs, ledger) = crashed();
@@ -225,8 +225,9 @@ fn cut_manifest(session: Session) {
     }
 }
 
-/// Regression: a new database's manifest begins with a record that names nothing. Cut back to that, the database opened
-/// as an empty one, and its tables were removed like those of an unfinished flush.
+/// Regression: a new database's manifest begins with a record that names nothing. Cut back to that,
+/// the database opened as an empty one, and its tables were removed like those of an unfinished
+/// flush.
 #[test]
 fn a_new_manifest_that_lost_its_edits_is_not_an_empty_database() {
     let fs = FaultyFs::new(2);
@@ -240,8 +241,8 @@ fn a_new_manifest_that_lost_its_edits_is_not_an_empty_database() {
     cut_manifest(session);
 }
 
-/// Writes to a keyspace are replayed into it. Regression: if the manifest had lost the edit that created the keyspace,
-/// they were skipped like those to a dropped one.
+/// Writes to a keyspace are replayed into it. Regression: if the manifest had lost the edit that
+/// created the keyspace, they were skipped like those to a dropped one.
 #[test]
 fn writes_to_a_keyspace_lost_from_the_manifest_are_not_dropped_silently() {
     let fs = FaultyFs::new(2);

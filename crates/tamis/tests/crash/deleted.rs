@@ -8,8 +8,8 @@ use crate::damage::{closed, crashed, right_or_error};
 use crate::lab;
 use crate::ledger::Ledger;
 
-/// Deletes each file in turn. Obsolete files that were not removed yet may go unnoticed; a reader knows which tables
-/// are needed.
+/// Deletes each file in turn. Obsolete files that were not removed yet may go unnoticed; a reader
+/// knows which tables are needed.
 fn delete_each(database: fn() -> (FaultyFs, Ledger)) {
     let (fs, ledger) = database();
     let needed = Db::open_read_only(lab::DIR, lab::tiny(&fs)).unwrap().verify().unwrap().tables;
@@ -42,7 +42,8 @@ fn a_deleted_file_of_a_crashed_database_is_an_error() {
     delete_each(crashed);
 }
 
-/// Otherwise a new database could be created over the old one's data after `CURRENT` is lost, and remove that data.
+/// Otherwise a new database could be created over the old one's data after `CURRENT` is lost, and
+/// remove that data.
 #[test]
 fn without_current_no_new_database_is_created_over_the_data() {
     for (fs, _) in [closed(), crashed()] {
@@ -54,8 +55,8 @@ fn without_current_no_new_database_is_created_over_the_data() {
     }
 }
 
-/// A database killed with several logs: `writes` synced writes in each, the last of which may be empty. Returns its
-/// files and the number of writes.
+/// A database killed with several logs: `writes` synced writes in each, the last of which may be
+/// empty. Returns its files and the number of writes.
 fn logs_with(writes: &[usize], closed: bool) -> (FaultyFs, usize) {
     let fs = FaultyFs::new(7);
     let mut options = lab::tiny(&fs);
@@ -83,11 +84,11 @@ fn logs_with(writes: &[usize], closed: bool) -> (FaultyFs, usize) {
     (fs.crash(CrashMode::DropUnsynced), written)
 }
 
-/// Every log but the last was rolled. If one of them, or the last few, are missing, an opening is an error unless all
-/// writes are there.
+/// Every log but the last was rolled. If one of them, or the last few, are missing, an opening is
+/// an error unless all writes are there.
 ///
-/// Regression: a missing log went unnoticed if all later ones were empty; six acknowledged writes were lost, and
-/// verification found nothing. Now a rolled log names its successor.
+/// Regression: a missing log went unnoticed if all later ones were empty; six acknowledged writes
+/// were lost, and verification found nothing. Now a rolled log names its successor.
 #[test]
 fn a_missing_log_is_an_error_whatever_follows_it() {
     let histories: [&[usize]; 8] =

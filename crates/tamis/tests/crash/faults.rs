@@ -1,4 +1,5 @@
-//! Failing devices: each operation of a history fails in turn, once or permanently, by class of operation.
+//! Failing devices: each operation of a history fails in turn, once or permanently, by class of
+//! operation.
 
 use std::io::ErrorKind;
 
@@ -8,8 +9,8 @@ use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use crate::history::{Session, Step, tour};
 use crate::lab::{self, MODES, scale};
 
-/// Runs the tour with a plan, then clears the fault and checks the contents: after closing and reopening, and after
-/// crashes at the end. Returns the number of failed operations.
+/// Runs the tour with a plan, then clears the fault and checks the contents: after closing and
+/// reopening, and after crashes at the end. Returns the number of failed operations.
 fn run_with(plan: FaultPlan, context: &str) -> u64 {
     let fs = FaultyFs::new(7);
     fs.plan(plan);
@@ -129,8 +130,8 @@ fn failed_reads_are_errors_and_work_again_afterwards() {
     sweep(0, stride(8), FaultPlan { only: Some(OpClass::Read), sticky: true, ..FaultPlan::none() });
 }
 
-/// A failed sync cannot be repaired by a later successful one: the operating system has discarded the pages by then. So
-/// nothing may be acknowledged until the database is reopened.
+/// A failed sync cannot be repaired by a later successful one: the operating system has discarded
+/// the pages by then. So nothing may be acknowledged until the database is reopened.
 #[test]
 fn while_syncs_fail_nothing_is_acknowledged_and_reads_continue() {
     let fs = FaultyFs::new(3);

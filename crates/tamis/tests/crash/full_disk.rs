@@ -15,8 +15,8 @@ fn total(fs: &FaultyFs) -> u64 {
     fs.files().iter().map(|(_, len)| len).sum()
 }
 
-/// Removes the log without records, if the session that did not end had created one ahead: how much room that leaves for its next
-/// opening depends on threads.
+/// Removes the log without records, if the session that did not end had created one ahead: how much
+/// room that leaves for its next opening depends on threads.
 fn remove_log_ahead(fs: &FaultyFs) {
     let report = Db::salvage(lab::DIR, lab::tiny(fs), true).unwrap();
     for log in report.logs.iter().filter(|log| log.writes == 0) {
@@ -108,7 +108,8 @@ enum End {
     Cut,
 }
 
-/// A database with tables, two keyspaces and more in its logs than a memtable holds, as the end of a session leaves it.
+/// A database with tables, two keyspaces and more in its logs than a memtable holds, as the end of
+/// a session leaves it.
 fn left_behind(seed: u64, end: End) -> (FaultyFs, Ledger) {
     let fs = FaultyFs::new(seed);
     let mut session = Session::open(&fs).unwrap();
@@ -149,8 +150,8 @@ fn waits(db: &tamis::Db) -> bool {
     db.stats().warnings.iter().any(|warning| warning.contains("without room to write"))
 }
 
-/// Regression: opening wrote tables, a log, a manifest and `CURRENT`, and failed if there was no room for one of them;
-/// the data was then only readable read-only, and nothing could be deleted.
+/// Regression: opening wrote tables, a log, a manifest and `CURRENT`, and failed if there was no
+/// room for one of them; the data was then only readable read-only, and nothing could be deleted.
 #[test]
 fn a_database_opens_on_a_full_disk_and_takes_writes_once_there_is_room() {
     for (seed, end) in ENDS.into_iter().enumerate() {
@@ -217,8 +218,9 @@ fn a_database_opens_on_a_full_disk_and_takes_writes_once_there_is_room() {
     lab::assert_no_background_panics(&"opening on a full disk");
 }
 
-/// Regression: each opening that got no further than its first log left that log behind, empty. After two of them the
-/// next opening took the first log for one with a missing end, and refused a database that had been closed cleanly.
+/// Regression: each opening that got no further than its first log left that log behind, empty.
+/// After two of them the next opening took the first log for one with a missing end, and refused a
+/// database that had been closed cleanly.
 #[test]
 fn any_number_of_failed_openings_leave_a_database_that_opens() {
     for (seed, end) in ENDS.into_iter().enumerate() {
@@ -277,8 +279,8 @@ fn successive_openings_on_a_full_disk_leave_one_log() {
     }
 }
 
-/// A late session start does the work of an opening, beside readers: the world stops at each of its operations, or one
-/// of them fails.
+/// A late session start does the work of an opening, beside readers: the world stops at each of its
+/// operations, or one of them fails.
 #[test]
 fn a_late_session_start_may_fail_or_crash_anywhere() {
     let put = Step::Write { writes: vec![Write::Put { space: 0, key: 2, len: 300 }], synced: true };
@@ -329,8 +331,9 @@ fn a_late_session_start_may_fail_or_crash_anywhere() {
     lab::assert_no_background_panics(&"beginning late");
 }
 
-/// Two attempts to begin fail, one after the other, each at any of its operations. A log of the first attempt whose name
-/// could not be synced was once followed by a log of the second, which looked like damage after a crash.
+/// Two attempts to begin fail, one after the other, each at any of its operations. A log of the
+/// first attempt whose name could not be synced was once followed by a log of the second, which
+/// looked like damage after a crash.
 #[test]
 fn two_failed_session_starts_leave_one_log() {
     for end in [End::Closed, End::ClosedEmpty] {

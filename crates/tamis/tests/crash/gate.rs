@@ -1,5 +1,5 @@
-//! A file system that runs a test's action just before it answers a certain call: events between two steps of the
-//! engine are then deterministic.
+//! A file system that runs a test's action just before it answers a certain call: events between
+//! two steps of the engine are then deterministic.
 
 use std::fmt;
 use std::io;

@@ -42,7 +42,8 @@ pub(crate) enum Step {
     Settle,
     Create(usize),
     Drop(usize),
-    /// Renames one of the two keyspaces that are not the default one to the other's name, if that is free.
+    /// Renames one of the two keyspaces that are not the default one to the other's name, if that
+    /// is free.
     Rename(usize),
     Checkpoint,
     Reopen,
@@ -145,8 +146,8 @@ impl Session {
         Ok(Session { fs: fs.clone(), db: Some(db), ledger, serial: 1_000_000 })
     }
 
-    /// Executes one step. `Err` means a broken promise; a failed step is not one if `failing` says that the device may
-    /// fail.
+    /// Executes one step. `Err` means a broken promise; a failed step is not one if `failing` says
+    /// that the device may fail.
     pub(crate) fn run(&mut self, step: &Step, failing: bool) -> Result<(), String> {
         let Some(db) = self.db.clone() else { return Ok(()) };
         let failures = self.fs.failures();
@@ -177,8 +178,8 @@ impl Session {
         }
     }
 
-    /// Writes until a write is acknowledged, as a caller may do after freeing space or repairing the device, without
-    /// reopening.
+    /// Writes until a write is acknowledged, as a caller may do after freeing space or repairing
+    /// the device, without reopening.
     pub(crate) fn write_until_it_goes_on(&mut self) -> Result<(), String> {
         let Some(db) = self.db.clone() else { return Ok(()) };
         let writes = [Write::Put { space: 0, key: 1, len: 9 }];
@@ -269,8 +270,8 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                // It may be in the log, or was refused before it got there. If this write was tried at all, one that
-                // failed before it is lost for good.
+                // It may be in the log, or was refused before it got there. If this write was tried
+                // at all, one that failed before it is lost for good.
                 if matches!(error, WriteError::Storage(_)) {
                     ledger.order.doubt(noted);
                 }
@@ -343,7 +344,8 @@ impl Session {
         Ok(())
     }
 
-    /// Closes and reopens. Everything that the operating system received is there again, whatever failed.
+    /// Closes and reopens. Everything that the operating system received is there again, whatever
+    /// failed.
     fn reopen(&mut self, failing: bool) -> Result<(), String> {
         let closed = self.db.take().expect("checked by the caller").close();
         match closed {

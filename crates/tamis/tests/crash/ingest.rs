@@ -1,5 +1,5 @@
-//! Interrupted ingestions and failing devices: either all of the files are ingested or none, everything acknowledged
-//! before is there with them, and no source is lost.
+//! Interrupted ingestions and failing devices: either all of the files are ingested or none,
+//! everything acknowledged before is there with them, and no source is lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::lab::{self, MODES};
 
 const FILES: [&str; 3] = ["/out/first.tam", "/out/second.tam", "/out/other.tam"];
 
-/// A machine with a database of two keyspaces, with writes both in tables and in memory, and three files to be
-/// ingested. Everything so far is durable, including files and their names.
+/// A machine with a database of two keyspaces, with writes both in tables and in memory, and three
+/// files to be ingested. Everything so far is durable, including files and their names.
 fn machine(seed: u64) -> (FaultyFs, Db) {
     let fs = FaultyFs::new(seed);
     fs.create_dir_all(Path::new("/out")).unwrap();
@@ -68,8 +68,8 @@ fn expected(ingested: bool) -> [Vec<(String, String)>; 2] {
     }
 }
 
-/// Reports whether all of the files are ingested, as opposed to none. `early` and `late` are unsynced writes before and
-/// after.
+/// Reports whether all of the files are ingested, as opposed to none. `early` and `late` are
+/// unsynced writes before and after.
 fn judge(db: &Db, context: &str) -> bool {
     let take = |list: &mut Vec<(String, String)>, key: &str| {
         let at = list.iter().position(|(k, _)| k == key);
@@ -81,7 +81,8 @@ fn judge(db: &Db, context: &str) -> bool {
     assert_eq!([default, other], expected(ingested), "{context}");
     assert!(early || !ingested, "{context}: a write made before the ingestion is missing");
     assert!(ingested || !late, "{context}: a write made after the ingestion is there without the files");
-    // If a read fails while a background thread opens a table, the table has no filter until it is reopened.
+    // If a read fails while a background thread opens a table, the table has no filter until it is
+    // reopened.
     let mut problems = db.verify().unwrap().problems;
     problems.retain(|problem| !problem.contains("found unusable before"));
     assert_eq!(problems, [""; 0], "{context}");
@@ -188,7 +189,8 @@ fn one_failing_operation_changes_nothing_or_is_reported_at_the_next_opening() {
             while db.stats().suspended.is_some() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
-            // After a reported success the files are there; after a reported failure the caller may try again.
+            // After a reported success the files are there; after a reported failure the caller may
+            // try again.
             assert_eq!(judge(&db, &context), result.is_ok(), "{context}: {result:?}");
             if result.is_err() {
                 refused += 1;
@@ -239,8 +241,8 @@ fn an_unsynced_file_survives_once_it_is_ingested() {
     assert_eq!(db.get("d").unwrap().unwrap(), "new");
 }
 
-/// Opening compares log and manifest. The number of an ingestion is in both; a manifest that has it beside a log that
-/// lost it would be damage.
+/// Opening compares log and manifest. The number of an ingestion is in both; a manifest that has it
+/// beside a log that lost it would be damage.
 #[test]
 fn the_number_of_an_ingestion_is_in_the_log_before_it_is_in_the_manifest() {
     for mode in MODES {

@@ -148,7 +148,8 @@ fn closing_does_not_wait_for_a_pause() {
     lab::assert_no_background_panics(&"closed while paused");
 }
 
-/// Regression: a stalled writer holds the log, which closing needs, so closing waited for the end of the stall.
+/// Regression: a stalled writer holds the log, which closing needs, so closing waited for the end
+/// of the stall.
 #[test]
 fn closing_ends_a_stall_and_the_write_is_refused() {
     let fs = FaultyFs::new(4);
@@ -214,7 +215,8 @@ fn a_manual_compaction_can_be_cancelled() {
         } else {
             let db = db.clone();
             let canceller = std::thread::spawn(move || db.cancel_compactions());
-            // The merge is blocked in the file system until the gate opens; give the canceller time to call.
+            // The merge is blocked in the file system until the gate opens; give the canceller time
+            // to call.
             std::thread::sleep(Duration::from_millis(20));
             gate.hold_tables(false);
             canceller.join().unwrap();
@@ -308,7 +310,8 @@ fn a_merge_that_may_not_fit_starts_only_when_there_is_room() {
     assert_eq!(content(&db), before);
 }
 
-/// The file system did not report that it would be full: the merge is undone, backs off, and is retried.
+/// The file system did not report that it would be full: the merge is undone, backs off, and is
+/// retried.
 #[test]
 fn a_merge_that_meets_a_full_disk_is_retried_and_blocks_nothing_else() {
     let fs = FaultyFs::new(10);

@@ -1,4 +1,5 @@
-//! The test bench: options that make everything happen often, seeds, and detection of panics in background threads.
+//! The test bench: options that make everything happen often, seeds, and detection of panics in
+//! background threads.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -41,8 +42,9 @@ pub(crate) const SHAPES: [(CompactionChoice, MergeGranularity, bool); 12] = {
     ]
 };
 
-/// The filters that the suite covers besides the default: a global one, which is in files and in the key lists of
-/// tables, and is built while everything else continues; one that comes and goes; and an elastic one, whose units are loaded meanwhile.
+/// The filters that the suite covers besides the default: a global one, which is in files and in
+/// the key lists of tables, and is built while everything else continues; one that comes and goes;
+/// and an elastic one, whose units are loaded meanwhile.
 pub(crate) const FILTERS: [FilterChoice; 3] =
     [FilterChoice::Grf, FilterChoice::Auto, FilterChoice::Elastic(BloomHashing::Rotation)];
 
@@ -56,8 +58,8 @@ pub(crate) fn set_filter(filter: FilterChoice) {
     FILTER.set(filter);
 }
 
-/// Sets the shape of whatever this thread opens and creates from now on to this one of [`SHAPES`] (modulo their
-/// number).
+/// Sets the shape of whatever this thread opens and creates from now on to this one of [`SHAPES`]
+/// (modulo their number).
 pub(crate) fn set_shape(shape: usize) {
     SHAPE.set(shape % SHAPES.len());
 }

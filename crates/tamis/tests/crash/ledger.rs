@@ -33,7 +33,8 @@ pub(crate) enum Presence {
     There,
     /// Its creation or its drop failed: both are allowed.
     Unknown,
-    /// Its renaming failed: it exists under this name or under the other one of the same incarnation.
+    /// Its renaming failed: it exists under this name or under the other one of the same
+    /// incarnation.
     OneOf,
 }
 
@@ -84,8 +85,8 @@ fn apply(state: &mut State, batch: &Batch) {
 }
 
 impl Ledger {
-    /// Checks that `db` holds the state after some prefix of at least `promised` writes, and continues from there: the
-    /// state found now counts as safe. Returns the length of the prefix.
+    /// Checks that `db` holds the state after some prefix of at least `promised` writes, and
+    /// continues from there: the state found now counts as safe. Returns the length of the prefix.
     pub(crate) fn judge(&mut self, db: &Db, promised: usize) -> Result<usize, String> {
         let found = read_all(db).map_err(|e| format!("reading after recovery: {e}"))?;
         self.judge_names(found.keys())?;
@@ -144,7 +145,8 @@ impl Ledger {
         text
     }
 
-    /// Checks the checkpoints: one that was reported as done holds its state; any other is complete or not a database.
+    /// Checks the checkpoints: one that was reported as done holds its state; any other is complete
+    /// or not a database.
     pub(crate) fn judge_checkpoints(&self, fs: &FaultyFs) -> Result<(), String> {
         for checkpoint in &self.checkpoints {
             let at = checkpoint.path.display();

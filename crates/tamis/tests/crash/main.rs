@@ -1,8 +1,9 @@
 //! Durability: crashes at any moment, failing devices, full disks and damaged files.
 //!
-//! Everything here runs on [`FaultyFs`](tamis_testkit::FaultyFs) and is judged by one oracle: the [`ledger`] of all
-//! writes in the order in which they were acknowledged. After a crash the database must hold the state after some
-//! prefix of them, and the prefix must include everything promised.
+//! Everything here runs on [`FaultyFs`](tamis_testkit::FaultyFs) and is judged by one oracle: the
+//! [`ledger`] of all writes in the order in which they were acknowledged. After a crash the
+//! database must hold the state after some prefix of them, and the prefix must include everything
+//! promised.
 //!
 //! `TAMIS_TEST_SCALE=10` runs ten times as many cases.
 

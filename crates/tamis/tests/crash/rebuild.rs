@@ -1,5 +1,6 @@
-//! Salvage where the manifest is damaged, cut short or missing: the tree is rebuilt from the remaining files, no file's
-//! contents disappear from the directory, and an interrupted salvage is repeated.
+//! Salvage where the manifest is damaged, cut short or missing: the tree is rebuilt from the
+//! remaining files, no file's contents disappear from the directory, and an interrupted salvage is
+//! repeated.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,9 @@ fn is_data(path: &Path) -> bool {
 /// At least the length of a log without records.
 const EMPTY_LOG: usize = 64;
 
-/// Fails unless the contents of every table, blob file, log and manifest still exist under some name. A log without records, which is created
-/// ahead, has none to lose: its length need not be durable.
+/// Fails unless the contents of every table, blob file, log and manifest still exist under some
+/// name. A log without records, which is created ahead, has none to lose: its length need not be
+/// durable.
 fn nothing_is_gone(before: &Files, fs: &FaultyFs, context: &str) {
     let after = bytes(fs);
     let is_empty =
@@ -57,7 +59,8 @@ fn nothing_is_gone(before: &Files, fs: &FaultyFs, context: &str) {
     }
 }
 
-/// Makes a dry run, which must change nothing, and then the salvage, which must do what the dry run reported.
+/// Makes a dry run, which must change nothing, and then the salvage, which must do what the dry run
+/// reported.
 fn salvage(fs: &FaultyFs, context: &str) -> SalvageReport {
     let before = bytes(fs);
     let told = Db::salvage(lab::DIR, lab::tiny(fs), true).unwrap_or_else(|e| panic!("{context}: {e}"));
@@ -75,7 +78,8 @@ fn contents(fs: &FaultyFs, context: &str) -> BTreeMap<String, Content> {
     read_all(&db).unwrap()
 }
 
-/// Reports whether all of `state` is there: keyspaces by name or, where names are lost, by their contents.
+/// Reports whether all of `state` is there: keyspaces by name or, where names are lost, by their
+/// contents.
 fn holds(found: &BTreeMap<String, Content>, ledger: &Ledger, state: &State) -> bool {
     ledger.names.iter().all(|(name, (id, _))| {
         let expected = state.get(id).cloned().unwrap_or_default();
@@ -87,7 +91,8 @@ fn holds(found: &BTreeMap<String, Content>, ledger: &Ledger, state: &State) -> b
     })
 }
 
-/// Fails unless the database holds its state after some number of writes, including all acknowledged ones.
+/// Fails unless the database holds its state after some number of writes, including all
+/// acknowledged ones.
 fn judge(fs: &FaultyFs, ledger: &Ledger, report: &SalvageReport, context: &str) {
     let found = contents(fs, context);
     let acknowledged = ledger.order.acknowledged();
@@ -111,7 +116,8 @@ fn stopped_at(stop: u64) -> Option<(FaultyFs, Ledger)> {
     let Ok(mut session) = Session::open(&fs) else {
         return Some((fs.after_crash(CrashMode::KeepAll), Ledger::default()));
     };
-    // Tables have the name under which they were written: without a manifest, nothing tells of a new one.
+    // Tables have the name under which they were written: without a manifest, nothing tells of a
+    // new one.
     for step in tour().iter().filter(|step| !matches!(step, Step::Rename(_))) {
         // Wrong reads do not matter here.
         let _ = session.run(step, true);
@@ -127,8 +133,8 @@ fn stopped_at(stop: u64) -> Option<(FaultyFs, Ledger)> {
     Some((machine, session.ledger))
 }
 
-/// Whatever a session was doing when it was killed, including flushes and merges, its contents are recovered without
-/// any manifest.
+/// Whatever a session was doing when it was killed, including flushes and merges, its contents are
+/// recovered without any manifest.
 #[test]
 fn a_killed_database_without_a_manifest_is_rebuilt_from_tables_and_logs() {
     let mut stops = 0;
@@ -157,7 +163,8 @@ fn a_killed_database_without_a_manifest_is_rebuilt_from_tables_and_logs() {
     assert!(stops > 300, "{stops} stops");
 }
 
-/// A database of two keyspaces with about two dozen tables and logs: deletes of keys and of ranges, flushes and merges.
+/// A database of two keyspaces with about two dozen tables and logs: deletes of keys and of ranges,
+/// flushes and merges.
 fn filled(close: bool) -> (FaultyFs, Ledger) {
     let fs = FaultyFs::new(5);
     let mut session = Session::open(&fs).unwrap();
@@ -221,8 +228,8 @@ fn a_manifest_cut_anywhere_loses_no_key() {
     }
 }
 
-/// A `CURRENT` that is damaged, missing, or names a missing file, beside an intact manifest: the error says so and
-/// names that manifest, and salvage uses it.
+/// A `CURRENT` that is damaged, missing, or names a missing file, beside an intact manifest: the
+/// error says so and names that manifest, and salvage uses it.
 #[test]
 fn a_damaged_current_beside_an_intact_manifest_is_reported_and_repaired() {
     let (fs, ledger) = filled(true);
@@ -255,8 +262,8 @@ fn a_damaged_current_beside_an_intact_manifest_is_reported_and_repaired() {
     }
 }
 
-/// An iterator pins the inputs of a merge. Their files do not conflict with the merge's outputs, nor with those of
-/// later merges of these outputs, even when the first outputs are gone.
+/// An iterator pins the inputs of a merge. Their files do not conflict with the merge's outputs,
+/// nor with those of later merges of these outputs, even when the first outputs are gone.
 #[test]
 fn inputs_of_merges_beside_their_outputs_revive_nothing() {
     for holding in 0..1 << 6 {
@@ -299,8 +306,9 @@ fn inputs_of_merges_beside_their_outputs_revive_nothing() {
     }
 }
 
-/// Tables whose number is recorded only in the manifest: while it is readable they are unchanged; after that they are
-/// set aside, with advice on what to do. Once they are merged nothing is missing.
+/// Tables whose number is recorded only in the manifest: while it is readable they are unchanged;
+/// after that they are set aside, with advice on what to do. Once they are merged nothing is
+/// missing.
 #[test]
 fn an_ingested_table_is_never_given_a_guessed_number() {
     let fs = FaultyFs::new(3);
@@ -425,8 +433,9 @@ fn a_rebuilt_tree_opens_with_every_filter() {
     lab::set_filter(tamis::options::FilterChoice::BlockedBloom);
 }
 
-/// A table is set aside with the blob files that it refers to, also with those that other tables refer to as well. Wherever the
-/// salvage stops, an ordinary opening afterwards removes none of their contents, nor do later merges.
+/// A table is set aside with the blob files that it refers to, also with those that other tables
+/// refer to as well. Wherever the salvage stops, an ordinary opening afterwards removes none of
+/// their contents, nor do later merges.
 #[test]
 fn a_table_set_aside_keeps_its_values() {
     let fs = FaultyFs::new(3);

@@ -38,8 +38,8 @@ fn wrecks(count: usize) -> Vec<(String, FaultyFs, Ledger, usize)> {
 #[test]
 fn a_crash_at_any_operation_of_a_recovery_changes_nothing() {
     for (context, wreck, ledger, promised) in wrecks(2 + 4 * scale()) {
-        // The state that survived the first crash is fixed; an interrupted recovery may not lose more of it than the
-        // first one.
+        // The state that survived the first crash is fixed; an interrupted recovery may not lose
+        // more of it than the first one.
         let settled = {
             let mut ledger = ledger.clone();
             let db = lab::open(&wreck.after_crash(CrashMode::KeepAll)).unwrap();
@@ -54,8 +54,8 @@ fn a_crash_at_any_operation_of_a_recovery_changes_nothing() {
                 let context = format!("{context}, recovery stopped at {stop}, then {mode:?}");
                 let again = fs.after_crash(mode);
                 let db = lab::open(&again).unwrap_or_else(|e| panic!("{context}: {e}"));
-                // An opening that was reported as done has made its state durable, and so has any crash that left the
-                // first wreck's contents on the medium.
+                // An opening that was reported as done has made its state durable, and so has any
+                // crash that left the first wreck's contents on the medium.
                 let least = match (opened.is_ok(), mode, context.contains("KeepAll, recovery")) {
                     (true, ..) | (_, CrashMode::KeepAll, _) | (_, _, false) => settled,
                     _ => ledger.order.safe(),
@@ -73,7 +73,8 @@ fn a_crash_at_any_operation_of_a_recovery_changes_nothing() {
     lab::assert_no_background_panics(&"crashes during recovery");
 }
 
-/// One operation of a recovery fails, and the next attempt, without a crash in between, must succeed.
+/// One operation of a recovery fails, and the next attempt, without a crash in between, must
+/// succeed.
 #[test]
 fn a_failed_recovery_can_be_retried() {
     for (context, wreck, ledger, promised) in wrecks(3) {

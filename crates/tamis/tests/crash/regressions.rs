@@ -10,9 +10,9 @@ use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 use crate::gate::Gate;
 use crate::lab;
 
-/// A checkpoint could not be opened when nothing had been written since the log was last rolled: the copy's manifest
-/// said that the logs start with the current one, which is empty and was not linked, and opening reported it as lost.
-/// The copy now has an empty log of that name.
+/// A checkpoint could not be opened when nothing had been written since the log was last rolled:
+/// the copy's manifest said that the logs start with the current one, which is empty and was not
+/// linked, and opening reported it as lost. The copy now has an empty log of that name.
 #[test]
 fn a_checkpoint_of_a_database_with_an_empty_log_can_be_opened() {
     let fs = FaultyFs::new(1);
@@ -25,8 +25,8 @@ fn a_checkpoint_of_a_database_with_an_empty_log_can_be_opened() {
     assert_eq!(lab::open_existing(&fs, "/flushed").unwrap().iter().count(), 1);
 }
 
-/// `close` reported success when an earlier failure had suspended writes: it silently skipped the sync of the log, so
-/// that a caller had reason to believe that its writes were safe.
+/// `close` reported success when an earlier failure had suspended writes: it silently skipped the
+/// sync of the log, so that a caller had reason to believe that its writes were safe.
 #[test]
 fn closing_while_writes_are_suspended_is_an_error() {
     let fs = FaultyFs::new(1);
@@ -38,9 +38,9 @@ fn closing_while_writes_are_suspended_is_an_error() {
     assert!(error.contains("suspended"), "{error}");
 }
 
-/// Opening a database in a directory whose parent did not exist either made only the last directory's name durable. A
-/// power cut removed the parent's name, and with it every write acknowledged as synced. Now each created directory is
-/// synced into its parent.
+/// Opening a database in a directory whose parent did not exist either made only the last
+/// directory's name durable. A power cut removed the parent's name, and with it every write
+/// acknowledged as synced. Now each created directory is synced into its parent.
 #[test]
 fn directories_above_a_new_database_survive_a_power_cut() {
     let fs = FaultyFs::new(1);
@@ -55,9 +55,9 @@ fn directories_above_a_new_database_survive_a_power_cut() {
     assert_eq!(lab::open_existing(&fs, "/other/place/copy").unwrap().get("key").unwrap().unwrap(), "value");
 }
 
-/// The sync thread of a database with periodic durability could wake up after closing had taken the log away and before
-/// the thread was told to end. It then found writes to sync but no log, panicked with the log locked, and from then on
-/// every call for statistics panicked too.
+/// The sync thread of a database with periodic durability could wake up after closing had taken the
+/// log away and before the thread was told to end. It then found writes to sync but no log,
+/// panicked with the log locked, and from then on every call for statistics panicked too.
 #[test]
 fn periodic_syncs_do_not_race_with_closing() {
     let options = |fs: &FaultyFs| Options {
@@ -76,9 +76,10 @@ fn periodic_syncs_do_not_race_with_closing() {
     lab::assert_no_background_panics(&"periodic syncs");
 }
 
-/// A flush that failed to make its edit durable left the edit in the in-memory tree, in no view. A checkpoint already
-/// in progress copied that tree with the tables of the view, reported success, and could not be opened. It now checks
-/// once more, under the locks, whether the database still accepts writes.
+/// A flush that failed to make its edit durable left the edit in the in-memory tree, in no view. A
+/// checkpoint already in progress copied that tree with the tables of the view, reported success,
+/// and could not be opened. It now checks once more, under the locks, whether the database still
+/// accepts writes.
 #[test]
 fn a_checkpoint_beside_a_failing_flush_is_whole_or_an_error() {
     let mut refused = 0;
@@ -109,8 +110,9 @@ fn a_checkpoint_beside_a_failing_flush_is_whole_or_an_error() {
     assert!(refused < 40, "{refused} checkpoints were refused");
 }
 
-/// Closing between a checkpoint's first check and its locking of the log took the log away: the checkpoint had nothing
-/// to roll, linked only the older logs, and reported success, without the newest writes.
+/// Closing between a checkpoint's first check and its locking of the log took the log away: the
+/// checkpoint had nothing to roll, linked only the older logs, and reported success, without the
+/// newest writes.
 #[test]
 fn a_checkpoint_beside_a_close_is_whole_or_an_error() {
     let fs = FaultyFs::new(1);
@@ -126,8 +128,9 @@ fn a_checkpoint_beside_a_close_is_whole_or_an_error() {
     assert!(error.contains("closed"), "{error}");
 }
 
-/// `stats` used to take the log's lock, which a stalled writer holds, so that the reason for a stall could be seen only
-/// after its end. Here flushes are held until `stats` has reported the stall.
+/// `stats` used to take the log's lock, which a stalled writer holds, so that the reason for a
+/// stall could be seen only after its end. Here flushes are held until `stats` has reported the
+/// stall.
 #[test]
 fn stats_report_a_stall_while_it_lasts() {
     let fs = FaultyFs::new(5);
@@ -161,7 +164,8 @@ fn stats_report_a_stall_while_it_lasts() {
     assert_eq!(db.iter().count(), 2000);
 }
 
-/// A flush on request waited until no memtable was sealed: under a writer that filled them as fast as they were flushed, for ever.
+/// A flush on request waited until no memtable was sealed: under a writer that filled them as fast
+/// as they were flushed, for ever.
 #[test]
 fn a_flush_does_not_wait_for_what_is_written_after_it() {
     let fs = FaultyFs::new(6);
@@ -181,7 +185,8 @@ fn a_flush_does_not_wait_for_what_is_written_after_it() {
             thread::yield_now();
         }
         gate.pass_one_table();
-        // Without an answer the other table is let go, too, so that the test fails instead of hanging.
+        // Without an answer the other table is let go, too, so that the test fails instead of
+        // hanging.
         let first = flushed.recv_timeout(Duration::from_secs(30));
         let flushes = db.stats().write.flushes;
         gate.hold_tables(false);

@@ -20,8 +20,8 @@ fn edit_twice(session: &Session) {
     db.drop_keyspace(&name).unwrap();
 }
 
-/// Returns after how many times two edits a new manifest replaces the first. Its file does not tell: space is
-/// reserved ahead.
+/// Returns after how many times two edits a new manifest replaces the first. Its file does not
+/// tell: space is reserved ahead.
 fn until_replaced() -> usize {
     let fs = FaultyFs::new(1);
     let session = Session::open(&fs).unwrap();
@@ -123,8 +123,8 @@ fn a_recycled_log_shows_none_of_its_old_contents() {
     }
 }
 
-/// Overwritten logs, including short ones in the files of long ones, are truncated at their end: whatever part of that
-/// reaches the disk, wherever the world stops.
+/// Overwritten logs, including short ones in the files of long ones, are truncated at their end:
+/// whatever part of that reaches the disk, wherever the world stops.
 #[test]
 fn a_crash_at_any_operation_while_logs_are_rolled_and_truncated_is_survived() {
     let put = |key, len, synced| Step::Write { writes: vec![Write::Put { space: 0, key, len }], synced };

@@ -26,7 +26,8 @@ fn roomy(fs: &FaultyFs) -> Options {
     options
 }
 
-/// A crashed database with ten writes in its log, and the end offset of each. The first `synced` of them are synced.
+/// A crashed database with ten writes in its log, and the end offset of each. The first `synced` of
+/// them are synced.
 fn ten_writes(synced: u32) -> (FaultyFs, Vec<u64>) {
     let fs = FaultyFs::new(1);
     let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
@@ -72,7 +73,8 @@ fn a_torn_tail_is_cut_with_a_warning_at_any_length() {
     }
 }
 
-/// Damage before the synced end is refused by default. Salvage recovers the intact records on both sides.
+/// Damage before the synced end is refused by default. Salvage recovers the intact records on both
+/// sides.
 #[test]
 fn salvage_recovers_writes_after_the_damage_and_warns() {
     let (fs, ends) = ten_writes(10);
@@ -99,8 +101,8 @@ fn salvage_recovers_writes_after_the_damage_and_warns() {
     }
 }
 
-/// A salvaged database that crashes again is consistent: the numbers of the lost writes are not reused, and their
-/// absence is not new damage.
+/// A salvaged database that crashes again is consistent: the numbers of the lost writes are not
+/// reused, and their absence is not new damage.
 #[test]
 fn a_salvaged_database_survives_a_crash() {
     let (fs, ends) = ten_writes(10);
@@ -129,7 +131,8 @@ fn salvage_continues_without_a_missing_log() {
     assert!(found > 0 && found <= ledger.order.visible()[&0].len());
 }
 
-/// A damaged filter costs block reads, but no answers: the table is read without it, and a warning says so.
+/// A damaged filter costs block reads, but no answers: the table is read without it, and a warning
+/// says so.
 #[test]
 fn a_table_with_a_damaged_filter_is_read_without_it() {
     let fs = FaultyFs::new(1);
@@ -201,8 +204,8 @@ fn a_damaged_key_list_causes_no_wrong_answers_and_verify_finds_it() {
     assert!(damaged_lists > 0);
 }
 
-/// An unreadable table keeps the whole database closed, unless salvage is requested: then it is set aside with a
-/// warning, everything else is there, and the next opening needs no salvage.
+/// An unreadable table keeps the whole database closed, unless salvage is requested: then it is set
+/// aside with a warning, everything else is there, and the next opening needs no salvage.
 #[test]
 fn salvage_sets_aside_an_unreadable_table() {
     let fs = FaultyFs::new(2);
@@ -247,7 +250,8 @@ fn put_if(db: &Db, writable: bool) {
     }
 }
 
-/// Regression: a checkpoint that failed half-way left its directory, and trying again was refused: "exists already".
+/// Regression: a checkpoint that failed half-way left its directory, and trying again was refused:
+/// "exists already".
 #[test]
 fn a_failed_checkpoint_leaves_nothing_and_can_be_repeated() {
     let (fs, _) = ten_writes(10);
@@ -269,8 +273,8 @@ fn a_failed_checkpoint_leaves_nothing_and_can_be_repeated() {
     assert_eq!(keys(&Db::open("/copy", options).unwrap()), names(0..10));
 }
 
-/// Regression: a manifest that was cut short no longer named most tables, and salvage removed them: of 1,347 keys 93
-/// were left.
+/// Regression: a manifest that was cut short no longer named most tables, and salvage removed them:
+/// of 1,347 keys 93 were left.
 #[test]
 fn salvage_removes_no_table_and_no_log() {
     let fs = FaultyFs::new(11);

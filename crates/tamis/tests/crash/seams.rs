@@ -26,8 +26,8 @@ fn external(fs: &FaultyFs, path: &str, keyspace: &KeyspaceOptions, keys: &[&str]
     table.finish().unwrap();
 }
 
-/// Regression: a run got its number when its flush began. A file ingested meanwhile got a larger one and was joined
-/// with an older run, whose versions then hid newer ones from the flush.
+/// Regression: a run got its number when its flush began. A file ingested meanwhile got a larger
+/// one and was joined with an older run, whose versions then hid newer ones from the flush.
 #[test]
 fn an_ingestion_during_a_flush_does_not_carry_older_runs_past_it() {
     let fs = FaultyFs::new(1);

@@ -26,7 +26,8 @@ fn prepared() -> (FaultyFs, Content) {
     for round in 0..4u8 {
         for i in 0..40u16 {
             let key = format!("key{:03}", (i * 7 + u16::from(round)) % 80);
-            // A few of them go to blob files; the others make tables that are large enough to be split.
+            // A few of them go to blob files; the others make tables that are large enough to be
+            // split.
             let len = if i % 8 == 0 { 400 } else { 340 };
             db.put(key, vec![round; len]).unwrap();
         }

@@ -1,5 +1,5 @@
-//! Two-phase commit across crashes and failing devices. Commits of single transactions are part of every history
-//! ([`history`](crate::history)): every other write is one.
+//! Two-phase commit across crashes and failing devices. Commits of single transactions are part of
+//! every history ([`history`](crate::history)): every other write is one.
 
 use tamis::transactions::LockOptions;
 use tamis::{Db, TransactionError};
@@ -20,8 +20,8 @@ enum Phase {
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
-/// Writes old values, prepares a transaction that replaces them in two keyspaces, does other work, and commits or aborts. Returns how far
-/// it came until something failed.
+/// Writes old values, prepares a transaction that replaces them in two keyspaces, does other work,
+/// and commits or aborts. Returns how far it came until something failed.
 fn history(fs: &FaultyFs, commits: bool) -> Phase {
     let mut phase = Phase::Begun;
     let run = |phase: &mut Phase| -> Result<(), tamis::Error> {

@@ -9,9 +9,9 @@ use crate::specimen::{Files, Specimen};
 pub(crate) struct Case {
     pub(crate) what: String,
     pub(crate) files: Files,
-    /// Whether the last log ends earlier than it did, is no longer the last one, or has lost every record that tells
-    /// how far it had been synced. Missing synced writes cannot be noticed then: a killed database's log ends wherever
-    /// the power was cut.
+    /// Whether the last log ends earlier than it did, is no longer the last one, or has lost every
+    /// record that tells how far it had been synced. Missing synced writes cannot be noticed then:
+    /// a killed database's log ends wherever the power was cut.
     pub(crate) end_is_gone: bool,
 }
 

@@ -1,5 +1,6 @@
-//! Decides what is right: every answer is that of one state, the same for all answers of one opening, and no earlier
-//! than the last sync; or it is an error, and then `verify` reports a problem.
+//! Decides what is right: every answer is that of one state, the same for all answers of one
+//! opening, and no earlier than the last sync; or it is an error, and then `verify` reports a
+//! problem.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -43,8 +44,8 @@ impl fmt::Display for Ends {
     }
 }
 
-/// Opens read-only, which is fast, and every fourth time (and whenever the change affects more than one position in a
-/// file) writable. Returns an error that describes what is wrong.
+/// Opens read-only, which is fast, and every fourth time (and whenever the change affects more than
+/// one position in a file) writable. Returns an error that describes what is wrong.
 pub(crate) fn judge(specimen: &Specimen, case: &Case, number: usize) -> Result<Ends, String> {
     let judged = catch_unwind(AssertUnwindSafe(|| {
         let ends = read_only(specimen, case, number);
@@ -99,7 +100,8 @@ fn writable(specimen: &Specimen, case: &Case, number: usize) {
     assert!(sound_again || !sound, "a sound database is not sound after a close");
 }
 
-/// Reads everything, in every way. Returns the states that agree with all answers, and whether there was no error.
+/// Reads everything, in every way. Returns the states that agree with all answers, and whether
+/// there was no error.
 fn examine<'a>(db: &Db, mut states: Vec<&'a State>) -> (Vec<&'a State>, bool) {
     let mut sound = true;
     let all: Vec<Vec<u8>> = {

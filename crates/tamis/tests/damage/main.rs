@@ -1,13 +1,14 @@
 //! Damage to every file of a small database, for every kind of filter, closed cleanly and killed.
 //!
-//! Each case makes one change: a byte is flipped, a file cut, a byte range zeroed, a file deleted, emptied, extended,
-//! renamed, exchanged with another of its kind, or replaced by an earlier version. Then the database is opened and read
-//! completely, in every possible way. The result must be an error or the right answer; never a panic, never a value
-//! that no state had, never two answers from different states. `judge.rs` decides what is right.
+//! Each case makes one change: a byte is flipped, a file cut, a byte range zeroed, a file deleted,
+//! emptied, extended, renamed, exchanged with another of its kind, or replaced by an earlier
+//! version. Then the database is opened and read completely, in every possible way. The result must
+//! be an error or the right answer; never a panic, never a value that no state had, never two
+//! answers from different states. `judge.rs` decides what is right.
 //!
-//! An ordinary run takes a sample of the positions (a step through each file, so that the same cases run every time).
-//! `TAMIS_DAMAGE=all` takes every byte and every length of every file, some two million cases; `TAMIS_DAMAGE=400` takes
-//! about that many of each file:
+//! An ordinary run takes a sample of the positions (a step through each file, so that the same
+//! cases run every time). `TAMIS_DAMAGE=all` takes every byte and every length of every file, some
+//! two million cases; `TAMIS_DAMAGE=400` takes about that many of each file:
 //!
 //!     TAMIS_DAMAGE=all cargo test --release -p tamis --test damage -- --nocapture
 //!

@@ -26,8 +26,8 @@ pub(crate) struct Specimen {
     pub(crate) states: Vec<State>,
     /// The first state that may be shown: everything before it was synced.
     pub(crate) synced: usize,
-    /// The byte ranges of the records in the last log written after the last sync. Nothing else there tells that the
-    /// records before them were synced.
+    /// The byte ranges of the records in the last log written after the last sync. Nothing else
+    /// there tells that the records before them were synced.
     pub(crate) unsynced: Vec<Range<usize>>,
 }
 

@@ -89,7 +89,8 @@ fn hotness_survives_closing() {
     assert_eq!(before.len(), after.len());
     for (was, is) in before.iter().zip(&after) {
         assert_eq!((was.table, was.segment, &was.smallest), (is.table, is.segment, &is.smallest));
-        // One byte each: steps of 9 %, up to once per get. What was sampled may come to more: once 1.14.
+        // One byte each: steps of 9 %, up to once per get. What was sampled may come to more: once
+        // 1.14.
         let near = |was: f64, is: f64| (was.min(1.0) - is).abs() <= 0.1 * is.max(was.min(1.0)) + 1e-9;
         assert!(near(was.hotness, is.hotness) && near(was.asked, is.asked), "{was:?} {is:?}");
     }
@@ -129,7 +130,8 @@ fn merged_tables_inherit_hotness_if_enabled() {
         assert!(db.segments().iter().all(|s| !old.contains(&s.table)), "every table is rewritten");
         let (within, outside) = hotness_of_the_last_level(&db, &hot);
         if inheritance {
-            // All other keys together, 19 times as many: how far hotness has faded and spread by now depends on how busy the machine is.
+            // All other keys together, 19 times as many: how far hotness has faded and spread by
+            // now depends on how busy the machine is.
             assert!(
                 within > before / 3.0 && within > outside,
                 "{before} before, {within} and {outside} after"
@@ -155,8 +157,9 @@ fn a_flushed_table_starts_with_the_hotness_of_the_run_below() {
     let hottest = newest.iter().max_by(|a, b| a.hotness.total_cmp(&b.hotness)).unwrap();
     assert!(hottest.smallest[..] < key(1000)[..] && hottest.enabled >= 1, "{newest:#?}");
     let others: f64 = newest.iter().filter(|s| s.smallest[..] > key(1000)[..]).map(|s| s.hotness).sum();
-    // All other keys together, several times as many. The segment beside it has a part of what a segment below both had; where
-    // segments of that run end depends on how busy the machine was while it was filled: once 0.73 against 0.41.
+    // All other keys together, several times as many. The segment beside it has a part of what a
+    // segment below both had; where segments of that run end depends on how busy the machine was
+    // while it was filled: once 0.73 against 0.41.
     assert!(hottest.hotness > others && hottest.hotness > 0.5, "{newest:#?}");
 }
 
@@ -221,8 +224,8 @@ fn explain_shows_which_units_were_probed() {
     assert!(elastic > 0, "{explanation:?}");
 }
 
-/// One digest per get, however many units of however many runs it probes; independent hashing costs as many as
-/// documented.
+/// One digest per get, however many units of however many runs it probes; independent hashing costs
+/// as many as documented.
 #[test]
 fn all_units_of_all_runs_are_probed_with_one_digest() {
     for hashing in [BloomHashing::Rotation, BloomHashing::Double, BloomHashing::Independent] {

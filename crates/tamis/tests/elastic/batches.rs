@@ -25,7 +25,8 @@ fn cost<T>(db: &Db, work: impl FnOnce() -> T) -> (T, ReadCost) {
     (result, db.stats().read - before)
 }
 
-/// Writes values, operands and deletes of keys below `count`; after each of `runs` parts the memtable is flushed.
+/// Writes values, operands and deletes of keys below `count`; after each of `runs` parts the
+/// memtable is flushed.
 fn write(db: &Db, rng: &mut Rng, model: &mut BTreeMap<u64, Vec<u8>>, count: u64, runs: u64) {
     for _ in 0..runs {
         for _ in 0..count / 4 {
@@ -104,8 +105,8 @@ fn a_batch_is_answered_and_counted_as_its_gets_are() {
     assert!(some_loaded > 0 && unfiltered > 0, "{some_loaded} {unfiltered}");
 }
 
-/// What is learned from batches is what is learned from the same gets one by one. One in three is sampled, and some keys are in
-/// a memtable, whose gets ask no filter.
+/// What is learned from batches is what is learned from the same gets one by one. One in three is
+/// sampled, and some keys are in a memtable, whose gets ask no filter.
 #[test]
 fn batches_are_sampled_as_gets_are() {
     let learned = |together: bool| {

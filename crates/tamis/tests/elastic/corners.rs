@@ -1,6 +1,6 @@
-//! Random histories of rare cases: shapes of units, several keyspaces that come and go, ingested tables, operands,
-//! tables of deletes alone, keys of all lengths, snapshots and iterators that outlive their tables, checkpoints, and
-//! read-only opens.
+//! Random histories of rare cases: shapes of units, several keyspaces that come and go, ingested
+//! tables, operands, tables of deletes alone, keys of all lengths, snapshots and iterators that
+//! outlive their tables, checkpoints, and read-only opens.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use crate::{fits, open, scale, small, small_keyspace};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Empty keys, keys that differ only in trailing zeros, keys whose common prefix is longer than any directory compares,
-/// and long keys.
+/// Empty keys, keys that differ only in trailing zeros, keys whose common prefix is longer than any
+/// directory compares, and long keys.
 fn some_key(rng: &mut Rng) -> Vec<u8> {
     let i = rng.below(600);
     match rng.below(16) {

@@ -22,7 +22,8 @@ fn database(seed: u64, keys: u64) -> (FaultyFs, Options) {
     (fs, options)
 }
 
-/// Each read in turn fails, while opening, loading units or getting keys: the result is an error or the right answer.
+/// Each read in turn fails, while opening, loading units or getting keys: the result is an error or
+/// the right answer.
 #[test]
 fn a_failing_read_causes_at_most_an_error() {
     let (fs, options) = database(1, 1500);
@@ -81,7 +82,8 @@ fn unreadable_units_are_skipped() {
     (0..1500).for_each(|i| assert_eq!(db.get(absent(i)).expect("a get"), None));
 }
 
-/// Damages each of a series of bytes of the filter parts: no wrong answer, no panic, and `verify` finds the damage.
+/// Damages each of a series of bytes of the filter parts: no wrong answer, no panic, and `verify`
+/// finds the damage.
 #[test]
 fn damaged_filters_cause_no_wrong_answers() {
     let (fs, options) = database(3, 700);

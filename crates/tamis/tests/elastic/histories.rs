@@ -1,4 +1,5 @@
-//! Random histories against a map: writes, deletes, flushes, compactions, reopening with other options, snapshots.
+//! Random histories against a map: writes, deletes, flushes, compactions, reopening with other
+//! options, snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

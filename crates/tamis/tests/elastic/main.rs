@@ -1,7 +1,8 @@
-//! Elastic filters: their memory follows the reads, stays within its budget, and never causes a wrong answer.
+//! Elastic filters: their memory follows the reads, stays within its budget, and never causes a
+//! wrong answer.
 //!
-//! Debug builds compare every rejection with the data. Nothing here is timed; the tests wait for background threads.
-//! `TAMIS_TEST_SCALE=10` runs ten times as many histories.
+//! Debug builds compare every rejection with the data. Nothing here is timed; the tests wait for
+//! background threads. `TAMIS_TEST_SCALE=10` runs ten times as many histories.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -41,7 +42,8 @@ fn small_keyspace() -> KeyspaceOptions {
     }
 }
 
-/// Options of a database of such keyspaces, in which every get is counted and every block is read from a file.
+/// Options of a database of such keyspaces, in which every get is counted and every block is read
+/// from a file.
 fn small(fs: Arc<dyn FileSystem>, budget: u64) -> Options {
     Options {
         file_system: Some(fs),
@@ -92,7 +94,8 @@ fn stats(db: &Db) -> ElasticStats {
     db.stats().elastic.expect("elastic filters")
 }
 
-/// Gets an absent key or, rarely, an existing one; nine times out of ten within `hot`, otherwise below `count`.
+/// Gets an absent key or, rarely, an existing one; nine times out of ten within `hot`, otherwise
+/// below `count`.
 fn get_one(db: &Db, rng: &mut Rng, hot: &std::ops::Range<u64>, count: u64) {
     let i = match rng.below(10) {
         0 => rng.below(count),

@@ -80,7 +80,8 @@ fn without_a_budget_every_block_is_read() {
     assert_eq!((stats(&db).used_bytes, stats(&db).loads), (stats(&db).index_bytes, 0));
 }
 
-/// Regression: tables from an earlier life kept the whole budget in use, although none of them was probed.
+/// Regression: tables from an earlier life kept the whole budget in use, although none of them was
+/// probed.
 #[test]
 fn tables_behind_a_global_filter_take_no_unit_memory() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
@@ -125,7 +126,8 @@ fn a_limit_shared_by_cache_and_units_holds_and_is_divided() {
     assert!(all.elastic.expect("elastic filters").used_bytes > 0);
 }
 
-/// Readers get while the budget falls to nothing and rises again. It holds from the moment that a call returns.
+/// Readers get while the budget falls to nothing and rises again. It holds from the moment that a
+/// call returns.
 #[test]
 fn the_budget_changes_in_use() {
     let db = open(&small(Arc::new(MemFs::new()), 256 << 10));

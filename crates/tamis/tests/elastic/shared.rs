@@ -14,7 +14,8 @@ use crate::{absent, fill, fits, get_one, key, quiet, settle, small, stats, value
 
 const TOTAL: u64 = 1 << 20;
 const KEYS: u64 = 6000;
-/// A get under way while the cache is turned off may leave its blocks behind: at most two a shard, and there is one shard.
+/// A get under way while the cache is turned off may leave its blocks behind: at most two a shard,
+/// and there is one shard.
 const LEFT_BEHIND: u64 = 2 << 10;
 
 /// Options of a database whose memory for reads is shared.
@@ -179,7 +180,8 @@ fn the_total_changes_in_use() {
     }
 }
 
-/// Databases open and close while another is read and written; every answer is right, and the shares are always within the total.
+/// Databases open and close while another is read and written; every answer is right, and the
+/// shares are always within the total.
 #[test]
 fn databases_come_and_go_while_others_are_used() {
     let memory = SharedReadMemory::new(TOTAL);

@@ -159,7 +159,8 @@ fn options_change_by_their_fields() {
     assert_eq!(keyspace.options(), options, "all or nothing");
 }
 
-/// The closure is the program's code: it may use the keyspace, and what it does not change, others may.
+/// The closure is the program's code: it may use the keyspace, and what it does not change, others
+/// may.
 #[test]
 fn a_change_of_options_leaves_the_others_to_other_threads() {
     let db = in_memory();

@@ -339,8 +339,8 @@ fn shape_options_change_while_the_keyspace_is_in_use() {
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
-/// Tables keep the filter that they were written with, and new tables get the new one; a global filter applies at the
-/// next opening.
+/// Tables keep the filter that they were written with, and new tables get the new one; a global
+/// filter applies at the next opening.
 #[test]
 fn the_filter_of_new_tables_changes_while_the_keyspace_is_in_use() {
     let dir = tempfile::tempdir().unwrap();
@@ -420,7 +420,8 @@ fn a_range_is_split_into_parts_of_about_equal_bytes() {
     assert_eq!(db.split("a".."b", 0).unwrap().len(), 1);
 }
 
-/// Iterators at one number jumped over what a later view had lost by retention and an earlier one, of a snapshot, still had.
+/// Iterators at one number jumped over what a later view had lost by retention and an earlier one,
+/// of a snapshot, still had.
 #[test]
 fn a_snapshot_keeps_what_retention_drops_beside_a_stretch_of_deleted_keys() {
     let dir = tempfile::tempdir().unwrap();

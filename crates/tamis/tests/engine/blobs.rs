@@ -1,4 +1,5 @@
-//! Large values in blob files: read by every path, dropped with their tables, moved out of files that are mostly garbage.
+//! Large values in blob files: read by every path, dropped with their tables, moved out of files
+//! that are mostly garbage.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -181,7 +182,8 @@ fn space_comes_back_after_overwrites_and_deletes() {
     }
 }
 
-/// Every second value becomes garbage, in every file: no compaction of the policy is due, but tables are rewritten.
+/// Every second value becomes garbage, in every file: no compaction of the policy is due, but
+/// tables are rewritten.
 #[test]
 fn files_of_which_much_is_garbage_are_rewritten() {
     let fs = MemFs::new();
@@ -415,7 +417,8 @@ fn salvage_without_a_manifest_keeps_the_values() {
     assert!(open(&fs).verify().unwrap().problems.is_empty());
 }
 
-/// Each flush leaves a small file. Merges join them, and no value is rewritten more than a few times for that.
+/// Each flush leaves a small file. Merges join them, and no value is rewritten more than a few
+/// times for that.
 #[test]
 fn small_files_are_joined() {
     for compaction in [CompactionChoice::Leveling, CompactionChoice::Tiering] {
@@ -432,7 +435,8 @@ fn small_files_are_joined() {
         let (stats, write) = (db.default_keyspace().stats(), db.stats().write);
         assert!(stats.blob_files < 30, "{compaction:?}: {} files", stats.blob_files);
         let times = write.blob_write_bytes as f64 / write.user_bytes as f64;
-        // From 6 KB to 1 MiB, a file can double seven times; some of its values move once more as garbage.
+        // From 6 KB to 1 MiB, a file can double seven times; some of its values move once more as
+        // garbage.
         assert!((1.5..9.0).contains(&times), "{compaction:?}: written {times} times");
         (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 1)));
         assert!(db.verify().unwrap().problems.is_empty());
@@ -442,7 +446,8 @@ fn small_files_are_joined() {
     }
 }
 
-/// A value of a file that is rewritten cannot be read: its reference stays, the others move, and that is tried once.
+/// A value of a file that is rewritten cannot be read: its reference stays, the others move, and
+/// that is tried once.
 #[test]
 fn an_unreadable_value_does_not_stop_the_rewrite_of_its_file() {
     let fs = MemFs::new();
@@ -462,7 +467,8 @@ fn an_unreadable_value_does_not_stop_the_rewrite_of_its_file() {
     let db = Db::open(DIR, settings).unwrap();
     let kept = |i: &u32| i % 3 == 2;
     (0..KEYS).filter(|i| !kept(i)).for_each(|i| db.put(key(i), "small").unwrap());
-    // The first merge makes garbage of two thirds of the file, and is followed by one that moves the rest.
+    // The first merge makes garbage of two thirds of the file, and is followed by one that moves
+    // the rest.
     db.compact().unwrap();
     db.settle().unwrap();
     assert!(db.default_keyspace().stats().blob_files > 1, "values have moved");
@@ -489,8 +495,8 @@ fn an_unreadable_value_does_not_stop_the_rewrite_of_its_file() {
     assert!(!files(&fs, ".blb").contains(&path));
 }
 
-/// A blob file is missing that tables refer to, and its number is larger than that of any other file: without a manifest, only the
-/// references tell of it.
+/// A blob file is missing that tables refer to, and its number is larger than that of any other
+/// file: without a manifest, only the references tell of it.
 #[test]
 fn the_number_of_a_missing_file_is_not_given_to_another() {
     for compacted in [false, true] {

@@ -6,7 +6,8 @@ use tamis::ingest::ExternalTableBuilder;
 use tamis::options::{MemoryLimit, SharedReadMemory};
 use tamis::{Db, KeyspaceOptions, Options, WriteBatch};
 
-/// A database printed megabytes, and batches, iterators and transactions their keys and values: secrets reached logs by `{:?}`.
+/// A database printed megabytes, and batches, iterators and transactions their keys and values:
+/// secrets reached logs by `{:?}`.
 #[test]
 fn a_handle_prints_a_line_without_what_is_stored() {
     const KEY: &str = "a-secret-key";

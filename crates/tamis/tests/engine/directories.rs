@@ -1,4 +1,5 @@
-//! Directories that are not a database, or not any more where one was. Nothing that belongs to others is changed.
+//! Directories that are not a database, or not any more where one was. Nothing that belongs to
+//! others is changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,8 +22,8 @@ fn write(dir: &Path, files: &[(&str, &[u8])]) {
     }
 }
 
-/// A manifest as LevelDB writes it: a record of its log format whose first field is the comparator. The checksum is made up: nobody
-/// reads it here.
+/// A manifest as LevelDB writes it: a record of its log format whose first field is the comparator.
+/// The checksum is made up: nobody reads it here.
 const LEVELDB_MANIFEST: &[u8] = b"\x56\xf9\xb8\xf8\x1c\x00\x01\x01\x1aleveldb.BytewiseComparator";
 
 /// A log of LevelDB with one record.
@@ -31,7 +32,8 @@ const LEVELDB_LOG: &[u8] = b"\x01\x02\x03\x04\x15\x00\x01\x01\0\0\0\0\0\0\0\x01\
 /// A file's name, and what is in it.
 type NamedFile = (&'static str, &'static [u8]);
 
-/// The files that each engine makes, named and begun as its sources and its own databases have them.
+/// The files that each engine makes, named and begun as its sources and its own databases have
+/// them.
 fn others() -> Vec<(&'static str, Vec<NamedFile>)> {
     let leveldb: Vec<(&str, &[u8])> = vec![
         ("CURRENT", b"MANIFEST-000004\n"),
@@ -82,8 +84,9 @@ fn others() -> Vec<(&'static str, Vec<NamedFile>)> {
     ]
 }
 
-/// `tamis salvage` on a directory of LevelDB, which has the same names, wrote a new `CURRENT`, renamed log and manifest, and said that
-/// nothing was lost; LevelDB could not open it any more. Opening and writing made databases among files of others.
+/// `tamis salvage` on a directory of LevelDB, which has the same names, wrote a new `CURRENT`,
+/// renamed log and manifest, and said that nothing was lost; LevelDB could not open it any more.
+/// Opening and writing made databases among files of others.
 #[test]
 fn nothing_of_others_is_touched() {
     let root = tempfile::tempdir().unwrap();
@@ -146,8 +149,9 @@ fn a_file_is_called_a_file() {
     }
 }
 
-/// A database is created in a directory that is missing or empty, and among others on request only. What is in many directories
-/// anyway does not count, nor does what an interrupted creation leaves behind.
+/// A database is created in a directory that is missing or empty, and among others on request only.
+/// What is in many directories anyway does not count, nor does what an interrupted creation leaves
+/// behind.
 #[test]
 fn a_database_is_created_among_others_on_request_only() {
     let root = tempfile::tempdir().unwrap();
@@ -239,8 +243,9 @@ fn salvage_says_what_it_moved_and_overwrites_nothing() {
     assert_eq!(db.get("b").unwrap().unwrap(), "2");
 }
 
-/// A live directory was renamed, and a new database made where it had been. The old handle wrote into the new one's directory, where
-/// both used the same numbers; `flush` and `close` said that all was well, and the old database could not be opened again.
+/// A live directory was renamed, and a new database made where it had been. The old handle wrote
+/// into the new one's directory, where both used the same numbers; `flush` and `close` said that
+/// all was well, and the old database could not be opened again.
 #[cfg(unix)]
 #[test]
 fn a_renamed_directory_stays_the_database() {
@@ -296,7 +301,8 @@ fn a_renamed_directory_stays_the_database() {
     }
 }
 
-/// The directory is gone, and another one, or none, is in its place: work fails, and nothing of the other one is changed.
+/// The directory is gone, and another one, or none, is in its place: work fails, and nothing of the
+/// other one is changed.
 #[cfg(unix)]
 #[test]
 fn a_removed_directory_is_not_replaced_by_another() {

@@ -1,4 +1,5 @@
-//! Space on disk: bounded by a stated sum, however busy the database is; and a full disk accepts what frees some.
+//! Space on disk: bounded by a stated sum, however busy the database is; and a full disk accepts
+//! what frees some.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -66,8 +67,8 @@ fn stated(db: &Db) -> u64 {
     trees + flushes + merges + removals + readers + logs + stats.reserve_bytes + 2 * MIB
 }
 
-/// Logs, tables and blob files were removed only when nothing was to be flushed. While one memtable after the other was full, a
-/// database of 20 MiB grew without limit, to 3.6 GiB in a minute.
+/// Logs, tables and blob files were removed only when nothing was to be flushed. While one memtable
+/// after the other was full, a database of 20 MiB grew without limit, to 3.6 GiB in a minute.
 #[test]
 fn obsolete_files_do_not_wait_for_an_idle_moment() {
     for blob_threshold in [0, 1000] {
@@ -286,7 +287,8 @@ impl Full {
                 written.clear();
             }
             Way::Keys => {
-                // What they free depends on merges that fit. Where that is not enough, a range delete has to be accepted.
+                // What they free depends on merges that fit. Where that is not enough, a range
+                // delete has to be accepted.
                 let soon = |is_so: &dyn Fn() -> bool| {
                     (0..200).any(|_| {
                         std::thread::sleep(Duration::from_millis(if is_so() { return true } else { 10 }));
@@ -334,9 +336,11 @@ fn run_full(seed: u64) -> Option<Way> {
     Some(full.way)
 }
 
-/// On some full disks deletes were refused for ever, or freed nothing: blob files did not count for the reserve, a small disk had
-/// none, a full level 0 stopped deletes like all writes, logs grew unseen to more than there was room for in tables, merges took the
-/// room that their own edits needed, and deletes of single keys took what a range delete needs. `TAMIS_FULL_DISKS=0..300` tries more.
+/// On some full disks deletes were refused for ever, or freed nothing: blob files did not count for
+/// the reserve, a small disk had none, a full level 0 stopped deletes like all writes, logs grew
+/// unseen to more than there was room for in tables, merges took the room that their own edits
+/// needed, and deletes of single keys took what a range delete needs. `TAMIS_FULL_DISKS=0..300`
+/// tries more.
 #[test]
 fn whatever_the_options_deletes_are_accepted_on_a_full_disk_and_free_space() {
     let seeds = std::env::var("TAMIS_FULL_DISKS").ok().map_or(0..20, |seeds| {

@@ -1,5 +1,5 @@
-//! Tables with elastic filters, inside and outside a database: written by flushes, compactions and external builders,
-//! read, verified, dumped, damaged.
+//! Tables with elastic filters, inside and outside a database: written by flushes, compactions and
+//! external builders, read, verified, dumped, damaged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,8 @@ fn key(i: u32) -> String {
     format!("key/{:06}", i * 2)
 }
 
-/// Each key twice, some deleted, with a snapshot that keeps all of it; one hundred of them deleted as a range.
+/// Each key twice, some deleted, with a snapshot that keeps all of it; one hundred of them deleted
+/// as a range.
 fn fill(db: &Db) {
     (0..1500).for_each(|i| db.put(key(i), "old").unwrap());
     let held = db.snapshot();

@@ -1,5 +1,6 @@
-//! Time to live against a model: an entry never expires early, never much too late, and never gives way to an older
-//! one, whatever flushes, merges, snapshots, crashes, option changes and a wrong clock happen meanwhile.
+//! Time to live against a model: an entry never expires early, never much too late, and never gives
+//! way to an older one, whatever flushes, merges, snapshots, crashes, option changes and a wrong
+//! clock happen meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,10 +55,11 @@ fn an_op() -> impl Strategy<Value = Op> {
 #[derive(Clone, Debug)]
 struct Write {
     value: Option<u64>,
-    /// The clock at the time of the write, or the lowest value it was set back to since: the write's age counts from
-    /// there.
+    /// The clock at the time of the write, or the lowest value it was set back to since: the
+    /// write's age counts from there.
     at: u64,
-    /// The latest time at which the database may assume it was written, up to the precision of its samples.
+    /// The latest time at which the database may assume it was written, up to the precision of its
+    /// samples.
     latest: u64,
     /// Whether it may have expired at some time.
     may_be_gone: bool,
@@ -373,8 +375,8 @@ impl Clock for Interrupted {
     }
 }
 
-/// A reader that had loaded the view before a flush, and the time after it, missed a key that was renewed in between: its view
-/// lacked the new memtable, and its horizon hid the old value.
+/// A reader that had loaded the view before a flush, and the time after it, missed a key that was
+/// renewed in between: its view lacked the new memtable, and its horizon hid the old value.
 #[test]
 fn a_reader_that_a_flush_overtakes_finds_the_renewed_key() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(Interrupted::default()));
@@ -405,8 +407,8 @@ fn a_reader_that_a_flush_overtakes_finds_the_renewed_key() {
     }
 }
 
-/// A key that is written again before it expires is always present: a reader whose horizon is later than the sequence
-/// number up to which it sees writes would miss it.
+/// A key that is written again before it expires is always present: a reader whose horizon is later
+/// than the sequence number up to which it sees writes would miss it.
 #[test]
 fn a_key_that_is_renewed_in_time_is_never_missed() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));

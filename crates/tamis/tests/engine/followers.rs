@@ -1,5 +1,5 @@
-//! Followers: whatever a writer does, over crashes and sessions, what they show is compared with a model, and so are their snapshots,
-//! iterators and copies of their files.
+//! Followers: whatever a writer does, over crashes and sessions, what they show is compared with a
+//! model, and so are their snapshots, iterators and copies of their files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -233,7 +233,8 @@ fn history(seed: u64) {
                 check_copy(&follower, &writer.state, &options, &mut random);
             }
             5 if random.one_in(4) => {
-                // The writer's process dies; what it wrote is there, and may be cut to what was synced later.
+                // The writer's process dies; what it wrote is there, and may be cut to what was
+                // synced later.
                 let after = writer.fs.crash(CrashMode::KeepAll);
                 writer.db = None;
                 let options = Options { file_system: Some(Arc::new(after.clone())), ..options.clone() };
@@ -269,8 +270,8 @@ fn followers_show_what_the_writer_has_through_any_history() {
     }
 }
 
-/// A follower that catches up by itself, with readers, beside a writer that replaces all keys in one batch: no reader may see two rounds
-/// at once, and none goes back.
+/// A follower that catches up by itself, with readers, beside a writer that replaces all keys in
+/// one batch: no reader may see two rounds at once, and none goes back.
 #[test]
 fn readers_of_a_follower_see_whole_batches_and_never_go_back() {
     for filter in ["blocked-bloom", "grf"] {
@@ -397,7 +398,8 @@ fn a_database_is_recovered_to_any_write_that_is_in_no_table() {
     }
 }
 
-/// With fewer files open than there are tables, a reader opened one again that its writer had removed meanwhile: `No such file`.
+/// With fewer files open than there are tables, a reader opened one again that its writer had
+/// removed meanwhile: `No such file`.
 #[test]
 fn a_reader_beside_a_writer_reads_tables_that_the_writer_has_removed() {
     let dir = tempfile::tempdir().unwrap();
@@ -427,7 +429,8 @@ fn a_reader_beside_a_writer_reads_tables_that_the_writer_has_removed() {
     assert_eq!(follower.iter().filter(|item| item.is_ok()).count(), 401);
 }
 
-/// Merges forget the numbers of old entries and drop deletes, so what tables say of their numbers does not show what is reachable.
+/// Merges forget the numbers of old entries and drop deletes, so what tables say of their numbers
+/// does not show what is reachable.
 #[test]
 fn a_state_that_tables_have_left_behind_is_refused() {
     for deletes in [false, true] {
@@ -466,8 +469,9 @@ fn a_state_that_tables_have_left_behind_is_refused() {
     }
 }
 
-/// The state ends before a batch that is not whole, numbers go on from there, and readers of changes get none of what is gone. A crash before
-/// the new session is in place leaves the old state.
+/// The state ends before a batch that is not whole, numbers go on from there, and readers of
+/// changes get none of what is gone. A crash before the new session is in place leaves the old
+/// state.
 #[test]
 fn a_batch_is_restored_whole_or_not_at_all() {
     let fs = FaultyFs::new(3);
@@ -519,7 +523,8 @@ fn a_batch_is_restored_whole_or_not_at_all() {
     }
 }
 
-/// Logs of a later copy on the tables of an earlier one: what was ingested in between is in neither, and was left out without a word.
+/// Logs of a later copy on the tables of an earlier one: what was ingested in between is in
+/// neither, and was left out without a word.
 #[test]
 fn logs_that_tell_of_tables_ingested_elsewhere_are_refused() {
     let fs = FaultyFs::new(3);

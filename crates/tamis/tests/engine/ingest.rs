@@ -238,9 +238,9 @@ fn tables_go_to_the_deepest_level_that_fits() {
     assert_eq!(db.default_keyspace().ingest(&[file], COPY).unwrap().tables[0].level, 0);
 }
 
-/// A range delete that is still in a memtable is older than a table ingested under it. If the table went to the last
-/// level with the memtable still above it, a compaction there would reset its number, and the delete would then cover
-/// it.
+/// A range delete that is still in a memtable is older than a table ingested under it. If the table
+/// went to the last level with the memtable still above it, a compaction there would reset its
+/// number, and the delete would then cover it.
 #[test]
 fn a_range_delete_in_memory_does_not_cover_tables_ingested_later() {
     let machine = Machine::new();
@@ -325,8 +325,9 @@ fn ingestion_requires_write_access() {
     assert!(machine.fs.exists(&file).unwrap());
 }
 
-/// The number of an ingestion is stored only in the manifest. Anything that copies or rereads the manifest must keep
-/// it: with another number, the older snapshot or the later write would read the wrong data.
+/// The number of an ingestion is stored only in the manifest. Anything that copies or rereads the
+/// manifest must keep it: with another number, the older snapshot or the later write would read the
+/// wrong data.
 #[test]
 fn checkpoints_reopening_and_salvage_keep_the_sequence_number() {
     let mut machine = Machine::new();
@@ -362,8 +363,8 @@ fn checkpoints_reopening_and_salvage_keep_the_sequence_number() {
     }
 }
 
-/// Between an ingestion and the next write the log holds only the ingestion's number. Closing then compares the ends of
-/// log and manifest.
+/// Between an ingestion and the next write the log holds only the ingestion's number. Closing then
+/// compares the ends of log and manifest.
 #[test]
 fn an_ingestion_may_be_the_last_step_before_closing_and_the_first_after_opening() {
     let machine = Machine::new();
@@ -584,8 +585,8 @@ proptest! {
     }
 }
 
-/// Writers set all keys of a table to one value in a batch, ingestions do the same with a table, and readers must never
-/// see two values at once. A clock in another key tells which came later.
+/// Writers set all keys of a table to one value in a batch, ingestions do the same with a table,
+/// and readers must never see two values at once. A clock in another key tells which came later.
 #[test]
 fn readers_see_an_ingestion_entirely_or_not_at_all() {
     const KEYS: u8 = 20;
@@ -639,7 +640,8 @@ fn readers_see_an_ingestion_entirely_or_not_at_all() {
                                 keys.iter().map(|k| number(&snapshot.get(k).unwrap().unwrap())).collect()
                             }
                         };
-                        // Written after every ingestion: a reader that sees it must see the data before it.
+                        // Written after every ingestion: a reader that sees it must see the data
+                        // before it.
                         let clock = values.pop().unwrap();
                         assert_eq!(values.len(), usize::from(KEYS));
                         assert!(

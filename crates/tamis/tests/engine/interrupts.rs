@@ -1,4 +1,5 @@
-//! Long calls that their thread gives up. They went on to their end, whatever a user did at the keyboard.
+//! Long calls that their thread gives up. They went on to their end, whatever a user did at the
+//! keyboard.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -23,7 +23,8 @@ struct Watched {
 struct Seen {
     preallocations: AtomicU64,
     truncations: AtomicU64,
-    /// The index of the reservation or truncation to fail, counted from 0; later ones fail as well if `sticky`.
+    /// The index of the reservation or truncation to fail, counted from 0; later ones fail as well
+    /// if `sticky`.
     fail: AtomicU64,
     sticky: AtomicBool,
 }
@@ -135,7 +136,8 @@ fn log_bytes(fs: &dyn FileSystem, dir: &Path) -> u64 {
     logs.map(|path| fs.file_len(&path).unwrap_or(0)).sum()
 }
 
-/// The disk space of the log files below a directory; each file counts once, however many names it has.
+/// The disk space of the log files below a directory; each file counts once, however many names it
+/// has.
 #[cfg(unix)]
 fn blocks(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
@@ -171,8 +173,8 @@ fn flush_and_copy(db: &Db, home: &Path) {
     db.settle().unwrap();
 }
 
-/// Regression: every log reserved and kept what a full memtable may need, 72 MiB; ten of them took 650 MB for 0.2 MB of
-/// records.
+/// Regression: every log reserved and kept what a full memtable may need, 72 MiB; ten of them took
+/// 650 MB for 0.2 MB of records.
 #[test]
 fn small_flushes_and_checkpoints_need_little_log_space() {
     let fs = FaultyFs::new(1);
@@ -209,8 +211,8 @@ fn small_flushes_and_checkpoints_need_few_log_blocks() {
 
 /// A log is at most one step longer than its records, and steps are few.
 ///
-/// On a busy machine the background thread creates the next log late, or between two looks at the sizes. The
-/// test counted no next log, and failed when there was one.
+/// On a busy machine the background thread creates the next log late, or between two looks at the
+/// sizes. The test counted no next log, and failed when there was one.
 #[test]
 fn space_is_reserved_in_growing_steps() {
     let fs = Watched::new();
@@ -270,7 +272,8 @@ fn logs_exceed_their_limit_by_at_most_one_step() {
             let stats = db.stats();
             let limit = max + step + size as u64;
             assert!(stats.log_allocated_bytes <= limit, "{} of {max} at {i}", stats.log_allocated_bytes);
-            // Obsolete logs that waited to be removed were not counted: 157 MiB were found where 64 were allowed.
+            // Obsolete logs that waited to be removed were not counted: 157 MiB were found where 64
+            // were allowed.
             let files = log_bytes(&fs, Path::new("/db"));
             assert!(files <= limit, "{files} of {max} at {i}");
         }
@@ -310,7 +313,8 @@ fn kept_logs_are_released_when_the_disk_fills_up() {
     fill(true);
     assert!(kept() > reserved + MIB / 2, "logs are kept: {}, and {reserved} without", kept());
     let before = kept();
-    // Room for part of the next memtable besides the kept logs: writes continue in the space these took.
+    // Room for part of the next memtable besides the kept logs: writes continue in the space these
+    // took.
     fs.set_capacity(Some(used() + 200_000));
     for i in 0..700u64 {
         db.put((i % 100).to_be_bytes(), vec![8; 1000]).unwrap();

@@ -1,7 +1,7 @@
 //! The engine through its public API, by subject.
 //!
-//! Programs of their own are those that need a process to themselves (`descriptors`, `no_alloc`) and the large suites (`crash`, `damage`,
-//! `elastic`, `global_filters`, `model`).
+//! Programs of their own are those that need a process to themselves (`descriptors`, `no_alloc`)
+//! and the large suites (`crash`, `damage`, `elastic`, `global_filters`, `model`).
 
 #![allow(missing_docs, reason = "tests")]
 

@@ -1,4 +1,5 @@
-//! `multi_get` returns the same as single gets, at the same cost, whatever tables and memtables hold.
+//! `multi_get` returns the same as single gets, at the same cost, whatever tables and memtables
+//! hold.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,14 @@
 //! Iterators over keys with many versions that snapshots keep, in every read mode.
 //!
-//! Regression: with `read_mode` `buffered` or `direct` an iteration never ended, where the versions of one key began in one block and ended
-//! in the next one. To pass those newer than it shows, an iterator sought within the table. The seek began at the first block with
-//! versions of the key, and stopped at its edge, since every version there was too new. The next block was then read from its first
-//! version on, which was too new as well: the iterator sought once more, and came to the same edge.
+//! Regression: with `read_mode` `buffered` or `direct` an iteration never ended, where the versions
+//! of one key began in one block and ended in the next one. To pass those newer than it shows, an
+//! iterator sought within the table. The seek began at the first block with versions of the key,
+//! and stopped at its edge, since every version there was too new. The next block was then read
+//! from its first version on, which was too new as well: the iterator sought once more, and came to
+//! the same edge.
 //!
-//! A seek within a table now begins where the cursor is, and stops at an edge only if the block does not end with a version of the key. Debug
-//! builds see to it that every move leads on.
+//! A seek within a table now begins where the cursor is, and stops at an edge only if the block
+//! does not end with a version of the key. Debug builds see to it that every move leads on.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -64,8 +66,9 @@ fn an_iteration_over_many_kept_versions_of_a_key_ends() {
     }
 }
 
-/// The history that a comparison with a model found, line by line: `put KEY LENGTH`, `del KEY`, `snap`, `flush`, `range FROM TO`, and `both FROM
-/// MOVES` (`f` from the front, `b` from the back of one iterator).
+/// The history that a comparison with a model found, line by line: `put KEY LENGTH`, `del KEY`,
+/// `snap`, `flush`, `range FROM TO`, and `both FROM MOVES` (`f` from the front, `b` from the back
+/// of one iterator).
 #[test]
 fn a_double_ended_iterator_over_versions_in_two_blocks_ends() {
     for mode in MODES {

@@ -112,7 +112,8 @@ fn a_put_a_delete_and_a_range_delete_are_bases_of_operands() {
     }
 }
 
-/// Each source of operands is checked once, with the key's only digest; explain shows the path down to the base.
+/// Each source of operands is checked once, with the key's only digest; explain shows the path down
+/// to the base.
 #[test]
 fn operands_are_read_with_one_digest_down_to_their_base() {
     let db = open(&options("append"));
@@ -172,7 +173,8 @@ fn a_merge_without_an_operator_is_refused_and_changes_nothing() {
     db.put("key", "value").expect("writes continue");
 }
 
-/// The operator cannot add to the value that was put: reads return an error, compactions keep it, and writes continue.
+/// The operator cannot add to the value that was put: reads return an error, compactions keep it,
+/// and writes continue.
 #[test]
 fn a_failing_merge_is_a_read_error_until_the_key_is_rewritten() {
     let options = options("add");
@@ -270,7 +272,8 @@ fn a_custom_operator_must_be_passed_at_every_opening() {
     assert_eq!(db.keyspaces(), ["default", "other"]);
 }
 
-/// A program's own operator called `add` was left aside without a word, and its operands were added up.
+/// A program's own operator called `add` was left aside without a word, and its operands were added
+/// up.
 #[test]
 fn an_operator_with_a_built_in_name_is_refused() {
     for name in ["add", "append", "max"] {
@@ -301,7 +304,8 @@ impl CompactionFilter for DropEmpty {
     }
 }
 
-/// Programs that check, list and copy any database could not open one with operators of its own at all.
+/// Programs that check, list and copy any database could not open one with operators of its own at
+/// all.
 #[test]
 fn without_its_operators_a_database_is_read_and_copied_but_not_written() {
     let mut owner = options("keep-first");
@@ -419,7 +423,8 @@ fn names_that_the_options_text_cannot_represent_are_refused() {
     assert_eq!(KeyspaceOptions::from_text(&named.to_text()), Ok(named));
 }
 
-/// Removes values that start with `-`, replaces those that start with `~`, and records the values it was called with.
+/// Removes values that start with `-`, replaces those that start with `~`, and records the values
+/// it was called with.
 #[derive(Debug, Default)]
 struct Sieve(std::sync::Mutex<Vec<(usize, String)>>);
 
@@ -508,8 +513,8 @@ fn a_flush_with_a_snapshot_keeps_the_operands_on_both_sides_of_it() {
     assert_eq!((entries(&db), count_of(&db, "n")), (1, Some(6)));
 }
 
-/// Regression: the front of an iterator marked a key as returned before all of its operands were read; when a read
-/// failed in between, neither end returned the key.
+/// Regression: the front of an iterator marked a key as returned before all of its operands were
+/// read; when a read failed in between, neither end returned the key.
 #[test]
 fn a_failed_read_of_operands_loses_no_item() {
     let fs = FaultyFs::new(1);

@@ -152,8 +152,8 @@ fn flushes_and_compactions_tell_what_they_made_of_what() {
     assert!(order.rfind('c') < order.rfind('C'), "{order}");
 }
 
-/// A listener may call everything, writes and flushes included: none of the engine's locks is held, and the thread that calls it does
-/// none of the engine's work.
+/// A listener may call everything, writes and flushes included: none of the engine's locks is held,
+/// and the thread that calls it does none of the engine's work.
 #[test]
 fn a_listener_may_use_the_database_and_panic() {
     let place: Arc<OnceLock<Db>> = Arc::default();

@@ -1,5 +1,5 @@
-//! Overlapping reads: `multi_get`, seeks and scans over unmapped tables return the same as single reads, and read no
-//! more than necessary.
+//! Overlapping reads: `multi_get`, seeks and scans over unmapped tables return the same as single
+//! reads, and read no more than necessary.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -249,14 +249,16 @@ fn a_scan_does_not_read_ahead_beyond_its_bounds() {
             };
             let ((found, ahead), (same, single)) = (scan(&db), scan(&alone));
             assert_eq!(found, same);
-            // The block that holds the bound, and the one before a start on a block's edge, may be read in vain.
+            // The block that holds the bound, and the one before a start on a block's edge, may be
+            // read in vain.
             assert!(ahead.io_bytes <= single.io_bytes + 2 * 700, "{from}..{to}: {ahead:?} {single:?}");
             assert!(ahead.io_reads < single.io_reads, "{from}..{to}: {ahead:?} {single:?}");
         }
     }
 }
 
-/// Blocks read ahead are in the cache after the scan has passed them, one by one, and are not read ahead again.
+/// Blocks read ahead are in the cache after the scan has passed them, one by one, and are not read
+/// ahead again.
 #[test]
 fn a_scan_fills_the_cache_and_reads_from_it() {
     let db = one_run(32, 4 << 20);
@@ -289,8 +291,8 @@ fn an_iterator_that_seeks_around_reads_nothing_ahead() {
     assert_eq!(there.batched_reads, 0);
 }
 
-/// Each read of each operation fails once: that operation returns an error or the right result, and the next one is
-/// right.
+/// Each read of each operation fails once: that operation returns an error or the right result, and
+/// the next one is right.
 #[test]
 fn a_failed_read_in_a_batch_fails_the_call_and_leaves_nothing_behind() {
     let fs = FaultyFs::new(1);
@@ -317,7 +319,8 @@ fn a_failed_read_in_a_batch_fails_the_call_and_leaves_nothing_behind() {
         assert!(many.is_err() || many.unwrap() == values);
         assert_eq!(db.multi_get(&asked).unwrap(), values);
 
-        // A read ahead that fails is repeated when its block is needed, so these may succeed all the same.
+        // A read ahead that fails is repeated when its block is needed, so these may succeed all
+        // the same.
         for (rev, sticky) in [(false, false), (true, false), (false, true), (true, true)] {
             let before = fs.failures();
             let mut iter = db.iter();
@@ -464,7 +467,8 @@ fn a_bounded_scan_reads_no_block_beyond_its_bound() {
     assert!(edges < 120, "{edges} of 400 bounds say nothing");
 }
 
-/// Without a filter every run is a candidate; where the first one mostly has the answer, no other is read with it.
+/// Without a filter every run is a candidate; where the first one mostly has the answer, no other
+/// is read with it.
 #[test]
 fn the_candidates_of_a_get_are_read_together_unless_the_first_mostly_answers() {
     let (db, alone) = (six_runs(32, 0), six_runs(1, 0));

@@ -1,4 +1,5 @@
-//! A database with one lost table: the rest works, and no read of the lost part returns a wrong answer.
+//! A database with one lost table: the rest works, and no read of the lost part returns a wrong
+//! answer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,8 +39,8 @@ fn key(i: u32) -> String {
     format!("key {i:05}")
 }
 
-/// Creates several tables in the last level, a run with every tenth key above them, and another keyspace. Returns the
-/// file of a table in the middle of the last level, and the keys in it.
+/// Creates several tables in the last level, a run with every tenth key above them, and another
+/// keyspace. Returns the file of a table in the middle of the last level, and the keys in it.
 fn filled(fs: &MemFs, filter: FilterChoice) -> (PathBuf, std::ops::Range<u32>) {
     let db = Db::open(DIR, options(fs, filter)).unwrap();
     let other = db.create_keyspace("other", keyspace_options(filter)).unwrap();
@@ -75,7 +76,8 @@ fn value_of(i: u32) -> String {
     if i.is_multiple_of(10) { format!("new {i}") } else { format!("old {i} {:0>40}", i * 7919) }
 }
 
-/// Keys outside `lost` read correctly in every way; reads of keys in it fail, except where a newer run holds the key.
+/// Keys outside `lost` read correctly in every way; reads of keys in it fail, except where a newer
+/// run holds the key.
 fn look(keyspace: &Keyspace, lost: &std::ops::Range<u32>) {
     for i in 0..KEYS {
         match keyspace.get(key(i)) {
@@ -102,7 +104,8 @@ fn look(keyspace: &Keyspace, lost: &std::ops::Range<u32>) {
     let expected = |range: std::ops::Range<u32>| range.map(|i| key(i).into_bytes()).collect::<Vec<_>>();
     assert_eq!(pairs(&mut keyspace.iter()), (expected(0..lost.start), false));
     let backwards: Vec<_> = expected(lost.end..KEYS).into_iter().rev().collect();
-    // Backwards, the newest version of a key comes last: only the next table shows whether there is another one.
+    // Backwards, the newest version of a key comes last: only the next table shows whether there is
+    // another one.
     let (found, whole) = pairs(&mut keyspace.iter().rev());
     assert!(
         !whole && backwards.starts_with(&found) && found.len() + 1 >= backwards.len(),
@@ -169,9 +172,9 @@ fn one_lost_table_affects_nothing_else_whatever_the_filter() {
     }
 }
 
-/// Data written over a lost table hides it: no read needs the table below.
-/// A filter of the whole tree that comes from a file knows the keys of a lost table, but not its range tombstones: keys that
-/// they delete were read from older tables.
+/// Data written over a lost table hides it: no read needs the table below. A filter of the whole
+/// tree that comes from a file knows the keys of a lost table, but not its range tombstones: keys
+/// that they delete were read from older tables.
 #[test]
 fn keys_deleted_by_a_lost_range_tombstone_are_not_read() {
     for filter in FilterChoice::all() {
@@ -261,8 +264,8 @@ fn writes_and_compactions_continue_around_a_lost_table() {
     }
 }
 
-/// A damaged block within a table that opens: the first reader to meet it gets the error, and compactions then leave
-/// the table alone instead of failing forever.
+/// A damaged block within a table that opens: the first reader to meet it gets the error, and
+/// compactions then leave the table alone instead of failing forever.
 #[test]
 fn compactions_leave_a_table_with_known_damage_alone() {
     let fs = MemFs::new();

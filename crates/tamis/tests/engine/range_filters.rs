@@ -90,8 +90,9 @@ fn a_short_range_opens_only_runs_that_may_hold_a_key_in_it() {
     }
 }
 
-/// Every run opened for an empty range passed its filter: a false positive, even if the filter only returned a lower
-/// bound for the next key and the run was opened when the iteration reached it. (Regression: those were not counted.)
+/// Every run opened for an empty range passed its filter: a false positive, even if the filter only
+/// returned a lower bound for the next key and the run was opened when the iteration reached it.
+/// (Regression: those were not counted.)
 #[test]
 fn every_run_opened_for_an_empty_range_is_a_false_positive() {
     for filter in range_filters() {
@@ -124,8 +125,8 @@ fn every_run_opened_for_an_empty_range_is_a_false_positive() {
     }
 }
 
-/// Order-preserving filters return a lower bound for the next key: an open-ended seek opens a run only when the
-/// iteration reaches it.
+/// Order-preserving filters return a lower bound for the next key: an open-ended seek opens a run
+/// only when the iteration reaches it.
 #[test]
 fn an_open_ended_seek_opens_runs_one_after_the_other() {
     for filter in range_filters() {
@@ -259,19 +260,21 @@ fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
     };
     let (uniform, monkey) = (build(FilterAllocation::Uniform), build(FilterAllocation::Monkey));
     let bytes = |db: &Db| db.stats().keyspaces[0].filter_bytes as f64;
-    // The last level got its bits when it was the only one; the next compaction takes some of them back.
+    // The last level got its bits when it was the only one; the next compaction takes some of them
+    // back.
     assert!(bytes(&monkey) < bytes(&uniform) * 1.12, "{} against {}", bytes(&monkey), bytes(&uniform));
     let (plain, optimal) = (measure(&uniform), measure(&monkey));
     assert!(optimal * 2 < plain, "{optimal} false positives with Monkey, {plain} without");
 }
 
-/// A read that fails while a lazy run is opened is reported by the end that needed it, and ends that end. All items
-/// returned before are right, and after the fault a seek finds everything again.
+/// A read that fails while a lazy run is opened is reported by the end that needed it, and ends
+/// that end. All items returned before are right, and after the fault a seek finds everything
+/// again.
 #[test]
 fn a_failing_read_is_an_error_and_never_a_gap() {
     let choices = range_filters().chain([FilterChoice::None, FilterChoice::BlockedBloom]);
-    // First one read at a time; then combined reads and readahead, which make fewer reads. What could not be read ahead is read
-    // again when it is needed, so one fault may have no effect.
+    // First one read at a time; then combined reads and readahead, which make fewer reads. What
+    // could not be read ahead is read again when it is needed, so one fault may have no effect.
     let ways = [(false, 1, Some(20)), (true, 1, Some(20)), (true, 32, Some(3)), (false, 32, None)];
     let all = choices.flat_map(|filter| ways.map(|(sticky, depth, least)| (filter, sticky, depth, least)));
     for (filter, sticky, depth, least) in all {
@@ -341,7 +344,8 @@ fn a_failing_read_is_an_error_and_never_a_gap() {
     }
 }
 
-/// A failed seek leaves some runs prepared for it and others not. The next seek starts from scratch.
+/// A failed seek leaves some runs prepared for it and others not. The next seek starts from
+/// scratch.
 #[test]
 fn a_seek_after_a_failed_seek_finds_everything() {
     for filter in range_filters().chain([FilterChoice::BlockedBloom]) {

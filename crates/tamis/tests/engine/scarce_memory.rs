@@ -1,5 +1,5 @@
-//! Filters where mapped files pass half of the memory: those of mapped tables move from the page cache, which is reclaimed there, into
-//! memory.
+//! Filters where mapped files pass half of the memory: those of mapped tables move from the page
+//! cache, which is reclaimed there, into memory.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use tamis::io::DiskFs;
 use tamis::options::Compression;
 use tamis::{Db, Keyspace, KeyspaceOptions, Options};
 
-/// Keys of a table: of about 460 KiB, with a filter of more than a page, as smaller ones are always copied.
+/// Keys of a table: of about 460 KiB, with a filter of more than a page, as smaller ones are always
+/// copied.
 const KEYS: u32 = 5000;
 
 /// Four tables are half of it, but not five.
@@ -43,8 +44,8 @@ fn filters(db: &Db) -> (u64, u64) {
     (stats.filter_mapped_bytes, stats.memory.filters)
 }
 
-/// The same when what is in mapped tables is copied, which the thread of a flush or a compaction does after those who wait for
-/// it were told that it has ended.
+/// The same when what is in mapped tables is copied, which the thread of a flush or a compaction
+/// does after those who wait for it were told that it has ended.
 fn copied(db: &Db) -> (u64, u64) {
     for _ in 0..10_000 {
         if filters(db).0 == 0 {
@@ -71,7 +72,8 @@ fn check(keyspace: &Keyspace, tables: u32) {
     assert!(blocks < absent * u64::from(tables) / 20, "{blocks} blocks for {absent} absent keys");
 }
 
-/// The filters of tables from before the limit was passed stayed in their files, where an absent key took 4.9 µs of page faults.
+/// The filters of tables from before the limit was passed stayed in their files, where an absent
+/// key took 4.9 µs of page faults.
 #[test]
 fn filters_of_all_keyspaces_move_into_memory() {
     let dir = tempfile::tempdir().unwrap();

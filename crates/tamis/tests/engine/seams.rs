@@ -56,8 +56,9 @@ impl Machine {
     }
 }
 
-/// Regression: a waiting memtable becomes a newer run than a file ingested meanwhile, though its data is older. When it
-/// expired, the file was dropped with it as one of the older runs, long before its time.
+/// Regression: a waiting memtable becomes a newer run than a file ingested meanwhile, though its
+/// data is older. When it expired, the file was dropped with it as one of the older runs, long
+/// before its time.
 #[test]
 fn an_ingested_file_outlives_an_older_write_that_was_flushed_later() {
     for policy in [CompactionChoice::Fifo, CompactionChoice::TimeWindow] {
@@ -232,8 +233,8 @@ fn operands_files_deletes_and_snapshots_survive_policy_changes() {
     }
 }
 
-/// The smallest and oddest option values, all policies, and a jumping clock, one after the other on the same tree:
-/// every write can be read at once.
+/// The smallest and oddest option values, all policies, and a jumping clock, one after the other on
+/// the same tree: every write can be read at once.
 #[test]
 fn the_oddest_options_open_write_merge_and_close() {
     const TEXTS: [&[(&str, &str)]; 7] = [

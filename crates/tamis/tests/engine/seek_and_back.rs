@@ -15,9 +15,9 @@ fn back(iter: &mut Iter) -> Option<String> {
     iter.next_back().map(|item| String::from_utf8(item.unwrap().0.to_vec()).unwrap())
 }
 
-/// Regression: `seek` forgot the last key returned from the front, which was also all that kept the back from passing
-/// the front: after `seek("c")` an iteration from the back continued with "b" and "a". The sought position is now a
-/// separate bound.
+/// Regression: `seek` forgot the last key returned from the front, which was also all that kept the
+/// back from passing the front: after `seek("c")` an iteration from the back continued with "b" and
+/// "a". The sought position is now a separate bound.
 #[test]
 fn the_back_does_not_pass_a_front_moved_by_seek() {
     let (_dir, db) = abcd();
@@ -30,7 +30,8 @@ fn the_back_does_not_pass_a_front_moved_by_seek() {
     }
 }
 
-/// Regression: a back that ended because it met the front stayed at its end when the front was moved away.
+/// Regression: a back that ended because it met the front stayed at its end when the front was
+/// moved away.
 #[test]
 fn a_back_that_met_the_front_continues_when_the_front_moves_away() {
     let (_dir, db) = abcd();

@@ -1,4 +1,5 @@
-//! Databases whose trees are shaped by policies other than leveling, and when level 0 of a leveled one is merged.
+//! Databases whose trees are shaped by policies other than leveling, and when level 0 of a leveled
+//! one is merged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,7 +118,8 @@ fn first_in_first_out_keeps_the_newest_data_and_never_shows_overwritten_values()
     }
 }
 
-/// Under updates of the same keys blocks of flushes get longer from round to round, and the manifest keeps their length.
+/// Under updates of the same keys blocks of flushes get longer from round to round, and the
+/// manifest keeps their length.
 #[test]
 fn a_deterministic_tree_keeps_the_lengths_of_its_blocks_over_a_reopening() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,7 +164,8 @@ fn a_deterministic_tree_keeps_the_lengths_of_its_blocks_over_a_reopening() {
     }
 }
 
-/// Level 0 collects runs while flushes follow each other. Nothing but time or a caller that waits ends that, and both do.
+/// Level 0 collects runs while flushes follow each other. Nothing but time or a caller that waits
+/// ends that, and both do.
 #[test]
 fn collected_runs_are_merged_after_a_pause_without_a_write_and_by_settle() {
     let clock = Arc::new(ManualClock::new(1_700_000_000));

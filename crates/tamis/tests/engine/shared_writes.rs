@@ -12,7 +12,8 @@ use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 const TOTAL: u64 = 1 << 20;
 
-/// What may be written between two looks, chunks of arenas that are not full, and filters of memtables.
+/// What may be written between two looks, chunks of arenas that are not full, and filters of
+/// memtables.
 const SLACK: u64 = TOTAL / 4;
 
 /// Options of a database whose own limits are far above what it shares.
@@ -51,7 +52,8 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Nobody writes to a database that holds nearly half of the memory: it is flushed as another needs the memory.
+/// Nobody writes to a database that holds nearly half of the memory: it is flushed as another needs
+/// the memory.
 #[test]
 fn an_idle_database_gives_up_what_a_busy_one_needs() {
     let memory = SharedWriteMemory::new(TOTAL);

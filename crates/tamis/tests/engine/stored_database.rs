@@ -1,9 +1,10 @@
 //! A stored database of format version 1: every later release must be able to read it.
 //!
-//! `tests/fixtures/db-v1` is a complete directory as a crash would leave it: tables without compression and with LZ4,
-//! with and without filters, range tombstones, two keyspaces, a log with writes that are in no table, a manifest with
-//! several edits. It was written by [`write_history`]; `TAMIS_WRITE_FIXTURES=1 cargo test -p tamis --test
-//! stored_database` writes it again, which is right only for a new format version, and then under a new name.
+//! `tests/fixtures/db-v1` is a complete directory as a crash would leave it: tables without
+//! compression and with LZ4, with and without filters, range tombstones, two keyspaces, a log with
+//! writes that are in no table, a manifest with several edits. It was written by [`write_history`];
+//! `TAMIS_WRITE_FIXTURES=1 cargo test -p tamis --test stored_database` writes it again, which is
+//! right only for a new format version, and then under a new name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -164,7 +165,8 @@ fn the_fixture_covers_its_cases_and_stays_small() {
     assert!(of_kind(".tam") >= 4, "tables of both keyspaces and two levels");
     assert!(of_kind(".log") >= 1, "a log");
     assert!(files.values().map(Vec::len).sum::<usize>() < 100_000);
-    // Regression: a database opened read-only did not count its logs among its files, and `verify` read none of them.
+    // Regression: a database opened read-only did not count its logs among its files, and `verify`
+    // read none of them.
     let db = Db::open_read_only(FIXTURE, options()).unwrap();
     let stats = db.stats();
     assert!(stats.log_files >= 1 && stats.log_bytes > 0);

@@ -1,4 +1,5 @@
-//! Verification of databases that damage keeps from being opened: it goes through everything and tells damaged from sound files.
+//! Verification of databases that damage keeps from being opened: it goes through everything and
+//! tells damaged from sound files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,8 @@ fn options(fs: &MemFs) -> Options {
     Options { keyspace, recycled_logs: 0, file_system: Some(Arc::new(fs.clone())), ..Options::default() }
 }
 
-/// A database with two keyspaces, several tables in each, a filter file, and synced writes in its log.
+/// A database with two keyspaces, several tables in each, a filter file, and synced writes in its
+/// log.
 fn filled(fs: &MemFs) {
     let db = Db::open(DIR, options(fs)).unwrap();
     let other = db.create_keyspace("other", options(fs).keyspace).unwrap();

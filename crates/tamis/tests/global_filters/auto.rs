@@ -1,4 +1,5 @@
-//! `filter = auto` as a program sees it: background threads change the filter under readers and writers, by the reads that they see.
+//! `filter = auto` as a program sees it: background threads change the filter under readers and
+//! writers, by the reads that they see.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,8 +30,9 @@ fn run(db: &Db, keys: std::ops::Range<u64>) {
     db.settle_filters().expect("settling");
 }
 
-/// Empty ranges make a filter for the tree worth its while even over one run, gets do not: the engine notices which it serves. And
-/// it does not change back and forth within a round, nor before it has seen enough.
+/// Empty ranges make a filter for the tree worth its while even over one run, gets do not: the
+/// engine notices which it serves. And it does not change back and forth within a round, nor before
+/// it has seen enough.
 #[test]
 fn the_filter_follows_the_reads() {
     let mut options = auto();
@@ -76,8 +78,8 @@ fn the_filter_follows_the_reads() {
     assert_eq!((&waiting.in_force[..], &waiting.wanted[..]), ("global", "global"), "{waiting:?}");
     assert!(waiting.reason.contains("the next round may change it"), "{waiting:?}");
 
-    // With a quarter of the entries rewritten, new tables have filters again. The second run still has none, so the global filter
-    // stays until it is merged.
+    // With a quarter of the entries rewritten, new tables have filters again. The second run still
+    // has none, so the global filter stays until it is merged.
     run(&db, 6000..9000);
     let leaving = choice(&db);
     assert_eq!((&leaving.in_force[..], &leaving.wanted[..]), ("global", "per-table"), "{leaving:?}");
@@ -90,7 +92,8 @@ fn the_filter_follows_the_reads() {
     assert!((0..9000).all(|n| db.get(spread(n)).expect("a get").is_some()));
 }
 
-/// Readers and a writer do not notice the changes: every reader sees at least what was acknowledged before it began.
+/// Readers and a writer do not notice the changes: every reader sees at least what was acknowledged
+/// before it began.
 #[test]
 fn readers_miss_nothing_while_the_filter_changes() {
     const KEYS: u64 = 3000;
@@ -158,8 +161,9 @@ fn readers_miss_nothing_while_the_filter_changes() {
     assert!(found.len() as u64 == KEYS && found.values().all(|value| round_of(value) >= 17));
 }
 
-/// While the filter of the tree is in force it is saved, and an opening takes it from its files: merged tables have no list to build it
-/// from. Once each table has its own filter again, the files go with the next opening.
+/// While the filter of the tree is in force it is saved, and an opening takes it from its files:
+/// merged tables have no list to build it from. Once each table has its own filter again, the files
+/// go with the next opening.
 #[test]
 fn the_filter_of_the_tree_is_saved_while_it_is_in_force() {
     let mut options = auto();

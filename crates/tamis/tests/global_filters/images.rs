@@ -1,5 +1,5 @@
-//! Filters that are made of filter files: what an opening reads, and that answers are right whatever became of the files. Debug
-//! builds compare every rejection with the data.
+//! Filters that are made of filter files: what an opening reads, and that answers are right
+//! whatever became of the files. Debug builds compare every rejection with the data.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,8 @@ fn after_a_clean_close_no_key_is_read_from_a_table() {
         assert_eq!(report(&db).images_saved, 0, "nothing has changed");
         db.close().expect("closing");
     }
-    // A key in one partition: the table covers one key range alone, and the next opening needs no table again.
+    // A key in one partition: the table covers one key range alone, and the next opening needs no
+    // table again.
     let db = open(&fs);
     flushed(&db, 0..1, 2);
     db.compact().expect("a compaction");
@@ -111,8 +112,8 @@ fn after_a_clean_close_no_key_is_read_from_a_table() {
     assert_eq!(db.stats().warnings, Vec::<String>::new());
 }
 
-/// A merge's output brings no key that the filter lacks, so it has no list; flushed tables have one. Without its files the filter is
-/// built from both.
+/// A merge's output brings no key that the filter lacks, so it has no list; flushed tables have
+/// one. Without its files the filter is built from both.
 #[test]
 fn without_filter_files_the_filter_is_built_from_lists_and_data() {
     let fs = FaultyFs::new(8);
@@ -133,7 +134,8 @@ fn without_filter_files_the_filter_is_built_from_lists_and_data() {
             (0, 0, 0),
             "{context}: {filter:?}"
         );
-        // The lists of the two flushed tables are read once for each group of partitions, by its key range.
+        // The lists of the two flushed tables are read once for each group of partitions, by its
+        // key range.
         assert_eq!((filter.keys_from_lists, filter.keys_from_data), (900, 20_000), "{context}: {filter:?}");
         check(db, context);
         let ((), used) = cost(db, || (30_000..30_500).for_each(|n| assert_eq!(get(db, n), None)));
@@ -182,7 +184,8 @@ fn readers_and_checkpoints_use_the_images() {
     check(&copy, "a checkpoint");
 }
 
-/// With any byte of a filter file changed, or the file missing, answers are right and the filter is complete in the end.
+/// With any byte of a filter file changed, or the file missing, answers are right and the filter is
+/// complete in the end.
 #[test]
 fn damaged_filter_files_cost_no_answer() {
     let fs = FaultyFs::new(4);
@@ -215,7 +218,8 @@ fn damaged_filter_files_cost_no_answer() {
     assert!(rebuilt > 0);
 }
 
-/// Images that were built with other options are used until the background has rebuilt their ranges.
+/// Images that were built with other options are used until the background has rebuilt their
+/// ranges.
 #[test]
 fn images_of_other_options_are_replaced() {
     let fs = FaultyFs::new(5);
@@ -263,8 +267,8 @@ fn files_go_with_their_keyspace() {
 
 type Model = BTreeMap<Vec<u8>, u64>;
 
-/// Writes, flushes, merges, ingests and opens again, and records in `model` what was acknowledged. Stops at the first failure,
-/// and returns the entries that may or may not be there then.
+/// Writes, flushes, merges, ingests and opens again, and records in `model` what was acknowledged.
+/// Stops at the first failure, and returns the entries that may or may not be there then.
 fn tour(options: &Options, fs: &FaultyFs, model: &mut Model) -> Result<(), Model> {
     for session in 0..3u64 {
         let Ok(db) = Db::open("/db", options.clone()) else { return Err(Model::new()) };
@@ -333,7 +337,8 @@ fn a_crash_at_any_moment_under_auto_leaves_right_answers() {
     });
 }
 
-/// The world stops at each operation in turn. The next opening has every answer right before its filter is complete, and after.
+/// The world stops at each operation in turn. The next opening has every answer right before its
+/// filter is complete, and after.
 fn crash_at_any_moment(options: fn(&FaultyFs) -> Options) {
     let (mut stops, mut loaded) = (0, 0);
     for stop in 0.. {

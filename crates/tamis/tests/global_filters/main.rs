@@ -42,8 +42,8 @@ fn auto_never_rejects_a_present_key() {
     histories(FilterChoice::Auto, 100);
 }
 
-/// Fewer deletes than make a partition due by growth: with `eager_filter_rebuild` their entries go with the next
-/// compaction.
+/// Fewer deletes than make a partition due by growth: with `eager_filter_rebuild` their entries go
+/// with the next compaction.
 #[test]
 fn filter_entries_of_deleted_keys_are_removed_at_once_or_later() {
     let entries = [false, true].map(|eager| {
@@ -89,7 +89,8 @@ fn a_range_without_keys_opens_hardly_any_run() {
     assert!(asked > 3900 && used.seeks < 200, "{asked} ranges, {used:?}");
 }
 
-/// A walk through a segment of strings names all nine runs. Iterators do without, but for a prefix that the filter knows.
+/// A walk through a segment of strings names all nine runs. Iterators do without, but for a prefix
+/// that the filter knows.
 #[test]
 fn strings_of_many_runs_are_walked_only_for_prefixes() {
     for prefix_filter in [PrefixFilter::None, PrefixFilter::Delimiter(b'#')] {
@@ -149,8 +150,8 @@ fn keys_rewritten_forever_are_found_in_one_run() {
     }
 }
 
-/// Regression: key ranges whose tables were dropped kept their partitions forever; a time series that retains only its
-/// newest part made the filter grow without bound.
+/// Regression: key ranges whose tables were dropped kept their partitions forever; a time series
+/// that retains only its newest part made the filter grow without bound.
 #[test]
 fn partitions_without_tables_release_their_memory() {
     let mut options = options(FilterChoice::Grf);
@@ -176,8 +177,8 @@ fn partitions_without_tables_release_their_memory() {
     );
 }
 
-/// Regression: the digits of seven levels with ratio 1000 need more bits than a code has, so no partition of such a
-/// tree could be built. A policy without level sizes treats all levels as used.
+/// Regression: the digits of seven levels with ratio 1000 need more bits than a code has, so no
+/// partition of such a tree could be built. A policy without level sizes treats all levels as used.
 #[test]
 fn a_deep_tree_with_a_large_ratio_gets_its_filter() {
     for ratio in [2, 300, 1000] {
@@ -213,7 +214,8 @@ fn a_deep_tree_with_a_large_ratio_gets_its_filter() {
     }
 }
 
-/// The filter is built for what readers ask, so the engine has to notice that: every kind of read, wherever it begins.
+/// The filter is built for what readers ask, so the engine has to notice that: every kind of read,
+/// wherever it begins.
 #[test]
 fn reads_are_sampled_by_kind_where_the_filter_goes_by_them() {
     let reads = |filter| {
@@ -250,8 +252,8 @@ fn reads_are_sampled_by_kind_where_the_filter_goes_by_them() {
     assert!(all.absent_gets < gets.absent_gets && all.found_gets < 0.05, "{all:?}");
 }
 
-/// Maps were chosen when partitions were built, so those of a load stayed, whatever was asked afterwards: ranges right behind keys, as
-/// of the next page of a listing, opened a run each.
+/// Maps were chosen when partitions were built, so those of a load stayed, whatever was asked
+/// afterwards: ranges right behind keys, as of the next page of a listing, opened a run each.
 #[test]
 fn maps_follow_the_reads() {
     let mut options = options(FilterChoice::Grf);
@@ -283,7 +285,8 @@ fn maps_follow_the_reads() {
     (0..8).for_each(|_| behind_keys());
     db.settle_filters().expect("settling");
     assert_eq!((rebuilt(), maps()), (built, vec!["local".into()]));
-    // Seeks opened all runs under this map, and nobody noticed: they are as many of the reads as the ranges were.
+    // Seeks opened all runs under this map, and nobody noticed: they are as many of the reads as
+    // the ranges were.
     let seeks = || {
         for n in 0..8000 {
             let key = u64::from_be_bytes(spread(n)[..].try_into().expect("eight bytes"));
@@ -326,7 +329,8 @@ fn uniform_reads_rebuild_nothing() {
     assert_eq!(report(&db).rebuilt.0, built);
 }
 
-/// The parts of a partition that do not depend on its size, and the directory, took up to 0.4 bits a key on top of ten.
+/// The parts of a partition that do not depend on its size, and the directory, took up to 0.4 bits
+/// a key on top of ten.
 #[test]
 fn all_memory_is_within_two_percent_of_what_was_asked() {
     for (runs, table_bytes) in [(1u64, 256 << 10), (4, 256 << 10), (4, 64 << 20), (19, 256 << 10)] {
@@ -344,7 +348,8 @@ fn all_memory_is_within_two_percent_of_what_was_asked() {
                     db.put(spread(n), [7; 20]).expect("a write");
                 }
                 db.flush().expect("a flush");
-                // A flush during a build is inserted after it: then partitions differ by a few percent from time to time.
+                // A flush during a build is inserted after it: then partitions differ by a few
+                // percent from time to time.
                 db.settle_filters().expect("settling");
                 if run == 0 {
                     db.compact().expect("a compaction");

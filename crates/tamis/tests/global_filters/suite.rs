@@ -1,9 +1,11 @@
 //! Global filters under everything that a tree goes through: every answer is compared with a model.
 //!
-//! Debug builds compare every rejection with the data, so a key that a filter wrongly rejects fails the test even where
-//! a newer version of it would hide the mistake. `TAMIS_TEST_SCALE=10` runs ten times as many histories.
+//! Debug builds compare every rejection with the data, so a key that a filter wrongly rejects fails
+//! the test even where a newer version of it would hide the mistake. `TAMIS_TEST_SCALE=10` runs ten
+//! times as many histories.
 //!
-//! The program around this module names the filters, so that the same tests serve those that the engine does not ship.
+//! The program around this module names the filters, so that the same tests serve those that the
+//! engine does not ship.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,8 +1,9 @@
 //! Writers, readers and background work at once: every reader's view must be consistent.
 //!
-//! Each writer owns some pairs of keys and writes both halves of a pair in one batch, always with equal values (or
-//! deletes both). In every view, whatever else happens, the halves of every pair are therefore equal, and a writer's
-//! counters never run backwards from an older view to a newer one.
+//! Each writer owns some pairs of keys and writes both halves of a pair in one batch, always with
+//! equal values (or deletes both). In every view, whatever else happens, the halves of every pair
+//! are therefore equal, and a writer's counters never run backwards from an older view to a newer
+//! one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -77,8 +77,8 @@ fn a_read_computes_one_digest_per_key_and_an_iterator_none() {
     }
 }
 
-/// The reference: without sharing, each probed filter costs a digest; so does each hash function of a filter with
-/// separate ones. (If these returned 1, the test above would prove nothing.)
+/// The reference: without sharing, each probed filter costs a digest; so does each hash function of
+/// a filter with separate ones. (If these returned 1, the test above would prove nothing.)
 #[test]
 fn without_sharing_every_filter_costs_digests() {
     for (hash_sharing, filter) in

@@ -96,8 +96,8 @@ fn name(slot: usize) -> &'static str {
 }
 
 impl Driver {
-    /// Executes a history and, at its end, checks everything again: before and after closing and compacting. Returns
-    /// the cost of the reads.
+    /// Executes a history and, at its end, checks everything again: before and after closing and
+    /// compacting. Returns the cost of the reads.
     pub(crate) fn run(place: Place, settings: &Settings, history: &[Op]) -> ReadCost {
         let mut driver = Driver {
             home: Home::new(place),
@@ -148,7 +148,8 @@ impl Driver {
     fn add_cost(&mut self) {
         let cost = self.db().stats().read;
         assert!(cost.filter_negatives <= cost.filter_probes, "{cost:?}");
-        // A global filter names several runs at once, and an elastic one without loaded units rejects nothing.
+        // A global filter names several runs at once, and an elastic one without loaded units
+        // rejects nothing.
         let keyspaces = self.settings.options.iter().map(|options| &options.keyspace);
         let keyspaces = keyspaces.chain([&self.settings.keyspace]);
         let any = |is: fn(FilterChoice) -> bool| {
@@ -415,7 +416,8 @@ impl Driver {
         }
     }
 
-    /// Ranges between neighbouring keys, and results of seeks: these are what range filters are probed for.
+    /// Ranges between neighbouring keys, and results of seeks: these are what range filters are
+    /// probed for.
     fn short_ranges(&self, slot: usize) {
         let Some(pair) = &self.keyspaces[slot] else { return };
         for (i, key) in self.keys.iter().enumerate() {

@@ -1,11 +1,12 @@
 //! Scripts: one command per line, followed by its output, on lines that start with `|`.
 //!
-//! `TAMIS_GOLDEN=write` writes the engine's current output into the scripts; read the difference before you commit it.
-//! Commands:
+//! `TAMIS_GOLDEN=write` writes the engine's current output into the scripts; read the difference
+//! before you commit it. Commands:
 //!
-//! * `open NAME=VALUE…` opens a new database with these options; `reopen` closes it and opens it again.
-//! * `put KEY VALUE`, `delete KEY`, `delete-range FROM..TO` (either may be missing), `fill FROM..TO BYTES`
-//!   (keys `k00FROM` to before `k00TO`).
+//! * `open NAME=VALUE…` opens a new database with these options; `reopen` closes it and opens it
+//!   again.
+//! * `put KEY VALUE`, `delete KEY`, `delete-range FROM..TO` (either may be missing), `fill FROM..TO
+//!   BYTES` (keys `k00FROM` to before `k00TO`).
 //! * `flush`, `compact`, `settle`, `snapshot NAME`, `drop NAME`.
 //! * `get KEY [NAME]` and `scan [NAME]` read, from a snapshot if it is named.
 //! * `shape` lists levels and runs, `moves` how often tables were moved and merged.

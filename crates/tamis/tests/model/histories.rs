@@ -24,7 +24,8 @@ fn the_engine_agrees_with_the_model_in_memory() {
         let mut cost = cost.lock().expect("the costs");
         *cost = *cost + more;
     });
-    // The histories reach range filters that reject, that pass present keys, and that pass absent ones.
+    // The histories reach range filters that reject, that pass present keys, and that pass absent
+    // ones.
     let cost = cost.into_inner().expect("the costs");
     let admitted = cost.range_probes - cost.range_negatives;
     assert!(cost.range_negatives > 1000 && admitted > 1000 && cost.range_false_positives > 100, "{cost:?}");

@@ -1,8 +1,8 @@
-//! The engine against a model of it: random histories, metamorphic histories, concurrent readers and writers,
-//! golden scripts, and counts of digests.
+//! The engine against a model of it: random histories, metamorphic histories, concurrent readers
+//! and writers, golden scripts, and counts of digests.
 //!
-//! `TAMIS_TEST_SCALE` multiplies the number of random cases, `TAMIS_TEST_SEED` chooses different ones. A failing
-//! history is shrunk and printed; the same seed finds it again.
+//! `TAMIS_TEST_SCALE` multiplies the number of random cases, `TAMIS_TEST_SEED` chooses different
+//! ones. A failing history is shrunk and printed; the same seed finds it again.
 
 #![allow(unreachable_pub, reason = "the modules of one test program")]
 

@@ -11,8 +11,8 @@ use crate::oracle::Range;
 /// The maximum number of keyspaces; number 0 is the default one and always exists.
 pub(crate) const KEYSPACES: usize = 3;
 
-/// The keys of a history. Each universe is different for range filters: dense numbers have hardly a gap, sparse ones
-/// hardly anything else, and strings are prefixes of each other.
+/// The keys of a history. Each universe is different for range filters: dense numbers have hardly a
+/// gap, sparse ones hardly anything else, and strings are prefixes of each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Universe {
     Strings,
@@ -131,16 +131,16 @@ pub(crate) enum Op {
         count: usize,
         len: usize,
     },
-    /// Deletes of adjacent keys, in one direction or the other, and reads of what is left around them, so that later reads know of the
-    /// gap.
+    /// Deletes of adjacent keys, in one direction or the other, and reads of what is left around
+    /// them, so that later reads know of the gap.
     Drain {
         keyspace: usize,
         from: usize,
         count: usize,
         backward: bool,
     },
-    /// Changes of one key, one after the other, with a snapshot between them: many versions of it. Two bits of `kinds` choose each
-    /// change.
+    /// Changes of one key, one after the other, with a snapshot between them: many versions of it.
+    /// Two bits of `kinds` choose each change.
     Rewrite {
         keyspace: usize,
         key: usize,

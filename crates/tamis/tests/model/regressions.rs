@@ -19,8 +19,8 @@ fn keys(iter: impl Iterator<Item = Result<(tamis::Slice, tamis::Slice), tamis::R
     iter.map(|item| item.expect("an item").0.to_vec()).collect()
 }
 
-/// `seek` forgot the last key returned from the front and put nothing in its place: `next_back` continued below the
-/// sought key, and returned items before the front.
+/// `seek` forgot the last key returned from the front and put nothing in its place: `next_back`
+/// continued below the sought key, and returned items before the front.
 #[test]
 fn the_back_of_an_iterator_stops_at_a_front_moved_by_seek() {
     let db = Db::open("/db", tiny()).expect("opening");
@@ -48,8 +48,9 @@ fn a_seek_backwards_leaves_items_for_the_back_too() {
     assert_eq!(keys(iter.by_ref().rev()), [b"c", b"b"]);
 }
 
-/// A checkpoint linked the rolled logs. The current one is not rolled while it is empty, but the manifest names it as
-/// the first log needed, so the copy could not be opened: "the log is missing".
+/// A checkpoint linked the rolled logs. The current one is not rolled while it is empty, but the
+/// manifest names it as the first log needed, so the copy could not be opened: "the log is
+/// missing".
 #[test]
 fn a_checkpoint_right_after_opening_or_flushing_can_be_opened() {
     let options = tiny();
@@ -62,9 +63,10 @@ fn a_checkpoint_right_after_opening_or_flushing_can_be_opened() {
     assert_eq!(Db::open("/flushed", options).expect("opening").iter().count(), 1);
 }
 
-/// A compaction reset the sequence number of a version to 0 when no older table held the version's key, but kept a
-/// range tombstone over it (older than the version) because an older table held other keys of its range. The tombstone
-/// then hid the version: a put after a `delete_range` was lost.
+/// A compaction reset the sequence number of a version to 0 when no older table held the version's
+/// key, but kept a range tombstone over it (older than the version) because an older table held
+/// other keys of its range. The tombstone then hid the version: a put after a `delete_range` was
+/// lost.
 #[test]
 fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it() {
     let mut options = tiny();
@@ -96,8 +98,9 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
     assert_eq!(db.iter().count(), 1001);
 }
 
-/// The front advanced before it returned an item: when that failed, the error replaced the item, and neither end
-/// returned it any more. The same happened at the back for a key whose older version could not be read.
+/// The front advanced before it returned an item: when that failed, the error replaced the item,
+/// and neither end returned it any more. The same happened at the back for a key whose older
+/// version could not be read.
 #[test]
 fn an_error_loses_no_item() {
     // First one read at a time; then combined reads and readahead, which make fewer reads.

@@ -75,7 +75,8 @@ fn prefix_filter() -> impl Strategy<Value = PrefixFilter> {
     select(vec![None, Length(1), Length(4), Lengths(2, 5), Delimiter(b'/'), Delimiter(0)])
 }
 
-/// From which size values are in blob files, and the limits of these: mostly such that most values are, and files are small.
+/// From which size values are in blob files, and the limits of these: mostly such that most values
+/// are, and files are small.
 fn blobs() -> impl Strategy<Value = (u64, f64, u64)> {
     let threshold = prop_oneof![3 => Just(0u64), 2 => Just(1), 2 => Just(16), 2 => Just(100)];
     (threshold, select(vec![0.05, 0.3, 1.0]), select(vec![4u64 << 10, 256 << 20]))
@@ -91,7 +92,8 @@ fn compression() -> impl Strategy<Value = CompressionPerLevel> {
     ]
 }
 
-/// A tree shape that the engine accepts: policy, granularity, picker, and whether it is deterministic.
+/// A tree shape that the engine accepts: policy, granularity, picker, and whether it is
+/// deterministic.
 fn shape() -> impl Strategy<Value = (CompactionChoice, MergeGranularity, FilePicker, bool)> {
     use CompactionChoice::*;
     use MergeGranularity::*;
@@ -166,7 +168,8 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             memtable_filter,
             block_hash_index,
             compression,
-            // Memory is not divided between levels that share a filter or have one that follows hotness.
+            // Memory is not divided between levels that share a filter or have one that follows
+            // hotness.
             filter_allocation: match filter.as_slice().iter().any(|f| f.is_of_tree() || f.is_elastic()) {
                 true => FilterAllocation::Uniform,
                 false => filter_allocation,
@@ -224,8 +227,8 @@ pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
     })
 }
 
-/// The options of one history: those to open and reopen with (indices are taken modulo their number), and those for
-/// further keyspaces.
+/// The options of one history: those to open and reopen with (indices are taken modulo their
+/// number), and those for further keyspaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) options: Vec<Options>,

@@ -21,7 +21,8 @@ pub(crate) fn scale() -> u64 {
     number("TAMIS_TEST_SCALE", 1)
 }
 
-/// Runs `test` on `cases` values of `strategy` (times the scale), always the same ones for one seed.
+/// Runs `test` on `cases` values of `strategy` (times the scale), always the same ones for one
+/// seed.
 pub(crate) fn for_all<T: Debug>(cases: u32, strategy: impl Strategy<Value = T>, test: impl Fn(&T)) {
     abort_when_the_engine_panics();
     let seed = number("TAMIS_TEST_SEED", 1);

@@ -1,6 +1,8 @@
-//! The anomalies of the literature, one test each: which isolation level admits it, and which refuses the commit that would cause it.
+//! The anomalies of the literature, one test each: which isolation level admits it, and which
+//! refuses the commit that would cause it.
 //!
-//! Names are those of Adya's "Weak Consistency" (1999) and of Berenson and others' "A Critique of ANSI SQL Isolation Levels" (1995).
+//! Names are those of Adya's "Weak Consistency" (1999) and of Berenson and others' "A Critique of
+//! ANSI SQL Isolation Levels" (1995).
 
 use tamis::transactions::Isolation::{self, Serializable, Snapshot};
 use tamis::{Db, Transaction, TransactionError};
@@ -40,13 +42,15 @@ fn dirty_writes() {
         let first = is_conflict(a.commit());
         let second = is_conflict(b.commit());
         assert!(!first);
-        // Under snapshot isolation the first committer wins; blind writes of serializable transactions have an order.
+        // Under snapshot isolation the first committer wins; blind writes of serializable
+        // transactions have an order.
         assert_eq!(second, isolation == Snapshot);
         assert_eq!(number(&db, "x"), number(&db, "y"));
     }
 }
 
-/// G1a, aborted read: a transaction reads what another one wrote and then gave up. **Admitted by none.**
+/// G1a, aborted read: a transaction reads what another one wrote and then gave up. **Admitted by
+/// none.**
 #[test]
 fn aborted_reads() {
     for isolation in BOTH {
@@ -61,7 +65,8 @@ fn aborted_reads() {
     }
 }
 
-/// G1b, intermediate read: a transaction reads a value that its writer replaced before it committed. **Admitted by none.**
+/// G1b, intermediate read: a transaction reads a value that its writer replaced before it
+/// committed. **Admitted by none.**
 #[test]
 fn intermediate_reads() {
     for isolation in BOTH {
@@ -77,7 +82,8 @@ fn intermediate_reads() {
     }
 }
 
-/// G1c, circular information flow: each of two transactions reads what the other one wrote. **Admitted by none.**
+/// G1c, circular information flow: each of two transactions reads what the other one wrote.
+/// **Admitted by none.**
 #[test]
 fn circular_information_flow() {
     for isolation in BOTH {
@@ -92,7 +98,8 @@ fn circular_information_flow() {
     }
 }
 
-/// G-single, read skew: a transaction reads some of another one's writes, and what others of them replaced. **Admitted by none.**
+/// G-single, read skew: a transaction reads some of another one's writes, and what others of them
+/// replaced. **Admitted by none.**
 #[test]
 fn read_skew() {
     for isolation in BOTH {
@@ -108,7 +115,8 @@ fn read_skew() {
     }
 }
 
-/// P4, lost update (a case of G-single): two transactions add to the number that both have read. **Admitted by none.**
+/// P4, lost update (a case of G-single): two transactions add to the number that both have read.
+/// **Admitted by none.**
 #[test]
 fn lost_updates() {
     for isolation in BOTH {
@@ -124,7 +132,8 @@ fn lost_updates() {
     }
 }
 
-/// Bank: transfers between accounts, and an auditor who adds all of them up. The total never changes. **Admitted by none.**
+/// Bank: transfers between accounts, and an auditor who adds all of them up. The total never
+/// changes. **Admitted by none.**
 #[test]
 fn a_bank_total_is_constant_for_an_auditor_who_began_at_any_time() {
     for isolation in BOTH {
@@ -150,7 +159,8 @@ fn a_bank_total_is_constant_for_an_auditor_who_began_at_any_time() {
     }
 }
 
-/// Write skew (a case of G2): two doctors are on call; each sees the other one and goes. **Admitted by `Snapshot`.**
+/// Write skew (a case of G2): two doctors are on call; each sees the other one and goes. **Admitted
+/// by `Snapshot`.**
 #[test]
 fn write_skew() {
     for isolation in BOTH {
@@ -170,8 +180,9 @@ fn write_skew() {
     }
 }
 
-/// Predicate write skew (a case of G2): two transactions count the bookings of a room, find none, and each adds its own: a phantom for
-/// the other. No key that one read was written by the other. **Admitted by `Snapshot`.**
+/// Predicate write skew (a case of G2): two transactions count the bookings of a room, find none,
+/// and each adds its own: a phantom for the other. No key that one read was written by the other.
+/// **Admitted by `Snapshot`.**
 #[test]
 fn phantoms_and_predicates() {
     for isolation in BOTH {
@@ -206,8 +217,9 @@ fn predicate_write_skew_across_keyspaces() {
     }
 }
 
-/// Long fork (a case of G2): two readers see two independent writes in opposite orders. Both levels read from snapshots of one order of
-/// commits, which rules it out even among readers. **Admitted by none.**
+/// Long fork (a case of G2): two readers see two independent writes in opposite orders. Both levels
+/// read from snapshots of one order of commits, which rules it out even among readers. **Admitted
+/// by none.**
 #[test]
 fn long_fork() {
     for isolation in BOTH {
@@ -227,13 +239,14 @@ fn long_fork() {
     }
 }
 
-/// Fekete's read-only anomaly (a case of G2): only a third, reading transaction makes the execution of the other two impossible one
-/// after the other. **Admitted by `Snapshot`.**
+/// Fekete's read-only anomaly (a case of G2): only a third, reading transaction makes the execution
+/// of the other two impossible one after the other. **Admitted by `Snapshot`.**
 #[test]
 fn the_read_only_anomaly() {
     for isolation in BOTH {
         let db = open();
-        // A withdrawal that overdraws costs a penalty of 1; the deposit of 20 comes first or it does not.
+        // A withdrawal that overdraws costs a penalty of 1; the deposit of 20 comes first or it
+        // does not.
         let mut withdraw = begin(&db, isolation);
         let sum = number(&withdraw, "checking") + number(&withdraw, "saving");
         let mut deposit = begin(&db, isolation);

@@ -41,7 +41,8 @@ fn threads_that_count_through_updates_lose_nothing() {
     assert_eq!(db.increment("number", 0).unwrap(), 2000);
 }
 
-/// An ingestion between the read and the commit of a change was forgotten at once if no transaction was open, and overwritten.
+/// An ingestion between the read and the commit of a change was forgotten at once if no transaction
+/// was open, and overwritten.
 #[test]
 fn a_change_sees_what_was_ingested_meanwhile() {
     let db = open();

@@ -205,9 +205,9 @@ fn a_transaction_that_outlives_the_history_is_refused_and_says_so() {
     assert_eq!(db.stats().transaction_history_bytes, 0);
 }
 
-/// With the default options the history was as large as one memtable, and a full memtable takes a little
-/// more than its limit: none was ever kept. Every transaction that was open across one flush failed with
-/// `TooOld`, whatever it had read.
+/// With the default options the history was as large as one memtable, and a full memtable takes a
+/// little more than its limit: none was ever kept. Every transaction that was open across one flush
+/// failed with `TooOld`, whatever it had read.
 #[test]
 fn a_transaction_outlives_two_full_memtables_with_default_options() {
     let options = Options { file_system: options().file_system, ..Options::default() };
@@ -332,7 +332,8 @@ fn transfers_of_many_threads_keep_the_total() {
         }
         let done = AtomicBool::new(false);
         let checked = AtomicU64::new(0);
-        // A slow machine may begin to check when all rounds are over: transfers go on until some were checked.
+        // A slow machine may begin to check when all rounds are over: transfers go on until some
+        // were checked.
         let enough = &|| checked.load(Relaxed) >= 10 || done.load(Relaxed);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -105,7 +105,8 @@ fn a_deadlock_is_an_error_with_the_circle() {
     one.put("a", "").unwrap();
     two.put("b", "").unwrap();
     let started = Instant::now();
-    // Whichever of them waits first is granted what it waits for once the other one, which was refused, is dropped.
+    // Whichever of them waits first is granted what it waits for once the other one, which was
+    // refused, is dropped.
     let go_on = |mut tx: LockTransaction, key: &str| {
         tx.put(key, "")?;
         tx.commit()
@@ -210,7 +211,8 @@ fn what_cannot_be_written_takes_no_lock() {
     assert_eq!(tx.commit().unwrap(), 0);
 }
 
-/// Ctrl-C and a thread's interruption waited for the lock, or the timeout. The transaction is as it was before the call.
+/// Ctrl-C and a thread's interruption waited for the lock, or the timeout. The transaction is as it
+/// was before the call.
 #[test]
 fn a_wait_is_given_up_when_its_thread_is_interrupted() {
     let db = open();

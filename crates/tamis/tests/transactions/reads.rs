@@ -63,8 +63,8 @@ fn an_iterator_shows_the_state_at_its_creation() {
     assert_eq!(items(tx.iter()), ["b=2", "c=3"]);
 }
 
-/// It outlived its transaction once, and returned what had been rolled back. Now it says so, once, and is at its end, however the
-/// transaction ended and whatever it had written.
+/// It outlived its transaction once, and returned what had been rolled back. Now it says so, once,
+/// and is at its end, however the transaction ended and whatever it had written.
 #[test]
 fn an_iterator_ends_with_its_transaction() {
     let db = open();

@@ -1,4 +1,5 @@
-//! Checks the operations of workloads against their definitions, counted over many prepared operations.
+//! Checks the operations of workloads against their definitions, counted over many prepared
+//! operations.
 
 use std::collections::HashMap;
 
@@ -77,7 +78,8 @@ fn zipf(rank: u64, n: u64) -> f64 {
     (rank as f64).powf(-0.99) / total
 }
 
-/// Cooper and others, "Benchmarking cloud serving systems with YCSB" (SoCC 2010), table 2, and workload F of the program.
+/// Cooper and others, "Benchmarking cloud serving systems with YCSB" (SoCC 2010), table 2, and
+/// workload F of the program.
 #[test]
 fn ycsb_mixes_are_the_standard_ones() {
     let get = |action: &Action| matches!(action, Action::GetExisting);
@@ -93,7 +95,8 @@ fn ycsb_mixes_are_the_standard_ones() {
         (Workload::YcsbE, 0.0, 0.05, 0.0, 0.95),
         (Workload::YcsbF, 0.5, 0.0, 0.5, 0.0),
     ] {
-        // Inserts are one in twenty until all keys are loaded: 6,000 of the 200,000 operations of both threads.
+        // Inserts are one in twenty until all keys are loaded: 6,000 of the 200,000 operations of
+        // both threads.
         let (mut asked, _) = asked(workload, loaded);
         if workload.inserts() {
             let held_back = (KEYS - loaded) as usize * INSERT_EVERY as usize / 2;
@@ -122,7 +125,8 @@ fn ycsb_reads_keys_by_zipfs_law_scattered_over_the_key_space() {
         let got = first_100 as f64 / OPS as f64;
         // By chance, a few keys beyond the first hundred rank before some of those.
         assert!((got - expected).abs() < 0.01, "{workload}: {got} of {expected}");
-        // Numbers of uniform keys are scattered over the key space; so hot numbers may not be those of the ranks either.
+        // Numbers of uniform keys are scattered over the key space; so hot numbers may not be those
+        // of the ranks either.
         let low = popular[..100].iter().filter(|&&(key, _)| key < KEYS / 2).count();
         assert!((25..=75).contains(&low), "{workload}: {low} of 100 hot keys in the first half");
     }
@@ -142,7 +146,8 @@ fn ycsb_d_reads_the_latest_keys_most_often() {
             inserted.push(key);
             continue;
         }
-        // This thread's inserts are newer than the loaded keys; it does not know of other threads' inserts.
+        // This thread's inserts are newer than the loaded keys; it does not know of other threads'
+        // inserts.
         let rank = match inserted.iter().rev().position(|&other| other == key) {
             Some(age) => age as u64,
             None => inserted.len() as u64 + age_of_loaded[&key],

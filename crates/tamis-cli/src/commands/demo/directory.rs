@@ -1,4 +1,5 @@
-//! The main job's directory: created, or replaced if an earlier main job created it. Nothing else is ever removed.
+//! The main job's directory: created, or replaced if an earlier main job created it. Nothing else
+//! is ever removed.
 
 use std::fs;
 use std::io;
@@ -42,8 +43,8 @@ pub(super) fn prepare(dir: &Path) -> Result<(), Failure> {
     fs::write(dir.join(MARKER), MARKER_TEXT).map_err(|e| failed("write to", e))
 }
 
-/// Reports whether `dir` is a directory (not a link) that contains the main job's marker and otherwise only files,
-/// as a database does.
+/// Reports whether `dir` is a directory (not a link) that contains the main job's marker and
+/// otherwise only files, as a database does.
 fn is_ours(dir: &Path) -> bool {
     let is_directory = fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir());
     let marked = fs::read(dir.join(MARKER)).is_ok_and(|text| text == MARKER_TEXT.as_bytes());
@@ -54,8 +55,8 @@ fn is_ours(dir: &Path) -> bool {
     is_directory && marked && only_files().unwrap_or(false)
 }
 
-/// Fails if another process has the database open. One that cannot be opened for any other reason (damage, for
-/// example) may be removed.
+/// Fails if another process has the database open. One that cannot be opened for any other reason
+/// (damage, for example) may be removed.
 fn refuse_if_open(dir: &Path) -> Result<(), Failure> {
     let options = tamis::Options { create_if_missing: false, ..tamis::Options::default() };
     match tamis::Db::open(dir, options) {

@@ -1,5 +1,5 @@
-//! The reads of the main job. Keys, bounds and expected answers are stored in the order of the reads, so that
-//! fetching them adds little to the timed loop.
+//! The reads of the main job. Keys, bounds and expected answers are stored in the order of the
+//! reads, so that fetching them adds little to the timed loop.
 
 use std::time::Instant;
 

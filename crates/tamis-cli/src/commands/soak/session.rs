@@ -63,7 +63,8 @@ impl Session {
         format!("{:02}/", self.thread).into_bytes()
     }
 
-    /// Returns the thread followed by eight significant bytes, so that filters over integers have something to learn.
+    /// Returns the thread followed by eight significant bytes, so that filters over integers have
+    /// something to learn.
     fn key(&mut self) -> Vec<u8> {
         let number = self.random.below(KEYS) * 0x0001_0001_0000_0003;
         [&self.prefix()[..], &number.to_be_bytes()].concat()

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 /// The number of samples in the whole run, if it is long enough for one per second.
 const SAMPLES: u32 = 120;
 
-/// The growth allowed since the second quarter of the time: caches, memtables and open tables vary from moment to
-/// moment.
+/// The growth allowed since the second quarter of the time: caches, memtables and open tables vary
+/// from moment to moment.
 const MORE_MEMORY: u64 = 24 << 20;
 const MORE_DESCRIPTORS: u64 = 32;
 

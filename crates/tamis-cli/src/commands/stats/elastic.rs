@@ -5,8 +5,8 @@ use tamis_bench::report::{bytes, grouped, mean};
 
 use crate::text::small;
 
-/// Returns the lines about elastic filters: their memory, its distribution, the expected wasted reads, and the loads so
-/// far.
+/// Returns the lines about elastic filters: their memory, its distribution, the expected wasted
+/// reads, and the loads so far.
 pub(super) fn lines(elastic: &ElasticStats) -> Vec<String> {
     let mut lines = vec![
         format!(

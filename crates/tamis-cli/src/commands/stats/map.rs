@@ -1,8 +1,9 @@
 //! A picture of the tree: one line per run, with the key space from left to right.
 //!
-//! Every column stands for the same share of the bytes of the run with the most tables, usually the last. Adjacent tables
-//! alternate between two shades, which makes their borders visible: a partitioned tree shows the same borders in its last
-//! two levels, a tree with guards shows fragments, a tree of whole levels full lines.
+//! Every column stands for the same share of the bytes of the run with the most tables, usually the
+//! last. Adjacent tables alternate between two shades, which makes their borders visible: a
+//! partitioned tree shows the same borders in its last two levels, a tree with guards shows
+//! fragments, a tree of whole levels full lines.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! The process that is killed: writes its history and reports each acknowledged operation on standard output.
+//! The process that is killed: writes its history and reports each acknowledged operation on
+//! standard output.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -65,8 +66,8 @@ fn write(db: &Db, seed: u64, thread: usize, from: u64) -> Result<(), Failure> {
         let operation = operation(seed, thread, n);
         perform(db, &operation)?;
         let durability = if operation.synced { "synced" } else { "buffered" };
-        // One write call per line: a line reaches the pipe whole or not at all, and before the next operation
-        // starts.
+        // One write call per line: a line reaches the pipe whole or not at all, and before the next
+        // operation starts.
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(format!("{thread} {n} {durability}\n").as_bytes())?;
         stdout.flush()?;

@@ -1,11 +1,13 @@
-//! The operations of a stress child: operation `n` of thread `t` is a pure function of seed, `t` and `n`, so that the
-//! parent can replay it. Threads write disjoint keys, so each history is checked on its own.
+//! The operations of a stress child: operation `n` of thread `t` is a pure function of seed, `t`
+//! and `n`, so that the parent can replay it. Threads write disjoint keys, so each history is
+//! checked on its own.
 
 use std::collections::BTreeMap;
 
 use tamis_bench::random::{Random, mix64};
 
-/// The number of keys of one thread: small enough for frequent overwrites and deletes, large enough for a lost write to show.
+/// The number of keys of one thread: small enough for frequent overwrites and deletes, large enough
+/// for a lost write to show.
 const KEYS: u64 = 10_000;
 
 /// The length of the longest value in bytes.
@@ -71,7 +73,8 @@ fn any_change(random: &mut Random, thread: usize, n: u64) -> Change {
     }
 }
 
-/// Returns a put whose value identifies the operation, so that no two operations leave the same state.
+/// Returns a put whose value identifies the operation, so that no two operations leave the same
+/// state.
 fn put(random: &mut Random, thread: usize, n: u64) -> Change {
     let mut value = n.to_le_bytes().to_vec();
     let len = random.below(LONGEST_VALUE) as usize;
@@ -112,8 +115,9 @@ pub(super) fn apply(model: &mut Model, operation: &Operation) -> Vec<Vec<u8>> {
     touched
 }
 
-/// Returns the largest number of operations from `from` to `to` after which the model equals `found`, if there is one.
-/// `model` is the state after `from` operations and is left at the number returned.
+/// Returns the largest number of operations from `from` to `to` after which the model equals
+/// `found`, if there is one. `model` is the state after `from` operations and is left at the number
+/// returned.
 pub(super) fn find_state(
     model: &mut Model,
     found: &Model,
@@ -121,7 +125,8 @@ pub(super) fn find_state(
     from: u64,
     to: u64,
 ) -> Option<u64> {
-    // The keys on which the two disagree, kept up to date so that an operation costs only the keys it touches.
+    // The keys on which the two disagree, kept up to date so that an operation costs only the keys
+    // it touches.
     let mut different: std::collections::BTreeSet<Vec<u8>> = std::collections::BTreeSet::new();
     for key in model.keys().chain(found.keys()) {
         if model.get(key) != found.get(key) {

@@ -309,7 +309,8 @@ fn shown(text: &str) -> String {
     excerpt(text.as_bytes(), NAME)
 }
 
-/// Returns the buckets of an operation, in order: the end of each in seconds, and how many operations took no longer.
+/// Returns the buckets of an operation, in order: the end of each in seconds, and how many
+/// operations took no longer.
 fn buckets(samples: &Samples, operation: &str) -> Vec<(f64, f64)> {
     let of = [("operation", operation)];
     let buckets = samples.with("tamis_latency_seconds_bucket", &of);
@@ -323,7 +324,8 @@ fn buckets(samples: &Samples, operation: &str) -> Vec<(f64, f64)> {
     buckets
 }
 
-/// Returns a percentile in seconds: interpolated within its bucket, as if durations were spread evenly over it.
+/// Returns a percentile in seconds: interpolated within its bucket, as if durations were spread
+/// evenly over it.
 fn percentile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     let wanted = buckets.last()?.1 * share;
     let (mut begin, mut before) = (0.0, 0.0);

@@ -1,29 +1,31 @@
-//! Overlapping reads: several byte ranges of files are requested at once, so that the device works on all of them
-//! while the caller waits once.
+//! Overlapping reads: several byte ranges of files are requested at once, so that the device works
+//! on all of them while the caller waits once.
 //!
-//! A device serves many reads at a time, and each takes about as long as one alone; a thread that reads one after the
-//! other only sees the latency. A [`BatchReader`] hands a batch to the kernel through one io_uring ("Efficient IO
-//! with io_uring", Axboe, 2019), or spreads it over threads where the kernel has none or forbids it. Files that
-//! [take reads in](super::Submit) themselves get all of them before the first is completed. A database has one.
+//! A device serves many reads at a time, and each takes about as long as one alone; a thread that
+//! reads one after the other only sees the latency. A [`BatchReader`] hands a batch to the kernel
+//! through one io_uring ("Efficient IO with io_uring", Axboe, 2019), or spreads it over threads
+//! where the kernel has none or forbids it. Files that [take reads in](super::Submit) themselves
+//! get all of them before the first is completed. A database has one.
 //!
 //! # Invariants
 //!
-//! * A batch returns the same result for each byte range as [`ReadFile::read_exact_at`]. Overlapping reads are best
-//!   effort: any range that they did not read is read with a plain call, which also decides the error. This completes
-//!   short transfers, handles refused direct transfers, and makes errors uniform.
-//! * The caller reads files that do not [overlap](ReadFile::overlap) one after the other, in order. Files in memory
-//!   are among them, so injected faults hit the same operation each time.
+//! * A batch returns the same result for each byte range as [`ReadFile::read_exact_at`].
+//!   Overlapping reads are best effort: any range that they did not read is read with a plain call,
+//!   which also decides the error. This completes short transfers, handles refused direct
+//!   transfers, and makes errors uniform.
+//! * The caller reads files that do not [overlap](ReadFile::overlap) one after the other, in order.
+//!   Files in memory are among them, so injected faults hit the same operation each time.
 //! * No read of a batch is in flight when [`BatchReader::read`] returns.
 //!
 //! # Threads
 //!
-//! Any number of threads may read at the same time. A lock is held to take or return a ring, or for a queue
-//! operation, never during a read.
+//! Any number of threads may read at the same time. A lock is held to take or return a ring, or for
+//! a queue operation, never during a read.
 //!
 //! # Costs
 //!
-//! A ring costs about two system calls per batch, and a copy of the bytes read. Idle rings and their buffers (at most
-//! 64 KiB for each read of a batch) are kept for the next batch.
+//! A ring costs about two system calls per batch, and a copy of the bytes read. Idle rings and
+//! their buffers (at most 64 KiB for each read of a batch) are kept for the next batch.
 
 use std::collections::VecDeque;
 use std::io;
@@ -71,7 +73,8 @@ fn zeroed(len: usize) -> Arc<[u8]> {
     std::iter::repeat_n(0, len).collect()
 }
 
-/// Reads the ranges of files that take reads in, up to `depth` at a time, and leaves the rest untouched.
+/// Reads the ranges of files that take reads in, up to `depth` at a time, and leaves the rest
+/// untouched.
 fn submit(stretches: &[Stretch], outcomes: &mut [Outcome], depth: usize) {
     let taking = |stretch: &'_ Stretch| matches!(stretch.file.overlap(), Overlap::Submitted(_));
     let places: Vec<usize> = (0..stretches.len()).filter(|&i| taking(&stretches[i])).collect();
@@ -109,8 +112,9 @@ pub struct BatchReader {
 }
 
 impl BatchReader {
-    /// Creates a reader of up to `depth` byte ranges at a time, at least 2: through io_uring if it is requested and
-    /// the kernel has it and allows it, otherwise in threads, which are started as needed.
+    /// Creates a reader of up to `depth` byte ranges at a time, at least 2: through io_uring if it
+    /// is requested and the kernel has it and allows it, otherwise in threads, which are started as
+    /// needed.
     pub fn new(depth: usize, uring: bool) -> BatchReader {
         let depth = depth.max(2);
         #[cfg(target_os = "linux")]
@@ -144,8 +148,8 @@ impl BatchReader {
         (self.batches.load(Relaxed), self.reads.load(Relaxed))
     }
 
-    /// Reads all byte ranges and returns their bytes or errors in the same order. Blocks until all are done. Errors
-    /// are those of [`ReadFile::read_exact_at`], per range.
+    /// Reads all byte ranges and returns their bytes or errors in the same order. Blocks until all
+    /// are done. Errors are those of [`ReadFile::read_exact_at`], per range.
     pub fn read(&self, stretches: &[Stretch]) -> Vec<io::Result<Arc<[u8]>>> {
         let mut outcomes: Vec<Outcome> = stretches.iter().map(|_| None).collect();
         if stretches.len() > 1 {

@@ -153,7 +153,8 @@ impl ReadFile for Deceptive {
     }
 }
 
-/// A transfer that the kernel refuses, as on file systems that support `O_DIRECT` in name only, becomes a plain read.
+/// A transfer that the kernel refuses, as on file systems that support `O_DIRECT` in name only,
+/// becomes a plain read.
 #[test]
 fn transfers_that_the_kernel_refuses_become_plain_reads() {
     let dir = directory();
@@ -247,8 +248,8 @@ impl ReadFile for Watched {
     }
 }
 
-/// A caller used to continue with any job queued by the end of its own batch, so a steady stream of requests kept it
-/// busy.
+/// A caller used to continue with any job queued by the end of its own batch, so a steady stream of
+/// requests kept it busy.
 #[test]
 fn a_batch_is_not_delayed_by_later_requests() {
     use std::sync::{Barrier, Mutex};

@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //!
-//! * The number of threads is limited. They are started when there are more reads than idle threads, and live until
-//!   the pool is dropped, which joins them.
-//! * A job owns its file and memory, so no borrow crosses threads. Every job is answered or its channel closed, even
-//!   if its thread panics: no caller waits forever.
+//! * The number of threads is limited. They are started when there are more reads than idle
+//!   threads, and live until the pool is dropped, which joins them.
+//! * A job owns its file and memory, so no borrow crosses threads. Every job is answered or its
+//!   channel closed, even if its thread panics: no caller waits forever.
 //!
-//! One lock guards the queue; it is never held while reading. The calling thread reads along, and reads everything
-//! itself if no thread can be started.
+//! One lock guards the queue; it is never held while reading. The calling thread reads along, and
+//! reads everything itself if no thread can be started.
 
 use std::collections::VecDeque;
 use std::io;
@@ -106,8 +106,8 @@ impl Pool {
         drop(answer);
         outcomes[mine] = Some(stretches[mine].read());
         loop {
-            // Queued jobs of any caller may be done here, but none that was queued later, or a steady stream of
-            // requests could keep this thread busy forever.
+            // Queued jobs of any caller may be done here, but none that was queued later, or a
+            // steady stream of requests could keep this thread busy forever.
             let waiting = {
                 let jobs = &mut self.shared.queue().jobs;
                 if jobs.front().is_some_and(|job| job.number < end) { jobs.pop_front() } else { None }

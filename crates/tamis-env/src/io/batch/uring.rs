@@ -2,20 +2,22 @@
 //!
 //! # Invariants
 //!
-//! * The kernel writes only to slots, buffers that a ring owns. A slot is *free*, or *in flight* from the moment its
-//!   read is in the submission queue until its completion was taken; while it is in flight its bytes are neither
-//!   accessed nor moved.
-//! * A ring in the pool has nothing in flight. One whose system call failed is dropped, not returned.
-//! * Dropping a ring waits for what is in flight. If even that fails the slots are leaked: memory that the kernel may
-//!   still write to is never freed.
+//! * The kernel writes only to slots, buffers that a ring owns. A slot is *free*, or *in flight*
+//!   from the moment its read is in the submission queue until its completion was taken; while it
+//!   is in flight its bytes are neither accessed nor moved.
+//! * A ring in the pool has nothing in flight. One whose system call failed is dropped, not
+//!   returned.
+//! * Dropping a ring waits for what is in flight. If even that fails the slots are leaked: memory
+//!   that the kernel may still write to is never freed.
 //!
 //! # Threads
 //!
-//! A ring belongs to one thread at a time, the one that took it from the pool. The pool's lock is held for a push or
-//! a pop.
+//! A ring belongs to one thread at a time, the one that took it from the pool. The pool's lock is
+//! held for a push or a pop.
 //!
-//! Costs: one system call for a batch that fits the ring, one for about every quarter of the ring beyond; a copy of
-//! the bytes, because slots have the alignment of direct transfers and blocks do not.
+//! Costs: one system call for a batch that fits the ring, one for about every quarter of the ring
+//! beyond; a copy of the bytes, because slots have the alignment of direct transfers and blocks do
+//! not.
 
 use std::io;
 use std::mem;
@@ -32,13 +34,16 @@ use crate::io::disk::check_range;
 /// A slot that grew beyond this is replaced after its batch.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// The number of idle rings kept. If more threads read at once, the surplus rings are created each time.
+/// The number of idle rings kept. If more threads read at once, the surplus rings are created each
+/// time.
 const KEPT_RINGS: usize = 16;
 
-/// The number of consecutive failed system calls without a completion after which a ring is abandoned.
+/// The number of consecutive failed system calls without a completion after which a ring is
+/// abandoned.
 const PATIENCE: u32 = 1000;
 
-/// Reports whether this kernel has io_uring with plain reads and lets this process use it. Probed once per process.
+/// Reports whether this kernel has io_uring with plain reads and lets this process use it. Probed
+/// once per process.
 pub(super) fn allowed() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
     *ALLOWED.get_or_init(|| {
@@ -78,7 +83,8 @@ impl Rings {
         Rings { most: most.next_multiple_of(ALIGN), ..Rings::new(depth) }
     }
 
-    /// Reads the ranges that io_uring can read and leaves the rest untouched. Any thread may call this.
+    /// Reads the ranges that io_uring can read and leaves the rest untouched. Any thread may call
+    /// this.
     pub(super) fn read(&self, stretches: &[Stretch], outcomes: &mut [Outcome]) {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let made = idle.map_or_else(|| Ring::new(self.depth), Ok);
@@ -122,7 +128,8 @@ impl Ring {
     fn new(depth: usize) -> io::Result<Ring> {
         let entries = u32::try_from(depth).map_err(io::Error::other)?;
         let entries = entries.next_power_of_two();
-        // Completions need not interrupt a thread that will wait for them. Before Linux 5.19 they always do.
+        // Completions need not interrupt a thread that will wait for them. Before Linux 5.19 they
+        // always do.
         let ring = match IoUring::builder().setup_coop_taskrun().build(entries) {
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => IoUring::new(entries)?,
             made => made?,
@@ -143,8 +150,8 @@ impl Ring {
         }
     }
 
-    /// Reads the ranges that io_uring can read. After an error the ring must be dropped; ranges read until then are
-    /// valid.
+    /// Reads the ranges that io_uring can read. After an error the ring must be dropped; ranges
+    /// read until then are valid.
     fn read(&mut self, stretches: &[Stretch], outcomes: &mut [Outcome], most: usize) -> io::Result<()> {
         let mut next = 0;
         let mut failures = 0;
@@ -186,21 +193,23 @@ impl Ring {
             .offset(stretch.offset - skip as u64)
             .build()
             .user_data(slot as u64 | (place as u64) << 32);
-        // SAFETY: the kernel writes at most `span` bytes to the buffer, which is as long and lies on the heap. The
-        // slot is not in `free` now, and so neither read, grown nor dropped before its completion was taken:
-        // `take_completed` alone gives slots back, `shrink` runs when none is in flight, and `Drop` waits, or leaks
-        // them. Moving the ring moves no heap memory. The descriptor is open when the kernel takes the read up, as
-        // `stretches` borrows the file; should the call fail before, and the read be taken up later, it reads
-        // whatever has the number by then, into the same slot, and nothing reads it.
+        // SAFETY: the kernel writes at most `span` bytes to the buffer, which is as long and lies
+        // on the heap. The slot is not in `free` now, and so neither read, grown nor dropped before
+        // its completion was taken: `take_completed` alone gives slots back, `shrink` runs when
+        // none is in flight, and `Drop` waits, or leaks them. Moving the ring moves no heap memory.
+        // The descriptor is open when the kernel takes the read up, as `stretches` borrows the
+        // file; should the call fail before, and the read be taken up later, it reads whatever has
+        // the number by then, into the same slot, and nothing reads it.
         let pushed = unsafe { self.ring.submission().push(&read) };
         if pushed.is_err() {
-            // The queue has an entry per slot, so this does not happen; if it did, a plain call would read the range.
+            // The queue has an entry per slot, so this does not happen; if it did, a plain call
+            // would read the range.
             self.free.push(slot);
         }
     }
 
-    /// Passes each completion to `take`, as bytes and index in the batch, and returns the number of completions. A
-    /// failed read has no bytes.
+    /// Passes each completion to `take`, as bytes and index in the batch, and returns the number of
+    /// completions. A failed read has no bytes.
     fn take_completed(&mut self, mut take: impl FnMut(&[u8], usize)) -> usize {
         let Ring { ring, slots, free } = self;
         let mut taken = 0;
@@ -224,8 +233,8 @@ fn passing(e: &io::Error) -> bool {
     e.raw_os_error().is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
 }
 
-/// Returns the result for a byte range of which the kernel read `bytes`, from its aligned start on. `None` if it read
-/// none of the range; a plain call completes a short transfer.
+/// Returns the result for a byte range of which the kernel read `bytes`, from its aligned start on.
+/// `None` if it read none of the range; a plain call completes a short transfer.
 fn finished(stretch: &Stretch, bytes: &[u8]) -> Outcome {
     let Overlap::Descriptor { align, .. } = stretch.file.overlap() else { return None };
     let skip = (stretch.offset % align as u64) as usize;

@@ -3,10 +3,10 @@
 //! # Invariants
 //!
 //! * Memory address, file offset and length of every direct transfer are multiples of [`ALIGN`].
-//! * A writer's buffer starts at the aligned offset `start` of the file and holds `fill` bytes of it; all
-//!   appended bytes before `start` are in the file.
-//! * The file is `physical` bytes long as far as the writer is concerned: the padding after the last appended byte is
-//!   cut off again before `sync` returns.
+//! * A writer's buffer starts at the aligned offset `start` of the file and holds `fill` bytes of
+//!   it; all appended bytes before `start` are in the file.
+//! * The file is `physical` bytes long as far as the writer is concerned: the padding after the
+//!   last appended byte is cut off again before `sync` returns.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -50,8 +50,8 @@ fn open_direct(what: &str, open: impl Fn(bool) -> io::Result<File>) -> io::Resul
     }
 }
 
-/// Makes an open file buffered after a direct transfer was refused. Returns false if it already was, so the refusal
-/// has another reason.
+/// Makes an open file buffered after a direct transfer was refused. Returns false if it already
+/// was, so the refusal has another reason.
 fn make_buffered(file: &File, what: &str) -> io::Result<bool> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     if !flags.contains(OFlags::DIRECT) {
@@ -106,7 +106,8 @@ thread_local! {
     static SCRATCH: RefCell<AlignedBuf> = const { RefCell::new(AlignedBuf::EMPTY) };
 }
 
-/// Reads by widening to whole aligned blocks: one transfer per read of up to [`BUFFER_BYTES`], and one copy.
+/// Reads by widening to whole aligned blocks: one transfer per read of up to [`BUFFER_BYTES`], and
+/// one copy.
 #[derive(Debug)]
 pub(super) struct DirectReader {
     file: File,
@@ -118,8 +119,8 @@ impl DirectReader {
         Ok(DirectReader { file })
     }
 
-    /// Makes one transfer into `into`, which is aligned like `offset`; returns the bytes read, fewer at the file's
-    /// end.
+    /// Makes one transfer into `into`, which is aligned like `offset`; returns the bytes read,
+    /// fewer at the file's end.
     fn read_blocks(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         loop {
             match self.file.read_at(into, offset) {
@@ -147,8 +148,8 @@ impl ReadFile for DirectReader {
                 scratch.grow(span);
                 let blocks = &mut scratch.get_mut()[..span];
                 let read = self.read_blocks(blocks, at - skip as u64)?;
-                // A short transfer in mid-file makes progress; one that ends at the same place again is the end of
-                // the file.
+                // A short transfer in mid-file makes progress; one that ends at the same place
+                // again is the end of the file.
                 let Some(fresh) = blocks[..read].get(skip..).filter(|fresh| !fresh.is_empty()) else {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 };
@@ -181,7 +182,8 @@ pub(super) struct DirectWriter {
     fill: usize,
     /// The number of bytes at the start of the buffer that are already in the file.
     stored: usize,
-    /// The file's length, apart from the padding of a write in progress: what was preallocated or written.
+    /// The file's length, apart from the padding of a write in progress: what was preallocated or
+    /// written.
     physical: u64,
 }
 
@@ -217,9 +219,9 @@ impl DirectWriter {
         Ok(())
     }
 
-    /// Writes everything appended to the file. The last block is padded, and the padding cut off unless it lies
-    /// within the preallocated part, which must read as zeros. The block stays in the buffer, because the next append
-    /// continues in it.
+    /// Writes everything appended to the file. The last block is padded, and the padding cut off
+    /// unless it lies within the preallocated part, which must read as zeros. The block stays in
+    /// the buffer, because the next append continues in it.
     fn write_tail(&mut self) -> io::Result<()> {
         if self.stored == self.fill {
             return Ok(());
@@ -251,8 +253,9 @@ impl WriteFile for DirectWriter {
             self.fill += bytes.len();
             return Ok(());
         }
-        // Buffers will be written and one of the writes may fail. To return to the present position then, keep its
-        // unfinished block: once a buffer is written, that is all the state a writer at this position needs.
+        // Buffers will be written and one of the writes may fail. To return to the present position
+        // then, keep its unfinished block: once a buffer is written, that is all the state a writer
+        // at this position needs.
         let start = self.start;
         let before = (self.fill, self.stored);
         let physical = self.physical;
@@ -277,7 +280,8 @@ impl WriteFile for DirectWriter {
                     self.stored = block.len();
                     self.buf.get_mut()[..block.len()].copy_from_slice(&block);
                 }
-                // Remove what the failed append left behind, which also frees its space on a full device.
+                // Remove what the failed append left behind, which also frees its space on a full
+                // device.
                 self.physical = physical.max(self.start + self.stored as u64);
                 let _ = self.file.set_len(self.physical);
                 return Err(e);
@@ -395,8 +399,8 @@ mod tests {
 
     #[test]
     fn a_file_that_refuses_direct_transfers_becomes_buffered() {
-        // An unaligned transfer is refused, like any transfer on a file system that only pretends to support the
-        // flag.
+        // An unaligned transfer is refused, like any transfer on a file system that only pretends
+        // to support the flag.
         let dir = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
         let path = dir.path().join("f");
         std::fs::write(&path, [9; 5000]).unwrap();

@@ -1,32 +1,38 @@
 //! Estimates how many of the cache's misses a larger cache would have answered.
 //!
-//! The ghost holds the keys of recently evicted blocks, as many as `S` more bytes (the step) would still hold, but not the
-//! blocks. A miss whose key is here would have been a hit. For an LRU cache this is exact (Mattson et al., "Evaluation
-//! techniques for storage hierarchies", IBM Systems Journal 1970: the larger cache holds what the smaller one does, and the
-//! next `S` bytes below). Our cache keeps hot blocks in a clock and makes new ones prove themselves first, so here it is an
-//! estimate; the tests check its error.
+//! The ghost holds the keys of recently evicted blocks, as many as `S` more bytes (the step) would
+//! still hold, but not the blocks. A miss whose key is here would have been a hit. For an LRU cache
+//! this is exact (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems
+//! Journal 1970: the larger cache holds what the smaller one does, and the next `S` bytes below).
+//! Our cache keeps hot blocks in a clock and makes new ones prove themselves first, so here it is
+//! an estimate; the tests check its error.
 //!
-//! Only one in 2^k keys is tracked, chosen by bits of the key's mixed hash: spatial sampling, as in SHARDS (Waldspurger et al.,
-//! "Efficient MRC construction with SHARDS", FAST 2015, section 3). A tracked key is tracked completely, so a list of `S / 2^k`
-//! bytes stands for one of `S`, and its counts times 2^k for all keys.
+//! Only one in 2^k keys is tracked, chosen by bits of the key's mixed hash: spatial sampling, as in
+//! SHARDS (Waldspurger et al., "Efficient MRC construction with SHARDS", FAST 2015, section 3). A
+//! tracked key is tracked completely, so a list of `S / 2^k` bytes stands for one of `S`, and its
+//! counts times 2^k for all keys.
 //!
-//! A larger cache gives most of the step to its hot blocks and the rest to the new ones, as the smaller one does
-//! ([`HOT_SHARE`]). So there are two lists: a flood of blocks that are read once passes through the small one and does not wash
-//! out the hot blocks that matter to the step. The new blocks get the room that the hot ones do not fill.
+//! A larger cache gives most of the step to its hot blocks and the rest to the new ones, as the
+//! smaller one does ([`HOT_SHARE`]). So there are two lists: a flood of blocks that are read once
+//! passes through the small one and does not wash out the hot blocks that matter to the step. The
+//! new blocks get the room that the hot ones do not fill.
 //!
-//! Accuracy, for a step of a sixteenth of the cache: on draws from Zipf's distribution (exponents 0 to 1.2) between 0.6 and
-//! 1.15 of the truth, where one list gave 0.45 to 0.9; with a third of the reads going to blocks that never recur between 0.55
-//! and 0.75, where one list gave 0.2. It is mostly below the truth because a larger cache also recognises more recurring
-//! blocks. If most misses are of blocks that never recur, hardly anything hot is evicted, and the estimate is a small part of a
-//! truth that is small itself.
+//! Accuracy, for a step of a sixteenth of the cache: on draws from Zipf's distribution (exponents 0
+//! to 1.2) between 0.6 and 1.15 of the truth, where one list gave 0.45 to 0.9; with a third of the
+//! reads going to blocks that never recur between 0.55 and 0.75, where one list gave 0.2. It is
+//! mostly below the truth because a larger cache also recognises more recurring blocks. If most
+//! misses are of blocks that never recur, hardly anything hot is evicted, and the estimate is a
+//! small part of a truth that is small itself.
 //!
-//! Threads: every method may be called from any thread. The lists are behind one mutex that only misses, insertions and
-//! evictions of tracked keys take, each of which accompanies a read from a file. It is a leaf: no other lock is taken under it,
-//! but it may be taken under a shard's. The number of misses is one word that every miss adds to, and nothing depends on its
-//! order relative to the lists: a report is not a consistent snapshot, which suffices for rates.
+//! Threads: every method may be called from any thread. The lists are behind one mutex that only
+//! misses, insertions and evictions of tracked keys take, each of which accompanies a read from a
+//! file. It is a leaf: no other lock is taken under it, but it may be taken under a shard's. The
+//! number of misses is one word that every miss adds to, and nothing depends on its order relative
+//! to the lists: a report is not a consistent snapshot, which suffices for rates.
 //!
-//! Costs: a branch per hit; that is why hits are not counted here but by the readers, in per-thread counters. Memory: some 100
-//! bytes per tracked block, for at least 256 of them if the step has as many.
+//! Costs: a branch per hit; that is why hits are not counted here but by the readers, in per-thread
+//! counters. Memory: some 100 bytes per tracked block, for at least 256 of them if the step has as
+//! many.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -38,27 +44,33 @@ use tamis_env::sync::{Mutex, MutexGuard};
 
 use super::{CacheKey, ENTRY_OVERHEAD, Mix};
 
-/// The share of a cache's capacity for hot blocks; a new block that is not requested again passes through the rest.
+/// The share of a cache's capacity for hot blocks; a new block that is not requested again passes
+/// through the rest.
 pub(super) const HOT_SHARE: f64 = 0.97;
 
-/// The minimum number of blocks that represent the step, so that a chance choice of keys matters little.
+/// The minimum number of blocks that represent the step, so that a chance choice of keys matters
+/// little.
 const LEAST_FOLLOWED: u64 = 256;
 
-/// At most 6 sampling bits, that is, at least one key in 2^6 is tracked: fewer save nothing measurable.
+/// At most 6 sampling bits, that is, at least one key in 2^6 is tracked: fewer save nothing
+/// measurable.
 const MOST_SAMPLING_BITS: u32 = 6;
 
-/// The counts of a cache since its creation. All counters only grow; subtract two readings to get the changes in between.
+/// The counts of a cache since its creation. All counters only grow; subtract two readings to get
+/// the changes in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GhostReport {
     /// Lookups that did not find their entry. Exact.
     pub(crate) misses: u64,
-    /// Misses that a cache with `step_bytes` more would have answered: an estimate, the number observed times `sampling`.
+    /// Misses that a cache with `step_bytes` more would have answered: an estimate, the number
+    /// observed times `sampling`.
     pub ghost_hits: u64,
-    /// Bytes of entries evicted for lack of room, their overhead included: an estimate, scaled like `ghost_hits`. After a
-    /// change of the capacity the ghost has adapted once about two steps have passed through.
+    /// Bytes of entries evicted for lack of room, their overhead included: an estimate, scaled like
+    /// `ghost_hits`. After a change of the capacity the ghost has adapted once about two steps have
+    /// passed through.
     pub evicted_bytes: u64,
-    /// One in this many keys is tracked: `ghost_hits / sampling` misses were actually observed, and the noise is that of this
-    /// smaller number.
+    /// One in this many keys is tracked: `ghost_hits / sampling` misses were actually observed, and
+    /// the noise is that of this smaller number.
     pub sampling: u64,
     /// How much larger the cache is assumed to be.
     pub step_bytes: u64,
@@ -95,7 +107,8 @@ struct Lists {
 }
 
 impl Ghost {
-    /// Creates an estimator of the value of `step_bytes` more for a cache whose entries are usually `block_bytes` long.
+    /// Creates an estimator of the value of `step_bytes` more for a cache whose entries are usually
+    /// `block_bytes` long.
     pub(super) fn new(step_bytes: u64, block_bytes: u64) -> Ghost {
         let blocks = step_bytes / (block_bytes + ENTRY_OVERHEAD as u64).max(1);
         Ghost::sampled(step_bytes, (blocks / LEAST_FOLLOWED).max(1).ilog2().min(MOST_SAMPLING_BITS))
@@ -119,8 +132,8 @@ impl Ghost {
         }
     }
 
-    /// Reports whether `key` is tracked. The bits used differ from those that choose a shard, unless there are more than 2^16
-    /// shards.
+    /// Reports whether `key` is tracked. The bits used differ from those that choose a shard,
+    /// unless there are more than 2^16 shards.
     #[inline]
     pub(super) fn follows(&self, key: CacheKey) -> bool {
         (Mix.hash_one(key) >> 48) & ((1 << self.sampling_bits) - 1) == 0
@@ -130,15 +143,16 @@ impl Ghost {
         self.misses.fetch_add(1, Relaxed);
         if self.follows(key) {
             let mut lists = self.lists();
-            // The key stays until the block is back: a second reader that misses it before that would have hit, too.
+            // The key stays until the block is back: a second reader that misses it before that
+            // would have hit, too.
             if lists.hot.holds(key) || lists.cold.holds(key) {
                 lists.hits += 1;
             }
         }
     }
 
-    /// Records that `key` is in the cache and that `dropped` made room for it. If `key` is among them it was replaced, or is
-    /// too large for the cache, and would be for a larger one.
+    /// Records that `key` is in the cache and that `dropped` made room for it. If `key` is among
+    /// them it was replaced, or is too large for the cache, and would be for a larger one.
     pub(super) fn inserted(&self, key: CacheKey, dropped: &[Dropped]) {
         let follows = self.follows(key);
         if !follows && dropped.is_empty() {
@@ -159,8 +173,8 @@ impl Ghost {
         }
     }
 
-    /// Records that the capacity grew. The keys held are those that the cache itself has room for now; each will be missed once
-    /// more, which says nothing about a further step.
+    /// Records that the capacity grew. The keys held are those that the cache itself has room for
+    /// now; each will be missed once more, which says nothing about a further step.
     pub(super) fn grown(&self) {
         let mut lists = self.lists();
         lists.hot.clear();
@@ -199,8 +213,8 @@ impl Lists {
 
 /// Recently evicted keys, oldest first, and the bytes that they represent.
 ///
-/// Every key held is once in `order` under the number in `held`. Removed keys leave a stale entry behind; after a `shrink_to`
-/// there are never many more stale entries than live ones.
+/// Every key held is once in `order` under the number in `held`. Removed keys leave a stale entry
+/// behind; after a `shrink_to` there are never many more stale entries than live ones.
 #[derive(Debug)]
 struct Recent {
     bytes: u64,
@@ -295,7 +309,8 @@ mod tests {
         assert_eq!((0..1000).map(|i| ghost_hits(&ghost, i)).sum::<u64>(), 3);
     }
 
-    /// Two readers that miss the same block both insert it, and the cache reports the first copy as evicted.
+    /// Two readers that miss the same block both insert it, and the cache reports the first copy as
+    /// evicted.
     #[test]
     fn a_block_replaced_by_itself_was_not_evicted() {
         let ghost = Ghost::sampled(10_000, 0);

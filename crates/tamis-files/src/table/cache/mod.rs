@@ -1,10 +1,12 @@
 //! The cache of uncompressed blocks and of metadata that is not pinned.
 //!
-//! Mapped, uncompressed blocks are never cached here: the operating system's page cache already holds them.
+//! Mapped, uncompressed blocks are never cached here: the operating system's page cache already
+//! holds them.
 //!
-//! Entries are spread over shards by a mix of (table, offset), not by a key's digest: one block serves many keys, and all of
-//! them must find it in the same shard. Every method may be called from any thread; a shard's lock is held for a hash table
-//! lookup, never across a read from a file.
+//! Entries are spread over shards by a mix of (table, offset), not by a key's digest: one block
+//! serves many keys, and all of them must find it in the same shard. Every method may be called
+//! from any thread; a shard's lock is held for a hash table lookup, never across a read from a
+//! file.
 
 mod ghost;
 #[cfg(test)]
@@ -25,8 +27,8 @@ use crate::table::{HeapBlock, Index};
 pub(crate) use ghost::GhostReport;
 use ghost::{Dropped, Ghost, HOT_SHARE};
 
-/// Identifies a block: the table's number and the block's offset in its file. Table numbers are never reused, so entries of
-/// deleted tables are harmless and age out.
+/// Identifies a block: the table's number and the block's offset in its file. Table numbers are
+/// never reused, so entries of deleted tables are harmless and age out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     /// The table's number.
@@ -110,8 +112,8 @@ type Entries = Cache<CacheKey, CacheEntry, ByBytes, Mix, Evictions>;
 pub struct BlockCache {
     entries: Option<Entries>,
     ghost: Option<Arc<Ghost>>,
-    /// Read by insertions, so that a cache that was turned off stays empty. Nothing depends on its order relative to the
-    /// entries: see [`BlockCache::set_capacity`].
+    /// Read by insertions, so that a cache that was turned off stays empty. Nothing depends on its
+    /// order relative to the entries: see [`BlockCache::set_capacity`].
     off: AtomicBool,
     /// The requested capacity; only reported.
     capacity: AtomicU64,
@@ -129,16 +131,18 @@ pub struct Resizing {
 }
 
 impl BlockCache {
-    /// Creates an empty cache of `capacity` bytes. `block_bytes` is the usual size of an entry, a hint.
+    /// Creates an empty cache of `capacity` bytes. `block_bytes` is the usual size of an entry, a
+    /// hint.
     ///
-    /// A shard holds at least 4 MiB (or everything, in smaller caches), so that the index of a typical table fits into one; an
-    /// entry larger than a shard is not cached.
+    /// A shard holds at least 4 MiB (or everything, in smaller caches), so that the index of a
+    /// typical table fits into one; an entry larger than a shard is not cached.
     pub fn new(capacity: u64, block_bytes: u64) -> BlockCache {
         BlockCache::build(capacity, block_bytes, capacity / SHARD_BYTES, None)
     }
 
-    /// Creates an empty cache that estimates the value of another step ([`BlockCache::ghost_report`]), and whose shards still
-    /// hold 512 KiB each at the minimum capacity.
+    /// Creates an empty cache that estimates the value of another step
+    /// ([`BlockCache::ghost_report`]), and whose shards still hold 512 KiB each at the minimum
+    /// capacity.
     pub fn with_ghost(capacity: u64, block_bytes: u64, resizing: Resizing) -> BlockCache {
         let shards = (capacity / SHARD_BYTES).min(resizing.least_bytes / LEAST_SHARD_BYTES);
         BlockCache::build(capacity, block_bytes, shards, Some(Ghost::new(resizing.step_bytes, block_bytes)))
@@ -146,10 +150,12 @@ impl BlockCache {
 
     fn build(capacity: u64, block_bytes: u64, most_shards: u64, ghost: Option<Ghost>) -> BlockCache {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // The cache rounds the number of shards up; halving first keeps shards from becoming too small.
+        // The cache rounds the number of shards up; halving first keeps shards from becoming too
+        // small.
         let mut shards = 1u64 << most_shards.max(1).ilog2().min((cores * 4).ilog2());
         let items = (capacity / (block_bytes + ENTRY_OVERHEAD as u64)).clamp(1, 1 << 32);
-        // With fewer items the cache itself would merge shards, and `ShardSize` would not know their size.
+        // With fewer items the cache itself would merge shards, and `ShardSize` would not know
+        // their size.
         while shards > 1 && items / shards < 2 * LEAST_REMEMBERED {
             shards /= 2;
         }
@@ -202,10 +208,11 @@ impl BlockCache {
         }
     }
 
-    /// Changes the capacity. Excess entries are evicted before this returns, shard by shard, under the shard's lock; so a large
-    /// cache is better shrunk in steps. The effective capacity is up to two blocks per shard below the requested one, never
-    /// above. If the request is below that, the capacity is 0 and the cache is off; an insertion in flight may then leave its
-    /// entry behind, at most two blocks per shard, until the next change.
+    /// Changes the capacity. Excess entries are evicted before this returns, shard by shard, under
+    /// the shard's lock; so a large cache is better shrunk in steps. The effective capacity is up
+    /// to two blocks per shard below the requested one, never above. If the request is below that,
+    /// the capacity is 0 and the cache is off; an insertion in flight may then leave its entry
+    /// behind, at most two blocks per shard, until the next change.
     ///
     /// A cache created without capacity stays without. The number of shards does not change.
     pub fn set_capacity(&self, bytes: u64) {
@@ -226,8 +233,9 @@ impl BlockCache {
         }
     }
 
-    /// Returns the counts since creation and the estimated value of another step; `None` if the cache was not created [with a
-    /// ghost](BlockCache::with_ghost). Takes the ghost's lock briefly.
+    /// Returns the counts since creation and the estimated value of another step; `None` if the
+    /// cache was not created [with a ghost](BlockCache::with_ghost). Takes the ghost's lock
+    /// briefly.
     pub fn ghost_report(&self) -> Option<GhostReport> {
         self.ghost.as_ref().map(|ghost| ghost.report())
     }
@@ -246,7 +254,8 @@ impl BlockCache {
 /// The minimum size of a shard in a cache of fixed size, if the cache is that large.
 const SHARD_BYTES: u64 = 4 << 20;
 
-/// The minimum size of a shard in a cache that was shrunk, so that the index of a typical table still fits into one.
+/// The minimum size of a shard in a cache that was shrunk, so that the index of a typical table
+/// still fits into one.
 const LEAST_SHARD_BYTES: u64 = 512 << 10;
 
 /// The minimum number of evicted keys that a shard remembers, if there is more than one shard.
@@ -254,10 +263,11 @@ const LEAST_REMEMBERED: u64 = 16;
 
 /// The size of one shard.
 ///
-/// A shard remembers evicted keys, one for every two blocks of capacity, to admit them as hot if they come back. At each change
-/// the cache library scales that number with the capacity and truncates it. So a capacity that goes up and down forever would
-/// leave no memory at all, and at capacity 0 it is lost for good. Hence a shard is only given sizes at which the number is a
-/// whole one, and never 0.
+/// A shard remembers evicted keys, one for every two blocks of capacity, to admit them as hot if
+/// they come back. At each change the cache library scales that number with the capacity and
+/// truncates it. So a capacity that goes up and down forever would leave no memory at all, and at
+/// capacity 0 it is lost for good. Hence a shard is only given sizes at which the number is a whole
+/// one, and never 0.
 #[derive(Clone, Copy, Debug)]
 struct ShardSize {
     bytes: u64,
@@ -266,14 +276,15 @@ struct ShardSize {
 }
 
 impl ShardSize {
-    /// Takes the largest such size that is at most `bytes`; or the smallest one, returning `false`, if all are larger.
+    /// Takes the largest such size that is at most `bytes`; or the smallest one, returning `false`,
+    /// if all are larger.
     fn resize(&mut self, bytes: u64) -> bool {
         if bytes == self.bytes {
             return true;
         }
         let (from, memory) = (u128::from(self.bytes), u128::from(self.remembered));
-        // A byte more than the exact size: the cache library computes with floats, and must not round to below the number. It
-        // costs a millionth of the memory per change.
+        // A byte more than the exact size: the cache library computes with floats, and must not
+        // round to below the number. It costs a millionth of the memory per change.
         let size_of = |remembered: u128| (remembered * from).div_ceil(memory) + 1;
         let mut remembered = (u128::from(bytes) * memory / from).max(1);
         if remembered > 1 && size_of(remembered) > u128::from(bytes) {
@@ -286,8 +297,8 @@ impl ShardSize {
     }
 }
 
-/// Collects what an operation on the cache evicts. Entries are moved out of the shard's lock to be freed: two of them; more are
-/// rare if entries have similar sizes.
+/// Collects what an operation on the cache evicts. Entries are moved out of the shard's lock to be
+/// freed: two of them; more are rare if entries have similar sizes.
 #[derive(Clone, Debug)]
 struct Evictions {
     ghost: Option<Arc<Ghost>>,

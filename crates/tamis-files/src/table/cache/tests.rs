@@ -75,7 +75,8 @@ fn read_through(cache: &BlockCache, offset: u64, any: &Arc<dyn Any + Send + Sync
     hit
 }
 
-/// Hits of a cache of `a` bytes and one of `b` on the same trace, and the ghost hits of the first; all after both are full.
+/// Hits of a cache of `a` bytes and one of `b` on the same trace, and the ghost hits of the first;
+/// all after both are full.
 fn side_by_side(
     a: &BlockCache,
     b: &BlockCache,
@@ -100,8 +101,8 @@ fn followed(capacity: u64, step: u64, sampling_bits: u32) -> BlockCache {
     BlockCache::build(capacity, 4000, 1, Some(Ghost::sampled(step, sampling_bits)))
 }
 
-/// The step is a sixteenth: a trace of this length does not measure smaller ones well. The allowed error: between half of the
-/// truth and a quarter more.
+/// The step is a sixteenth: a trace of this length does not measure smaller ones well. The allowed
+/// error: between half of the truth and a quarter more.
 #[test]
 fn ghost_hits_approximate_the_extra_hits_of_a_larger_cache() {
     for (exponent, once, mebibytes, bits) in [
@@ -179,9 +180,9 @@ fn the_capacity_falls_to_nothing_and_rises_again() {
     assert_eq!(cache.used_bytes(), 0);
 }
 
-/// The cache scales the number of evicted keys that it remembers at each change of its capacity and truncates it. After a few
-/// hundred changes, or one to 0, none were left, and with them went its scan resistance: recurring blocks were never again
-/// recognised.
+/// The cache scales the number of evicted keys that it remembers at each change of its capacity and
+/// truncates it. After a few hundred changes, or one to 0, none were left, and with them went its
+/// scan resistance: recurring blocks were never again recognised.
 #[test]
 fn a_cache_that_was_resized_often_is_as_good_as_a_new_one() {
     let (worn, new) = (followed(8 << 20, 1 << 20, 0), followed(8 << 20, 1 << 20, 0));

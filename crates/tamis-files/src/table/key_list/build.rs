@@ -31,8 +31,8 @@ impl KeyListBuilder {
         Self::default()
     }
 
-    /// Adds `key`, which must not be less than the last one; an equal key is ignored. Returns whether it was added. Cost: one
-    /// comparison with the last key, and the bytes written.
+    /// Adds `key`, which must not be less than the last one; an equal key is ignored. Returns
+    /// whether it was added. Cost: one comparison with the last key, and the bytes written.
     pub fn add(&mut self, key: &[u8]) -> bool {
         let shared = key.iter().zip(&self.last).take_while(|(a, b)| a == b).count();
         if self.keys > 0 && shared == key.len() && shared == self.last.len() {

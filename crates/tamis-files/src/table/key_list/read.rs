@@ -37,8 +37,8 @@ pub struct KeyListReader<'b> {
 }
 
 impl<'b> KeyListReader<'b> {
-    /// Checks the checksum and the directory of a key list. Cost: one pass over the bytes at the speed of the checksum; no
-    /// memory. The chunks' contents are checked as they are decoded.
+    /// Checks the checksum and the directory of a key list. Cost: one pass over the bytes at the
+    /// speed of the checksum; no memory. The chunks' contents are checked as they are decoded.
     pub fn open(bytes: &'b [u8]) -> Result<Self, Damage> {
         let Some((body, trailer)) = bytes.split_last_chunk::<TRAILER_BYTES>() else {
             return Err(Damage("a key list shorter than its trailer"));
@@ -67,7 +67,8 @@ impl<'b> KeyListReader<'b> {
         Ok(list)
     }
 
-    /// Checks that the chunks fill their part of the bytes and have as many keys as the trailer says. Sets the first key.
+    /// Checks that the chunks fill their part of the bytes and have as many keys as the trailer
+    /// says. Sets the first key.
     fn check_directory(&mut self) -> Result<(), Damage> {
         let mut directory = self.directory;
         let (mut bytes, mut keys, mut before) = (0usize, 0u64, None);
@@ -106,8 +107,8 @@ impl<'b> KeyListReader<'b> {
         (self.keys > 0).then_some((self.first, self.last))
     }
 
-    /// Iterates over the keys from `start` up to `end` (excluded; `None`: all). Cost: a pass over the directory, then on
-    /// average half a chunk to the first key.
+    /// Iterates over the keys from `start` up to `end` (excluded; `None`: all). Cost: a pass over
+    /// the directory, then on average half a chunk to the first key.
     pub fn range<'q>(&self, start: &'q [u8], end: Option<&'q [u8]>) -> KeyListCursor<'b, 'q> {
         let mut cursor = KeyListCursor {
             chunks: self.chunks,
@@ -160,8 +161,8 @@ pub struct KeyListCursor<'b, 'q> {
 }
 
 impl KeyListCursor<'_, '_> {
-    /// Returns the next key, valid until the next call; `None` at the end of the range. Allocates only if a key is longer than
-    /// all before it.
+    /// Returns the next key, valid until the next call; `None` at the end of the range. Allocates
+    /// only if a key is longer than all before it.
     #[expect(clippy::should_implement_trait, reason = "it lends the key, and may fail")]
     pub fn next(&mut self) -> Result<Option<&[u8]>, Damage> {
         while !self.done {
@@ -178,7 +179,8 @@ impl KeyListCursor<'_, '_> {
         Ok(None)
     }
 
-    /// The last key that was decoded. After an error: all keys of the range up to it were returned, and none behind it.
+    /// The last key that was decoded. After an error: all keys of the range up to it were returned,
+    /// and none behind it.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.entered.then_some(&self.key)

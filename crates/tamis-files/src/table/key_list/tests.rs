@@ -16,7 +16,8 @@ fn range(bytes: &[u8], start: &[u8], end: Option<&[u8]>) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| cursor.next().expect("a valid list").map(<[u8]>::to_vec)).collect()
 }
 
-/// Keys with much in common: few letters, all lengths around those that do not fit half a byte, including the empty key.
+/// Keys with much in common: few letters, all lengths around those that do not fit half a byte,
+/// including the empty key.
 fn keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let letters = || prop::sample::select(vec![0u8, 1, b'a', 0xFF]);
     let key = prop_oneof![
@@ -81,7 +82,8 @@ fn long_lists_have_several_chunks_and_a_range_decodes_only_its_own() {
             "{from} to {to}"
         );
     }
-    // The first chunk does not decode; keys in other chunks are still found, and its own keys are an error.
+    // The first chunk does not decode; keys in other chunks are still found, and its own keys are
+    // an error.
     bytes[0..100].fill(0);
     reseal(&mut bytes);
     assert_eq!(range(&bytes, &keys[5000], Some(&keys[5003])).len(), 3);
@@ -155,7 +157,8 @@ fn the_bytes_match_the_documentation() {
     assert_eq!(bytes, expected);
 }
 
-/// Lists with correct checksums that no builder makes: rejected, or an error before a key that is out of order.
+/// Lists with correct checksums that no builder makes: rejected, or an error before a key that is
+/// out of order.
 #[test]
 fn hostile_lists_are_rejected_without_taking_memory() {
     let list = |chunks: &[u8], directory: &dyn Fn(&mut Vec<u8>), keys: u64, version: u32| {

@@ -129,8 +129,8 @@ fn a_check_notices_what_checksums_cannot() {
     assert!(problems.iter().any(|(_, what)| what.contains("hash index")), "{problems:?}");
 }
 
-/// A lookup of the newest version never looks at the fingerprint of an older one, so only a check of each entry notices that it
-/// is wrong; a lookup of another key would compare keys in vain.
+/// A lookup of the newest version never looks at the fingerprint of an older one, so only a check
+/// of each entry notices that it is wrong; a lookup of another key would compare keys in vain.
 #[test]
 fn a_check_notices_the_fingerprint_of_another_key() {
     let fs = TestFs::default();

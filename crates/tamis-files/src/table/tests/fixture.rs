@@ -44,7 +44,8 @@ fn build() -> Vec<u8> {
     fs.bytes(table_path())
 }
 
-/// With `TAMIS_WRITE_FIXTURES` set the file is rewritten: only for a new format version, under a new name.
+/// With `TAMIS_WRITE_FIXTURES` set the file is rewritten: only for a new format version, under a
+/// new name.
 #[test]
 fn the_stored_table_of_version_1_is_read() {
     if std::env::var_os("TAMIS_WRITE_FIXTURES").is_some() {

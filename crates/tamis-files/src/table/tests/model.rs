@@ -183,11 +183,13 @@ fn moves() -> impl Strategy<Value = Move> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Regression: a seek to a version of which newer ones fill a block stopped at the edge of that block, although the next block began
-    /// with newer versions, too. A scan over them went back to that edge for ever, where reads overlap.
+    /// Regression: a seek to a version of which newer ones fill a block stopped at the edge of that
+    /// block, although the next block began with newer versions, too. A scan over them went back to
+    /// that edge for ever, where reads overlap.
     ///
-    /// The versions of few keys fill many blocks. Every move of a cursor leads to the version that a sorted list has there: strictly on in
-    /// its direction. Where it stops at the edge of a block, that edge lies beyond what it left, and not beyond what follows.
+    /// The versions of few keys fill many blocks. Every move of a cursor leads to the version that
+    /// a sorted list has there: strictly on in its direction. Where it stops at the edge of a
+    /// block, that edge lies beyond what it left, and not beyond what follows.
     #[test]
     fn a_cursor_moves_in_its_direction_over_many_versions(
         counts in proptest::collection::vec((0..60u64, 0..150usize), 1..6),

@@ -210,7 +210,8 @@ fn a_mapped_get_touches_one_block_verifies_it_once_and_reads_nothing() {
     }
 }
 
-/// A mapped block on a device took a page fault for each of its pages, of as many bytes as the system reads ahead: 8 MiB on some.
+/// A mapped block on a device took a page fault for each of its pages, of as many bytes as the
+/// system reads ahead: 8 MiB on some.
 #[test]
 fn what_a_mapped_table_touches_for_the_first_time_is_announced() {
     let fs = TestFs::default();

@@ -92,8 +92,8 @@ fn no_subset_of_units_rejects_a_key() {
     }
 }
 
-/// The filter rejects most absent keys, at the theoretical rate: a segment is asked about the keys between its own, with the
-/// right group.
+/// The filter rejects most absent keys, at the theoretical rate: a segment is asked about the keys
+/// between its own, with the right group.
 #[test]
 fn absent_keys_are_rejected_at_the_theoretical_rate() {
     let keys: Vec<_> = (0..20_000u64).map(|i| (i * 10).to_be_bytes().to_vec()).collect();
@@ -263,7 +263,8 @@ fn swapped_units_are_rejected() {
     assert!(is_damage(directory.read_unit(&table, 0, 2)));
 }
 
-/// Ranges may start and end anywhere: for mapped files, reads through the page cache, and direct reads.
+/// Ranges may start and end anywhere: for mapped files, reads through the page cache, and direct
+/// reads.
 #[test]
 fn units_are_the_same_however_the_file_is_read() {
     let filter = filter_of(&short_keys(1000), BloomScheme::Rotation);

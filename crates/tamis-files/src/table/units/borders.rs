@@ -1,21 +1,23 @@
 //! The borders between the segments of a table: which segment a key belongs to.
 //!
-//! A border is the shortest key that is above all keys of the segment before it and begins the first key of its own. So what
-//! tells the borders of one table apart is mostly within four bytes behind their common prefix, or, if keys are written in
-//! digits, within eight. Then these bytes, as a number, are all that is kept of a border. Otherwise borders are kept as they
-//! are, with a search structure over their first eight bytes.
+//! A border is the shortest key that is above all keys of the segment before it and begins the
+//! first key of its own. So what tells the borders of one table apart is mostly within four bytes
+//! behind their common prefix, or, if keys are written in digits, within eight. Then these bytes,
+//! as a number, are all that is kept of a border. Otherwise borders are kept as they are, with a
+//! search structure over their first eight bytes.
 //!
 //! # Why numbers suffice
 //!
-//! Let `s` be what follows the common prefix in a border, of at most four (or eight) bytes of which the last is not zero, and
-//! `t` what follows it in a key. Both are compared as numbers of that many bytes, padded with zeros. Numbers that differ do so
-//! in the order of `s` and `t`. If they are equal, `t` begins with `s`: were it shorter, the last byte of `s` would be zero.
+//! Let `s` be what follows the common prefix in a border, of at most four (or eight) bytes of which
+//! the last is not zero, and `t` what follows it in a key. Both are compared as numbers of that
+//! many bytes, padded with zeros. Numbers that differ do so in the order of `s` and `t`. If they
+//! are equal, `t` begins with `s`: were it shorter, the last byte of `s` would be zero.
 //!
 //! # Costs
 //!
-//! Numbers take four bytes a segment, or eight. Up to 64 of four bytes are compared with a key one by one, by vector
-//! instructions, more after a binary search for eight of them; those of eight bytes are searched binarily. Borders as they are
-//! take their bytes and 13 more.
+//! Numbers take four bytes a segment, or eight. Up to 64 of four bytes are compared with a key one
+//! by one, by vector instructions, more after a binary search for eight of them; those of eight
+//! bytes are searched binarily. Borders as they are take their bytes and 13 more.
 
 use std::cmp::Ordering;
 
@@ -29,7 +31,8 @@ const GROUP: usize = 8;
 /// Groups that are all compared: a binary search among so few would take longer.
 const FEW_GROUPS: usize = 8;
 
-/// A tree of this many segments is as large as the line-up of them that it would make faster to search.
+/// A tree of this many segments is as large as the line-up of them that it would make faster to
+/// search.
 const MANY: usize = 64;
 
 /// See the [module](self). The borders ascend strictly; there is at least one.
@@ -62,7 +65,8 @@ impl Borders {
         self.count
     }
 
-    /// The last segment whose border is not above `key`, whose [`prefix_of`] is `prefix`, or the first.
+    /// The last segment whose border is not above `key`, whose [`prefix_of`] is `prefix`, or the
+    /// first.
     #[inline(always)]
     pub(super) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         match &self.form {
@@ -91,8 +95,8 @@ impl Borders {
     }
 }
 
-/// Ascending numbers of a fixed length. One is passed as what [`prefix_of`] makes of its bytes: bytes beyond the length are zero,
-/// or ignored.
+/// Ascending numbers of a fixed length. One is passed as what [`prefix_of`] makes of its bytes:
+/// bytes beyond the length are zero, or ignored.
 trait List: Sized {
     /// The length of a number.
     const BYTES: usize;
@@ -107,7 +111,8 @@ trait List: Sized {
     fn memory_bytes(&self) -> usize;
 }
 
-/// Numbers of four bytes, in an order of signed numbers, which is that of vector instructions. Padded with the largest.
+/// Numbers of four bytes, in an order of signed numbers, which is that of vector instructions.
+/// Padded with the largest.
 #[derive(Debug)]
 struct Narrow(Box<[[i32; GROUP]]>);
 
@@ -184,11 +189,13 @@ impl List for Wide {
 /// Borders as numbers.
 #[derive(Debug)]
 struct Numbers<L> {
-    /// The common prefix of all borders but the first, and the first, which need not have it: nothing is before it.
+    /// The common prefix of all borders but the first, and the first, which need not have it:
+    /// nothing is before it.
     heads: Box<[u8]>,
     /// The length of the common prefix.
     common: u32,
-    /// Whether a key's first eight bytes tell how it compares with all borders, and if so, the common prefix as a number.
+    /// Whether a key's first eight bytes tell how it compares with all borders, and if so, the
+    /// common prefix as a number.
     is_told: bool,
     lead: u64,
     /// What follows the common prefix in all borders but the first.
@@ -220,7 +227,8 @@ impl<L: List> Numbers<L> {
         &self.heads[..self.common as usize]
     }
 
-    /// The number of borders but the first that are not above a key; or more, if it is the largest number.
+    /// The number of borders but the first that are not above a key; or more, if it is the largest
+    /// number.
     #[inline(always)]
     fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         let bytes = self.common as usize;
@@ -370,8 +378,8 @@ mod tests {
         Borders::new(keys.iter().flatten().copied().collect(), ends.collect())
     }
 
-    /// Checks borders against a linear search, with keys at, around and within them. Returns the bytes of their numbers, 0 if
-    /// they are none.
+    /// Checks borders against a linear search, with keys at, around and within them. Returns the
+    /// bytes of their numbers, 0 if they are none.
     fn check(keys: &BTreeSet<Vec<u8>>, more: &[Vec<u8>]) -> usize {
         let (borders, all) = (borders(keys), keys.iter().cloned().collect::<Vec<_>>());
         assert_eq!(borders.count(), all.len());
@@ -440,7 +448,8 @@ mod tests {
             common in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..10),
         ) {
             check(&keys, &more);
-            // Behind a common prefix, as the shortest separators would be: without a zero at the end.
+            // Behind a common prefix, as the shortest separators would be: without a zero at the
+            // end.
             for most in [4, 7] {
                 let trimmed = keys.iter().map(|key| {
                     let len = key.iter().take(most).rposition(|&byte| byte != 0).map_or(0, |last| last + 1);

@@ -11,7 +11,8 @@ use super::directory::Trailer;
 use super::{VERSION, group_salt, layout_of, segment_keys};
 use crate::codec::Encode;
 
-/// The number of segments queued for the building thread; when the queue is full, adding keys waits.
+/// The number of segments queued for the building thread; when the queue is full, adding keys
+/// waits.
 const QUEUE: usize = 2;
 
 /// Why a table gets no filter.
@@ -27,12 +28,14 @@ pub enum FilterBuildError {
 
 /// Builds an elastic filter from ascending keys.
 ///
-/// A complete segment is handed to a thread that builds its units while more keys arrive. The thread starts with the first
-/// complete segment that is followed by another one, so a table of one segment needs no thread; if none can be started, the
-/// caller builds the units. Dropping the builder waits for the thread, which has at most three segments to finish.
+/// A complete segment is handed to a thread that builds its units while more keys arrive. The
+/// thread starts with the first complete segment that is followed by another one, so a table of one
+/// segment needs no thread; if none can be started, the caller builds the units. Dropping the
+/// builder waits for the thread, which has at most three segments to finish.
 ///
-/// Memory: eight bytes per key for at most five segments (the open one, one that may absorb the rest of the table, two in the
-/// queue, one in progress), and the units built so far. Independent hashing keeps 248 bytes per key instead of eight.
+/// Memory: eight bytes per key for at most five segments (the open one, one that may absorb the
+/// rest of the table, two in the queue, one in progress), and the units built so far. Independent
+/// hashing keeps 248 bytes per key instead of eight.
 #[derive(Debug)]
 pub struct ElasticBuilder {
     spec: ElasticSpec,
@@ -98,8 +101,8 @@ pub(super) enum Work {
 }
 
 impl ElasticBuilder {
-    /// Creates an empty builder. `unit_bytes` is the encoded length of a unit. Without a `salt`, one is derived from the keys
-    /// of the first segment, so that it is a function of the contents.
+    /// Creates an empty builder. `unit_bytes` is the encoded length of a unit. Without a `salt`,
+    /// one is derived from the keys of the first segment, so that it is a function of the contents.
     pub fn new(
         (units, bits_per_key, scheme): (u32, f64, BloomScheme),
         unit_bytes: u64,
@@ -118,12 +121,12 @@ impl ElasticBuilder {
         self.salt = Some(salt);
     }
 
-    /// Adds a key with its digest. Keys ascend; another version of the last key changes nothing. Waits if the building thread
-    /// is three segments behind.
+    /// Adds a key with its digest. Keys ascend; another version of the last key changes nothing.
+    /// Waits if the building thread is three segments behind.
     #[inline]
     pub fn add(&mut self, key: &[u8], digest: Digest) {
-        // Keys with equal digests are one key to a filter. A key that is skipped here belongs to the segment of the previous
-        // key: the next segment starts behind both.
+        // Keys with equal digests are one key to a filter. A key that is skipped here belongs to
+        // the segment of the previous key: the next segment starts behind both.
         let probes = self.spec.units * self.spec.probes();
         let independent = match &self.open.keys {
             Keys::Shared(keys) if keys.last() == Some(&digest) => return self.skip(key),
@@ -167,7 +170,8 @@ impl ElasticBuilder {
         last.extend_from_slice(key);
     }
 
-    /// Takes a key that the open segment has already, or one of the same digest, which the segment must reach as well.
+    /// Takes a key that the open segment has already, or one of the same digest, which the segment
+    /// must reach as well.
     fn skip(&mut self, key: &[u8]) {
         if self.open.len() == self.full {
             self.end_segment(key);
@@ -206,8 +210,8 @@ impl ElasticBuilder {
         }
     }
 
-    /// Returns the bytes of the filter part; `None` without keys. Waits for the thread. Memory briefly: the result, and one
-    /// further unit of all segments.
+    /// Returns the bytes of the filter part; `None` without keys. Waits for the thread. Memory
+    /// briefly: the result, and one further unit of all segments.
     ///
     /// # Errors
     /// An error of [`ElasticGroup::build`] for a segment, or a panic of the thread.

@@ -24,7 +24,8 @@ pub(super) struct Trailer {
 }
 
 impl Trailer {
-    /// Salt, bits per key, length of the directory, segments, units, hashing, probes, zero, version, zero, checksum, magic.
+    /// Salt, bits per key, length of the directory, segments, units, hashing, probes, zero,
+    /// version, zero, checksum, magic.
     pub(super) const BYTES: usize = 56;
 
     /// Appends the trailer behind the directory that ends `out`.
@@ -42,8 +43,8 @@ impl Trailer {
         out.extend_from_slice(&MAGIC);
     }
 
-    /// Decodes the trailer that ends `tail`. [`UnitDirectory::open`] verifies the checksum: until then the values are only
-    /// known to be plausible.
+    /// Decodes the trailer that ends `tail`. [`UnitDirectory::open`] verifies the checksum: until
+    /// then the values are only known to be plausible.
     pub(super) fn decode(tail: &[u8]) -> Result<Trailer, Damage> {
         const CUT: Damage = Damage("an elastic filter that is too short");
         let (_, bytes) = tail.split_last_chunk::<{ Trailer::BYTES }>().ok_or(CUT)?;
@@ -148,7 +149,8 @@ impl Sizes {
     }
 }
 
-/// Which keys form a segment, and where its units are. At least one segment. See the [module](super).
+/// Which keys form a segment, and where its units are. At least one segment. See the
+/// [module](super).
 #[derive(Debug)]
 pub struct UnitDirectory {
     borders: Borders,
@@ -161,9 +163,9 @@ pub struct UnitDirectory {
 }
 
 impl UnitDirectory {
-    /// Decodes the directory of a filter part of `part_len` bytes that ends with `tail`: directory, trailer and anything before
-    /// them. Linear in the directory. An entry of at least three bytes takes 22 bytes and its key, so memory is bounded by the
-    /// input.
+    /// Decodes the directory of a filter part of `part_len` bytes that ends with `tail`: directory,
+    /// trailer and anything before them. Linear in the directory. An entry of at least three bytes
+    /// takes 22 bytes and its key, so memory is bounded by the input.
     pub fn open(part_len: u64, tail: &[u8]) -> Result<UnitDirectory, Damage> {
         let trailer = Trailer::decode(tail)?;
         let tail_len = trailer.tail_len(part_len)?;
@@ -224,7 +226,8 @@ impl UnitDirectory {
         })
     }
 
-    /// The number of segments; at least one. Methods that take a segment's number panic if it is out of range.
+    /// The number of segments; at least one. Methods that take a segment's number panic if it is
+    /// out of range.
     #[inline]
     pub fn segments(&self) -> usize {
         self.borders.count()
@@ -242,21 +245,22 @@ impl UnitDirectory {
         self.spec
     }
 
-    /// Probes per unit. Independent hashing needs this many digests of a key for each unit of a group.
+    /// Probes per unit. Independent hashing needs this many digests of a key for each unit of a
+    /// group.
     #[inline]
     pub fn probes(&self) -> u32 {
         self.probes.into()
     }
 
-    /// The segment that `key`, whose [`prefix_of`](tamis_base::key::prefix_of) is `prefix`, belongs to if the table holds it: the
-    /// last one that starts at or before it, or the first.
+    /// The segment that `key`, whose [`prefix_of`](tamis_base::key::prefix_of) is `prefix`, belongs
+    /// to if the table holds it: the last one that starts at or before it, or the first.
     #[inline(always)]
     pub fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         self.borders.segment_of(key, prefix)
     }
 
-    /// A lower bound on the keys of a segment that no key of the segment before it reaches. As of format 2 it is the shortest
-    /// one that begins the segment's first key.
+    /// A lower bound on the keys of a segment that no key of the segment before it reaches. As of
+    /// format 2 it is the shortest one that begins the segment's first key.
     #[inline]
     pub fn first_key(&self, segment: usize) -> BorderKey {
         self.borders.get(segment)

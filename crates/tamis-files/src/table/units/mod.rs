@@ -1,40 +1,46 @@
-//! On-disk elastic filters: small filters of neighbouring keys in several units, each readable separately.
+//! On-disk elastic filters: small filters of neighbouring keys in several units, each readable
+//! separately.
 //!
-//! Y. Li et al., "ElasticBF" (ATC 2019): sections 3.2 (a group of independent filters of few bits for each segment of a table)
-//! and 3.5 (built along with the table, stored in its metadata). [`tamis_filter::ElasticUnit`] documents what a unit is, and
-//! why no subset of a group's units rejects a key of the segment. This module defines which keys form a segment and where the
-//! units are, and reads any of them. `docs/table-format.md` describes the bytes of the filter part:
+//! Y. Li et al., "ElasticBF" (ATC 2019): sections 3.2 (a group of independent filters of few bits
+//! for each segment of a table) and 3.5 (built along with the table, stored in its metadata).
+//! [`tamis_filter::ElasticUnit`] documents what a unit is, and why no subset of a group's units
+//! rejects a key of the segment. This module defines which keys form a segment and where the units
+//! are, and reads any of them. `docs/table-format.md` describes the bytes of the filter part:
 //!
 //! ```text
 //! for unit 0..n: for segment 0..m: the unit | directory: for each segment its first key, keys, length of a unit | trailer
 //! ```
 //!
-//! Units of one number are adjacent, so that the first units of all segments of a new table are one byte range of the file.
+//! Units of one number are adjacent, so that the first units of all segments of a new table are one
+//! byte range of the file.
 //!
 //! # Segments
 //!
-//! A segment has as many distinct keys as fit a unit's encoding of at most `filter_unit_bytes`, in whole cache lines: the paper
-//! wants a unit to be about a block of the device. If less than a quarter of that is left for the last segment, the previous
-//! one absorbs it. A key belongs to the last segment that starts at or before it. The group of segment `i` has the salt
-//! `XXH3-64(i as eight bytes, seed = the table's salt)`, so the units of two segments, or of two tables, are independent.
+//! A segment has as many distinct keys as fit a unit's encoding of at most `filter_unit_bytes`, in
+//! whole cache lines: the paper wants a unit to be about a block of the device. If less than a
+//! quarter of that is left for the last segment, the previous one absorbs it. A key belongs to the
+//! last segment that starts at or before it. The group of segment `i` has the salt `XXH3-64(i as
+//! eight bytes, seed = the table's salt)`, so the units of two segments, or of two tables, are
+//! independent.
 //!
 //! # Invariants
 //!
 //! * First keys ascend strictly; units and directory fill the filter part exactly.
-//! * Directory and units carry checksums of their own and are read separately, bypassing the checksum of the whole part.
-//! * Stored values are not trusted. A unit that is read is the one requested, or an error: a unit of another segment would
-//!   reject keys that exist.
+//! * Directory and units carry checksums of their own and are read separately, bypassing the
+//!   checksum of the whole part.
+//! * Stored values are not trusted. A unit that is read is the one requested, or an error: a unit
+//!   of another segment would reject keys that exist.
 //!
 //! # Threads
 //!
-//! A builder belongs to one thread and starts one of its own, see [`ElasticBuilder`]. A directory is immutable; its methods may
-//! be called from any thread.
+//! A builder belongs to one thread and starts one of its own, see [`ElasticBuilder`]. A directory
+//! is immutable; its methods may be called from any thread.
 //!
 //! # Costs
 //!
-//! A directory takes four or eight bytes per segment, which is some two thousand keys, where these tell segments apart, else
-//! what does and 13 bytes more (see `borders`). Finding a segment takes two cache lines for up to 32 segments, five for five
-//! hundred.
+//! A directory takes four or eight bytes per segment, which is some two thousand keys, where these
+//! tell segments apart, else what does and 13 bytes more (see `borders`). Finding a segment takes
+//! two cache lines for up to 32 segments, five for five hundred.
 
 mod borders;
 mod build;
@@ -80,7 +86,8 @@ fn group_salt(layout: ElasticLayout, salt: u64, segment: usize) -> u64 {
     }
 }
 
-/// The layout of units with these probes, in this version of the format: independent probes cannot lie within one cache line.
+/// The layout of units with these probes, in this version of the format: independent probes cannot
+/// lie within one cache line.
 fn layout_of(scheme: BloomScheme, version: u32) -> ElasticLayout {
     match scheme {
         BloomScheme::Independent => ElasticLayout::Standard,
@@ -98,8 +105,8 @@ fn unit_granule(layout: ElasticLayout) -> usize {
     }
 }
 
-/// The number of distinct keys of a full segment: the maximum whose unit is encoded in `unit_bytes`, but at least one
-/// granule's, and a cache line's where a granule is a word.
+/// The number of distinct keys of a full segment: the maximum whose unit is encoded in
+/// `unit_bytes`, but at least one granule's, and a cache line's where a granule is a word.
 fn segment_keys(layout: ElasticLayout, bits_per_key: f64, unit_bytes: u64) -> usize {
     let granule = unit_granule(layout).max(unit_granule(ElasticLayout::Interleaved));
     let bits = granule as f64 * 8.0;

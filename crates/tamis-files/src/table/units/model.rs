@@ -1,21 +1,25 @@
-//! The replacement and reclamation of pieces under every interleaving and every value that the memory model lets a load return.
+//! The replacement and reclamation of pieces under every interleaving and every value that the
+//! memory model lets a load return.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis-files units::model
 //! ```
 //!
-//! [`Generations`] and [`Word`] are the engine's. A piece is a tracked cell: making it is a write, probing it a read, and freeing
-//! it a write again. So a probe that may come before the piece is complete, or before, beside or after its freeing, fails the
-//! model, whatever value it saw. [`present`] stands for `ArcSwap`, which the model cannot look into.
+//! [`Generations`] and [`Word`] are the engine's. A piece is a tracked cell: making it is a write,
+//! probing it a read, and freeing it a write again. So a probe that may come before the piece is
+//! complete, or before, beside or after its freeing, fails the model, whatever value it saw.
+//! [`present`] stands for `ArcSwap`, which the model cannot look into.
 //!
 //! # What it finds
 //!
-//! Each of these changes to the code fails at least one test: a relaxed load of the word, or one before the pin; a relaxed or
-//! only acquiring replacement of it; a replacement after the retirement; a load of the present generation that does not acquire,
-//! or a store that does not release; memory freed at once; a generation that does not keep the next one alive; a retirement that
-//! begins no new generation, that puts memory into the new one, or that does not take the lock; a drop of a pin that does not
-//! release. Two changes are harmless and pass: a replacement that only releases (changes of one word follow one another under a
-//! lock), and a new generation that is published before the old one has the memory (`retire` still holds the old one).
+//! Each of these changes to the code fails at least one test: a relaxed load of the word, or one
+//! before the pin; a relaxed or only acquiring replacement of it; a replacement after the
+//! retirement; a load of the present generation that does not acquire, or a store that does not
+//! release; memory freed at once; a generation that does not keep the next one alive; a retirement
+//! that begins no new generation, that puts memory into the new one, or that does not take the
+//! lock; a drop of a pin that does not release. Two changes are harmless and pass: a replacement
+//! that only releases (changes of one word follow one another under a lock), and a new generation
+//! that is published before the old one has the memory (`retire` still holds the old one).
 
 use std::sync::Arc;
 
@@ -49,7 +53,8 @@ impl Piece {
     }
 }
 
-/// A piece that no word leads to any more. Pieces lie in [`Memory`], so that a mistake is not undefined behaviour.
+/// A piece that no word leads to any more. Pieces lie in [`Memory`], so that a mistake is not
+/// undefined behaviour.
 struct Retired(*const Piece);
 
 // SAFETY: a piece is `Sync`.

@@ -10,11 +10,12 @@ use crate::error::StorageError;
 use crate::table::frame::Damage;
 use crate::table::reader::Table;
 
-/// The first read of a directory takes this many bytes from the end of the filter part: enough for some hundred short keys.
+/// The first read of a directory takes this many bytes from the end of the filter part: enough for
+/// some hundred short keys.
 const TAIL_BYTES: u64 = 4 << 10;
 
-/// Adjacent units are read in ranges of at most this many bytes, which bounds the memory for it. The first units of a table of
-/// eight million keys are one range.
+/// Adjacent units are read in ranges of at most this many bytes, which bounds the memory for it.
+/// The first units of a table of eight million keys are one range.
 const MAX_STRETCH: u64 = 4 << 20;
 
 /// One of the requested units, or why it could not be read.
@@ -36,8 +37,8 @@ pub struct UnitsRead {
 }
 
 impl UnitDirectory {
-    /// Reads the directory of an open table, with one read if it is short and two otherwise. Errors: a failed system call, or
-    /// damage.
+    /// Reads the directory of an open table, with one read if it is short and two otherwise.
+    /// Errors: a failed system call, or damage.
     pub fn read(table: &Table) -> Result<UnitDirectory, StorageError> {
         let part_len = table.filter_len();
         let damaged = |damage: Damage| table.damaged(table.filter_offset(part_len), damage);
@@ -50,16 +51,18 @@ impl UnitDirectory {
         UnitDirectory::open(part_len, &tail).map_err(damaged)
     }
 
-    /// Reads one unit with one read. Errors: a failed system call, damage, or a unit of another group.
+    /// Reads one unit with one read. Errors: a failed system call, damage, or a unit of another
+    /// group.
     #[inline]
     pub fn read_unit(&self, table: &Table, segment: usize, unit: u32) -> Result<ElasticUnit, StorageError> {
         let (offset, len) = self.unit_span(segment, unit);
         self.open_unit(table, segment, unit, &table.filter_stretch(offset, len)?)
     }
 
-    /// Reads some units of some segments, adjacent ones with one read. All units of all segments are adjacent; of fewer
-    /// segments, those of one number are. A damaged unit affects no other; units of a range that cannot be read are read one by
-    /// one. Besides the units, memory for one range is needed, unless the file is mapped.
+    /// Reads some units of some segments, adjacent ones with one read. All units of all segments
+    /// are adjacent; of fewer segments, those of one number are. A damaged unit affects no other;
+    /// units of a range that cannot be read are read one by one. Besides the units, memory for one
+    /// range is needed, unless the file is mapped.
     pub fn read_units(&self, table: &Table, units: Range<u32>, segments: Range<usize>) -> UnitsRead {
         let mut wanted =
             units.flat_map(|unit| segments.clone().map(move |segment| (segment, unit))).peekable();
@@ -112,7 +115,8 @@ impl UnitDirectory {
         }
     }
 
-    /// Decodes a unit and verifies that it is the one requested: another one would reject keys that exist.
+    /// Decodes a unit and verifies that it is the one requested: another one would reject keys that
+    /// exist.
     fn open_unit(
         &self,
         table: &Table,

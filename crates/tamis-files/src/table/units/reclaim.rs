@@ -1,29 +1,33 @@
 //! When the memory of units can be freed that readers may still be probing.
 //!
-//! Readers probe units without a lock: a get *pins* the present generation, once, and then follows the words of as many
-//! segments as it has runs. A change replaces a segment's word, and hands the old memory to [`retire`], which puts it into the
-//! present generation and begins the next one. A generation keeps the next one alive, so it is freed, with what was put into
-//! it, when no pin of it or of an older one is left.
+//! Readers probe units without a lock: a get *pins* the present generation, once, and then follows
+//! the words of as many segments as it has runs. A change replaces a segment's word, and hands the
+//! old memory to [`retire`], which puts it into the present generation and begins the next one. A
+//! generation keeps the next one alive, so it is freed, with what was put into it, when no pin of
+//! it or of an older one is left.
 //!
 //! # Why no freed memory is probed
 //!
-//! A reader probes memory that it found in a word after it had pinned generation `g`. Let that memory be retired into `r`.
+//! A reader probes memory that it found in a word after it had pinned generation `g`. Let that
+//! memory be retired into `r`.
 //!
 //! * If `r` is `g` or younger, the pin keeps `g` alive, and `g` keeps `r` alive.
-//! * If `r` is older than `g`: the word was replaced before `retire` began the generation after `r` (with a store that
-//!   releases), and `g` is that one or younger (the load that pinned it acquires). So the reader saw the new word, or one still
-//!   newer: a contradiction.
+//! * If `r` is older than `g`: the word was replaced before `retire` began the generation after `r`
+//!   (with a store that releases), and `g` is that one or younger (the load that pinned it
+//!   acquires). So the reader saw the new word, or one still newer: a contradiction.
 //!
 //! `model` checks this under loom, with this code and the words' ([`Word`](super::word::Word)).
 //!
 //! # Threads
 //!
-//! Any thread may pin at any time; pins are short, the length of a get. A thread that is suspended in the middle of one delays
-//! the freeing of what is retired meanwhile, which is why its bytes are counted ([`Retired`]). One list of generations serves
-//! the whole process, as the pin of a get must cover every segment that it may come to. Any thread may retire; the lock makes
-//! the two steps of it one.
+//! Any thread may pin at any time; pins are short, the length of a get. A thread that is suspended
+//! in the middle of one delays the freeing of what is retired meanwhile, which is why its bytes are
+//! counted ([`Retired`]). One list of generations serves the whole process, as the pin of a get
+//! must cover every segment that it may come to. Any thread may retire; the lock makes the two
+//! steps of it one.
 //!
-//! Pinning is one load of an [`ArcSwap`](arc_swap::ArcSwap), without a write to memory that other threads write to.
+//! Pinning is one load of an [`ArcSwap`](arc_swap::ArcSwap), without a write to memory that other
+//! threads write to.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -67,7 +71,8 @@ impl<R> Generations<R> {
         Pin { _generation: self.present.load() }
     }
 
-    /// Frees memory that no word leads to any more, when no pin is left under which it may have been found.
+    /// Frees memory that no word leads to any more, when no pin is left under which it may have
+    /// been found.
     pub(super) fn retire(&self, memory: Vec<R>) {
         let _retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Shared::new(Generation::new());
@@ -93,7 +98,8 @@ impl<R> Generation<R> {
 
 impl<R> Drop for Generation<R> {
     fn drop(&mut self) {
-        // One after the other instead of each within the drop of the one before it: there may be a million.
+        // One after the other instead of each within the drop of the one before it: there may be a
+        // million.
         let mut next = self.next.take();
         while let Some(mut generation) = next.and_then(Shared::into_inner) {
             next = generation.next.take();
@@ -107,7 +113,8 @@ pub struct Pin<R = Retired> {
     _generation: Guard<Generation<R>>,
 }
 
-/// Pins the present generation. A thread should hold few pins at a time, as each after the eighth costs more.
+/// Pins the present generation. A thread should hold few pins at a time, as each after the eighth
+/// costs more.
 #[inline]
 pub fn pin() -> Pin {
     UNITS.pin()
@@ -131,7 +138,8 @@ impl Retired {
     /// Takes over `count` lines.
     ///
     /// # Safety
-    /// They were allocated as a boxed slice of `count` lines, whose owner gives it up. No word leads to them.
+    /// They were allocated as a boxed slice of `count` lines, whose owner gives it up. No word
+    /// leads to them.
     pub(super) unsafe fn new(lines: NonNull<ElasticLine>, count: usize, bytes: u64) -> Retired {
         Retired { lines, count, bytes, counter: None }
     }
@@ -140,7 +148,8 @@ impl Retired {
 impl Drop for Retired {
     fn drop(&mut self) {
         let slice = NonNull::slice_from_raw_parts(self.lines, self.count);
-        // SAFETY: the promise of `new`. Readers that found the lines have ended, by the argument in the module's header.
+        // SAFETY: the promise of `new`. Readers that found the lines have ended, by the argument in
+        // the module's header.
         drop(unsafe { Box::from_raw(slice.as_ptr()) });
         if let Some(counter) = &self.counter {
             counter.fetch_sub(self.bytes, Relaxed);
@@ -148,7 +157,8 @@ impl Drop for Retired {
     }
 }
 
-/// Frees memory when no get can be probing it any more: at once, if there is none. `counter` has its bytes until then.
+/// Frees memory when no get can be probing it any more: at once, if there is none. `counter` has
+/// its bytes until then.
 pub fn retire(mut memory: Vec<Retired>, counter: &Arc<AtomicU64>) {
     if memory.is_empty() {
         return;

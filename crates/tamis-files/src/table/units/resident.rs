@@ -1,21 +1,26 @@
-//! The elastic filter of one table as the read path uses it: for each segment the units that are in memory now.
+//! The elastic filter of one table as the read path uses it: for each segment the units that are in
+//! memory now.
 //!
-//! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read Performance in Large Key-Value
-//! Stores" (ATC 2019), section 3. Which units are in memory is decided elsewhere (`db/elastic`); here they are probed.
+//! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read
+//! Performance in Large Key-Value Stores" (ATC 2019), section 3. Which units are in memory is
+//! decided elsewhere (`db/elastic`); here they are probed.
 //!
 //! # Structure
 //!
-//! A segment has the first `k` of its units in memory, in one piece ([`tamis_filter::ElasticStack`]), and one word that says
-//! how many they are and where ([`Word`]). So a unit takes its bits, a piece [`PIECE_BYTES`] more, and a segment without units
-//! nothing but its word.
+//! A segment has the first `k` of its units in memory, in one piece
+//! ([`tamis_filter::ElasticStack`]), and one word that says how many they are and where ([`Word`]).
+//! So a unit takes its bits, a piece [`PIECE_BYTES`] more, and a segment without units nothing but
+//! its word.
 //!
 //! # Threads
 //!
-//! Any thread may probe at any time without a lock, under a [`Pin`]. Changes ([`grow`](ElasticFilter::grow),
-//! [`keep`](ElasticFilter::keep), [`clear`](ElasticFilter::clear)) are made by one thread at a time, the holder of
-//! the engine's lock over elastic filters: they make a new piece, replace the word, and return the old piece, which is to be
-//! [retired](super::retire). A piece is never written to while a word leads to it. A reader that loaded a word before a change may
-//! probe its piece after it, which is equally correct: no subset of a segment's units rejects any of its keys.
+//! Any thread may probe at any time without a lock, under a [`Pin`]. Changes
+//! ([`grow`](ElasticFilter::grow), [`keep`](ElasticFilter::keep), [`clear`](ElasticFilter::clear))
+//! are made by one thread at a time, the holder of the engine's lock over elastic filters: they
+//! make a new piece, replace the word, and return the old piece, which is to be
+//! [retired](super::retire). A piece is never written to while a word leads to it. A reader that
+//! loaded a word before a change may probe its piece after it, which is equally correct: no subset
+//! of a segment's units rejects any of its keys.
 
 use std::ptr::{self, NonNull};
 
@@ -83,7 +88,8 @@ impl ElasticFilter {
         &self.directory
     }
 
-    /// The segment that `key`, whose [`prefix_of`](tamis_base::key::prefix_of) is `prefix`, belongs to, if it is in the table.
+    /// The segment that `key`, whose [`prefix_of`](tamis_base::key::prefix_of) is `prefix`, belongs
+    /// to, if it is in the table.
     #[inline]
     pub fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         self.directory.segment_of(key, prefix)
@@ -99,8 +105,8 @@ impl ElasticFilter {
         if units == 0 {
             return (0, &[]);
         }
-        // SAFETY: the piece has that many lines, as `install` made it for that many units, and lives, as the caller promises.
-        // Nobody writes to it: pieces are immutable.
+        // SAFETY: the piece has that many lines, as `install` made it for that many units, and
+        // lives, as the caller promises. Nobody writes to it: pieces are immutable.
         (units, unsafe { std::slice::from_raw_parts(lines, stack.lines(units)) })
     }
 
@@ -110,8 +116,8 @@ impl ElasticFilter {
         self.directory.spec().layout == ElasticLayout::Interleaved
     }
 
-    /// The same as [`segment_of`](Self::segment_of), for [`locate`](Self::locate), which will read the segment's word: it is
-    /// prefetched.
+    /// The same as [`segment_of`](Self::segment_of), for [`locate`](Self::locate), which will read
+    /// the segment's word: it is prefetched.
     #[inline(always)]
     pub fn seek(&self, key: &[u8], prefix: u64) -> usize {
         let segment = self.segment_of(key, prefix);
@@ -119,8 +125,8 @@ impl ElasticFilter {
         segment
     }
 
-    /// Returns where the units of a segment have the bits of a key, and prefetches what a probe reads first. `None` if no unit
-    /// is in memory.
+    /// Returns where the units of a segment have the bits of a key, and prefetches what a probe
+    /// reads first. `None` if no unit is in memory.
     #[inline(always)]
     pub fn locate<'f>(&'f self, segment: usize, digest: Digest, _pin: &'f Pin) -> Option<ElasticProbe<'f>> {
         let stack = self.directory.stack(segment);
@@ -140,8 +146,8 @@ impl ElasticFilter {
     ) -> FoundUnits<'f> {
         let segment = self.segment_of(key, prefix);
         let stack = self.directory.stack(segment);
-        // SAFETY: the pin is older than the load of the word and lives as long as what is returned; pieces are freed only by way
-        // of `retire`, or with this filter, which is borrowed.
+        // SAFETY: the pin is older than the load of the word and lives as long as what is returned;
+        // pieces are freed only by way of `retire`, or with this filter, which is borrowed.
         let (units, lines) = unsafe { self.piece(segment, &stack) };
         if units > 0
             && let Some(digest) = digest
@@ -197,7 +203,8 @@ impl ElasticFilter {
         let (lines, units) = self.words[segment].replace((lines, units));
         let lines = NonNull::new(lines)?;
         let count = self.directory.stack(segment).lines(units);
-        // SAFETY: `install` made the piece from a box of that many lines, and the word that led to it has been replaced.
+        // SAFETY: `install` made the piece from a box of that many lines, and the word that led to
+        // it has been replaced.
         Some(unsafe { Retired::new(lines, count, self.bytes(segment, units as u8)) })
     }
 

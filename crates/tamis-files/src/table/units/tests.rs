@@ -46,7 +46,8 @@ fn a_segment_has_the_most_keys_whose_unit_fits() {
     }
 }
 
-/// A few keys at the end join the segment before them; a thread is used only with two segments or more.
+/// A few keys at the end join the segment before them; a thread is used only with two segments or
+/// more.
 #[test]
 fn the_last_segment_is_not_tiny() {
     let quarter = FULL / 4;
@@ -189,8 +190,8 @@ fn spans_locate_the_units() {
     }
 }
 
-/// Files once written must remain readable. With `TAMIS_WRITE_FIXTURES` set the files of the present version are rewritten: only
-/// for a new version of the format, under new names.
+/// Files once written must remain readable. With `TAMIS_WRITE_FIXTURES` set the files of the
+/// present version are rewritten: only for a new version of the format, under new names.
 #[test]
 fn stored_filters_of_all_versions_are_read() {
     let schemes = [BloomScheme::Rotation, BloomScheme::DoubleHashing, BloomScheme::Independent];

@@ -4,9 +4,9 @@
 //!
 //! # Threads
 //!
-//! Any thread may load a word at any time. Following the address is safe under a [`Pin`](super::Pin) that is older than the
-//! load: see [`reclaim`](super::reclaim). A replacement releases what its thread wrote before, the piece above all, and a load
-//! acquires it.
+//! Any thread may load a word at any time. Following the address is safe under a
+//! [`Pin`](super::Pin) that is older than the load: see [`reclaim`](super::reclaim). A replacement
+//! releases what its thread wrote before, the piece above all, and a load acquires it.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicPtr;

@@ -128,8 +128,8 @@ fn show(state: &ManifestState) -> String {
     text
 }
 
-/// Every edit goes through its bytes, and every state through the edit that rebuilds it. A refused edit leaves the state of
-/// the script as it was.
+/// Every edit goes through its bytes, and every state through the edit that rebuilds it. A refused
+/// edit leaves the state of the script as it was.
 fn execute(state: &mut ManifestState, case: &Case<'_>) -> String {
     match case.command {
         "new" => *state = ManifestState::new("default", ""),

@@ -37,7 +37,8 @@ fn draw(ruler: &Ruler, table: &Table) -> String {
         .join("\n")
 }
 
-/// `tables` draws tables with the epochs of their flushes; `merge NEW = OLD OLD…` is a compaction with one output table.
+/// `tables` draws tables with the epochs of their flushes; `merge NEW = OLD OLD…` is a compaction
+/// with one output table.
 fn execute(tables: &mut BTreeMap<String, Table>, ruler: &mut Option<Ruler>, case: &Case<'_>) -> String {
     match (case.command, &case.args[..]) {
         ("tables", []) => {

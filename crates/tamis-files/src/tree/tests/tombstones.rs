@@ -27,7 +27,8 @@ fn numbers(list: &str) -> Vec<SeqNo> {
     list.split(',').map(|number| number.parse().expect("a sequence number")).collect()
 }
 
-/// `NAME` is a set of range tombstones: `delete` makes one from drawn deletes, other commands from sets.
+/// `NAME` is a set of range tombstones: `delete` makes one from drawn deletes, other commands from
+/// sets.
 fn execute(sets: &mut BTreeMap<String, Tombstones>, ruler: &mut Option<Ruler>, case: &Case<'_>) -> String {
     let (name, set) = match (case.command, &case.args[..]) {
         ("delete", [name]) => {

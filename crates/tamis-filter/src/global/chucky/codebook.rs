@@ -1,16 +1,19 @@
-//! The meaning of a bucket's bits: the combination of runs its slots belong to, and the lengths of their
-//! fingerprints.
+//! The meaning of a bucket's bits: the combination of runs its slots belong to, and the lengths of
+//! their fingerprints.
 //!
-//! A bucket of four slots begins with the code of its *combination*: the four symbols of its slots, sorted. A symbol
-//! is a run, or "empty", or "other" for all runs without a symbol of their own. Probable combinations have their own
-//! Huffman codes; the others share an escape code for each number of entries, followed by the combination's number
-//! among all with that many entries. (That is up to four bits less than plain run numbers, as the order of slots is
-//! irrelevant; and the emptier a bucket is, the less its combination costs.) The remaining bits are fingerprints,
-//! whose lengths depend on the level (`plan.rs`).
+//! A bucket of four slots begins with the code of its *combination*: the four symbols of its slots,
+//! sorted. A symbol is a run, or "empty", or "other" for all runs without a symbol of their own.
+//! Probable combinations have their own Huffman codes; the others share an escape code for each
+//! number of entries, followed by the combination's number among all with that many entries. (That
+//! is up to four bits less than plain run numbers, as the order of slots is irrelevant; and the
+//! emptier a bucket is, the less its combination costs.) The remaining bits are fingerprints, whose
+//! lengths depend on the level (`plan.rs`).
 //!
 //! # Invariants
-//! * Symbols are numbered by falling probability. A combination is written in ascending order of symbols.
-//! * Every bucket with one or two entries fits: otherwise a rare run that reaches a bucket first would block it.
+//! * Symbols are numbered by falling probability. A combination is written in ascending order of
+//!   symbols.
+//! * Every bucket with one or two entries fits: otherwise a rare run that reaches a bucket first
+//!   would block it.
 //! * Codes have at most [`MAX_CODE`] bits, so one table lookup decodes them.
 
 use std::collections::HashMap;
@@ -22,8 +25,8 @@ use super::plan::{Alphabet, Costs};
 
 /// Slots in a bucket.
 pub(super) const SLOTS: usize = 4;
-/// Shortest fingerprint: the other bucket of an entry is derived from these bits, and with fewer there would be too
-/// few candidate buckets.
+/// Shortest fingerprint: the other bucket of an entry is derived from these bits, and with fewer
+/// there would be too few candidate buckets.
 pub(super) const MIN_WIDTH: u32 = 5;
 /// Longest fingerprint.
 pub(super) const MAX_WIDTH: u32 = 26;
@@ -75,8 +78,9 @@ pub(super) struct Bucket {
 }
 
 impl Codebook {
-    /// Creates a codebook for runs with these shares of the entries (positive; each tag occurs once), for buckets of
-    /// `bucket_bits` or, if that is too few for the shortest fingerprints, as many bits as necessary.
+    /// Creates a codebook for runs with these shares of the entries (positive; each tag occurs
+    /// once), for buckets of `bucket_bits` or, if that is too few for the shortest fingerprints, as
+    /// many bits as necessary.
     pub(super) fn new(shares: &[(RunTag, f64)], bucket_bits: u32) -> Self {
         let alphabet = Alphabet::new(shares);
         let (combinations, probabilities) = alphabet.code();
@@ -86,7 +90,8 @@ impl Codebook {
         let costs = Costs::new(&alphabet, &combinations, &probabilities, rank_bits);
         let (bucket_bits, by_group) = (bucket_bits.clamp(4 * MIN_WIDTH, MAX_BUCKET)..=MAX_BUCKET)
             .find_map(|bits| costs.best_widths(bits).map(|widths| (bits, widths)))
-            // Code, number and four of the shortest fingerprints take at most 60 bits, so this is not reached.
+            // Code, number and four of the shortest fingerprints take at most 60 bits, so this is
+            // not reached.
             .unwrap_or_else(|| (MAX_BUCKET, costs.shortest()));
         let widths: Vec<u8> = alphabet.groups.iter().map(|&group| by_group[usize::from(group)]).collect();
         let mut combinations = combinations;
@@ -190,8 +195,9 @@ impl Codebook {
         (symbols, symbols.map(|symbol| self.widths[usize::from(symbol)]), len + self.rank_bits[i])
     }
 
-    /// Returns the number of a combination among all with the same number of entries (the combinatorial number
-    /// system, for multisets), and the number of such combinations, less one. The empty bucket is not one of them.
+    /// Returns the number of a combination among all with the same number of entries (the
+    /// combinatorial number system, for multisets), and the number of such combinations, less one.
+    /// The empty bucket is not one of them.
     fn rank(&self, symbols: Symbols) -> Option<(usize, u64)> {
         let runs = symbols.into_iter().filter(|&symbol| symbol != self.empty);
         let runs = runs.map(|symbol| u64::from(symbol) - u64::from(symbol > self.empty));
@@ -201,7 +207,8 @@ impl Codebook {
         Some((usize::checked_sub(count, 1)?, rank))
     }
 
-    /// Calls `found` with the symbol of each slot whose fingerprint `print` (all 32 bits of it) begins with.
+    /// Calls `found` with the symbol of each slot whose fingerprint `print` (all 32 bits of it)
+    /// begins with.
     #[inline]
     pub(super) fn probe(&self, bucket: u128, print: u32, mut found: impl FnMut(u8)) {
         let (symbols, widths, mut at) = self.open(bucket);

@@ -1,29 +1,31 @@
-//! Chucky (N. Dayan, M. Twitto, "Chucky: A Succinct Cuckoo Filter for LSM-Tree", SIGMOD 2021): one cuckoo filter for
-//! a whole tree, whose entries name the run of their key.
+//! Chucky (N. Dayan, M. Twitto, "Chucky: A Succinct Cuckoo Filter for LSM-Tree", SIGMOD 2021): one
+//! cuckoo filter for a whole tree, whose entries name the run of their key.
 //!
-//! An entry lies in one of two buckets of four slots, as in [`Cuckoo`](crate::Cuckoo), but its fingerprint comes with
-//! its run. The runs of a bucket are encoded together, since nearly all of them are the last level's: with ten times
-//! more keys in each level this costs about 1.5 bits per entry rather than five. `codebook.rs` describes the
-//! encoding.
+//! An entry lies in one of two buckets of four slots, as in [`Cuckoo`](crate::Cuckoo), but its
+//! fingerprint comes with its run. The runs of a bucket are encoded together, since nearly all of
+//! them are the last level's: with ten times more keys in each level this costs about 1.5 bits per
+//! entry rather than five. `codebook.rs` describes the encoding.
 //!
 //! # Differences from the paper
-//! * Any number of buckets, not only a power of two (which costs up to twice the memory): the other bucket of `i` is
-//!   `c - i` modulo their number, where `c` is a hash of the first bits of the fingerprint.
+//! * Any number of buckets, not only a power of two (which costs up to twice the memory): the other
+//!   bucket of `i` is `c - i` modulo their number, where `c` is a hash of the first bits of the
+//!   fingerprint.
 //! * Fingerprint lengths depend on the level alone and are found by a search; see `plan.rs`.
-//! * An empty slot has its own symbol and no fingerprint, so a bucket whose runs have a long code may hold three
-//!   entries.
-//! * An entry that finds no slot is set aside by its full digest: versions of a key in more runs than two buckets
-//!   have slots, which no size would cure (the paper sets these aside, too), and a few others, up to one in a
-//!   thousand; more only if a filter of twice the size has no room for them, either.
+//! * An empty slot has its own symbol and no fingerprint, so a bucket whose runs have a long code
+//!   may hold three entries.
+//! * An entry that finds no slot is set aside by its full digest: versions of a key in more runs
+//!   than two buckets have slots, which no size would cure (the paper sets these aside, too), and a
+//!   few others, up to one in a thousand; more only if a filter of twice the size has no room for
+//!   them, either.
 //!
 //! # Invariants
-//! * The entries are a multiset of (pair of buckets, run, fingerprint), one for each pair of a key and a run. So an
-//!   entry is removed by removing any that looks the same.
+//! * The entries are a multiset of (pair of buckets, run, fingerprint), one for each pair of a key
+//!   and a run. So an entry is removed by removing any that looks the same.
 //! * An entry that is set aside counts once for each time it was set aside.
 //!
 //! # Threads
-//! Immutable. A change copies the filter: two cache misses per affected key, plus one copy of all words. The codebook
-//! is shared.
+//! Immutable. A change copies the filter: two cache misses per affected key, plus one copy of all
+//! words. The codebook is shared.
 
 mod codebook;
 mod plan;
@@ -47,7 +49,8 @@ use codebook::{Bucket, Codebook, LOAD, MAX_BUCKET, SLOTS};
 /// Moves before an entry is set aside. At 95 % full a few hundred are rare.
 const MAX_MOVES: usize = 500;
 
-/// Versions of one key that two buckets take. With more of them there would be almost no room for anything else.
+/// Versions of one key that two buckets take. With more of them there would be almost no room for
+/// anything else.
 const MAX_COPIES: usize = 6;
 
 /// Factors of extra room that building tries when the requested size does not suffice.
@@ -95,14 +98,16 @@ struct Entry {
 }
 
 impl Chucky {
-    /// Builds a filter of all keys of these runs, with room for `spec.capacity` entries; future entries are expected
-    /// in the levels above the deepest one. Expected linear time after a merge of the keys.
+    /// Builds a filter of all keys of these runs, with room for `spec.capacity` entries; future
+    /// entries are expected in the levels above the deepest one. Expected linear time after a merge
+    /// of the keys.
     ///
-    /// For small `bits_per_key` (below 8 or so) the shortest fingerprints need, and get, more than requested.
+    /// For small `bits_per_key` (below 8 or so) the shortest fingerprints need, and get, more than
+    /// requested.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond 2^31 entries,
-    /// [`FilterError::Construction`] if even twice the room does not suffice.
+    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond
+    /// 2^31 entries, [`FilterError::Construction`] if even twice the room does not suffice.
     pub fn build(items: &[Tagged<'_>], spec: &RunIndexSpec) -> Result<Self, FilterError> {
         if !(spec.bits_per_key > 0.0 && spec.bits_per_key <= 64.0) {
             return Err(FilterError::BitsPerKey(spec.bits_per_key));
@@ -121,8 +126,8 @@ impl Chucky {
             let buckets = (capacity as f64 * room / (LOAD * SLOTS as f64)).ceil() as u64;
             let mut filter = Self::empty(&book, buckets.max(1), capacity);
             if room == LARGEST_ATTEMPT {
-                // Many keys with versions in many runs each get in each other's way in a filter of any size. Setting
-                // entries aside costs memory; having no filter costs every read.
+                // Many keys with versions in many runs each get in each other's way in a filter of
+                // any size. Setting entries aside costs memory; having no filter costs every read.
                 filter.most_aside = capacity;
             }
             if for_each_key(&[], items, |change| filter.apply(change)).is_some() {
@@ -161,8 +166,8 @@ impl Chucky {
         filter
     }
 
-    /// Returns the filter after a change of runs, in which every affected key is processed individually. `None` if it
-    /// became too full, or if an entry to remove is not there.
+    /// Returns the filter after a change of runs, in which every affected key is processed
+    /// individually. `None` if it became too full, or if an entry to remove is not there.
     pub fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Self> {
         let mut changed = self.clone();
         for_each_key(removed, added, |change| changed.apply(change))?;
@@ -217,7 +222,8 @@ impl Chucky {
         (print, [first, self.other(first, print)])
     }
 
-    /// Returns the other bucket of a fingerprint, given all 32 bits or as many as are known; it may be the same one.
+    /// Returns the other bucket of a fingerprint, given all 32 bits or as many as are known; it may
+    /// be the same one.
     #[inline]
     fn other(&self, bucket: u64, print: u32) -> u64 {
         let sum = self.sums[(u64::from(print) >> (32 - self.sums.len().trailing_zeros())) as usize];
@@ -277,7 +283,8 @@ impl Chucky {
 
     /// Applies the change of one key. `None` if the filter is too full or the key was never there.
     fn apply(&mut self, change: &KeyChange<'_>) -> Option<()> {
-        // All removals come first, to make room. A retagged entry stays in its bucket if that has the bits.
+        // All removals come first, to make room. A retagged entry stays in its bucket if that has
+        // the bits.
         let mut freed = [None; SLOTS];
         for (i, &tag) in change.removed.iter().enumerate() {
             let bucket = self.remove(change.digest, tag)?;
@@ -289,7 +296,8 @@ impl Chucky {
         Some(())
     }
 
-    /// Removes an entry and returns its bucket (`Some(None)`: it had been set aside). `None` if it is not there.
+    /// Removes an entry and returns its bucket (`Some(None)`: it had been set aside). `None` if it
+    /// is not there.
     fn remove(&mut self, digest: u64, tag: RunTag) -> Option<Option<u64>> {
         if !self.aside.is_empty()
             && let Some(times) = self.aside.get_mut(&(digest, tag))
@@ -315,15 +323,16 @@ impl Chucky {
             if let Some(at) = slots.entries(&self.book).iter().position(|held| *held == Some(entry)) {
                 slots.clear(at, &self.book);
                 self.count(tag, entry.symbol, false);
-                // A rarer combination may have a code that is longer by more than the length of the fingerprint.
+                // A rarer combination may have a code that is longer by more than the length of the
+                // fingerprint.
                 return self.spill(bucket, slots, Vec::new(), &mut Vec::new()).then_some(Some(bucket));
             }
         }
         None
     }
 
-    /// Adds an entry, if possible to the `preferred` bucket; if there is no slot, it is set aside. `None` if too many
-    /// are.
+    /// Adds an entry, if possible to the `preferred` bucket; if there is no slot, it is set aside.
+    /// `None` if too many are.
     fn insert(&mut self, digest: u64, tag: RunTag, preferred: Option<u64>) -> Option<()> {
         let (print, [a, b]) = self.locate(digest);
         let entry = self.entry(tag, print);
@@ -367,8 +376,9 @@ impl Chucky {
         count(a) + if a == b { 0 } else { count(b) }
     }
 
-    /// Finds slots for entries, each in its current or its other bucket, by moving others. Returns `false` if that
-    /// took too many moves; the writes must then be undone, last first: `undo` has the old contents.
+    /// Finds slots for entries, each in its current or its other bucket, by moving others. Returns
+    /// `false` if that took too many moves; the writes must then be undone, last first: `undo` has
+    /// the old contents.
     fn place(&mut self, mut homeless: Vec<(Entry, u64)>, undo: &mut Vec<(u64, u128)>) -> bool {
         while let Some((entry, bucket)) = homeless.pop() {
             let other = self.other(bucket, self.widened(entry));
@@ -397,8 +407,9 @@ impl Chucky {
         true
     }
 
-    /// Adds an entry to a bucket by moving another entry of the bucket to where there is room for it. Near full load,
-    /// a walk that looks one step ahead is several times shorter than a blind one.
+    /// Adds an entry to a bucket by moving another entry of the bucket to where there is room for
+    /// it. Near full load, a walk that looks one step ahead is several times shorter than a blind
+    /// one.
     fn put_by_move(&mut self, bucket: u64, entry: Entry, undo: &mut Vec<(u64, u128)>) -> bool {
         let slots = self.book.decode(self.read(bucket));
         for (at, moved) in slots.entries(&self.book).into_iter().enumerate() {

@@ -1,12 +1,15 @@
-//! Decided when a filter is built: which combinations have their own codes, and the lengths of fingerprints.
+//! Decided when a filter is built: which combinations have their own codes, and the lengths of
+//! fingerprints.
 //!
 //! # Lengths
-//! A level's length must not depend on the bucket: an entry moves between buckets, and its key is then unknown. So
-//! building decides on one length per level, at least [`MIN_WIDTH`]. A deep level has nearly all entries and short
-//! codes, so it can have long fingerprints; a small level gets what the codes of its combinations leave over. Among
-//! all choices for which at most [`MISFITS`] of the buckets of four lack the bits, the one with the lowest rate is
-//! taken. (Malleable fingerprints are the paper's; the method for finding their lengths is not.) A combination
-//! without enough bits is not an error: such a bucket holds fewer entries, and the others go elsewhere.
+//! A level's length must not depend on the bucket: an entry moves between buckets, and its key is
+//! then unknown. So building decides on one length per level, at least [`MIN_WIDTH`]. A deep level
+//! has nearly all entries and short codes, so it can have long fingerprints; a small level gets
+//! what the codes of its combinations leave over. Among all choices for which at most [`MISFITS`]
+//! of the buckets of four lack the bits, the one with the lowest rate is taken. (Malleable
+//! fingerprints are the paper's; the method for finding their lengths is not.) A combination
+//! without enough bits is not an error: such a bucket holds fewer entries, and the others go
+//! elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +33,8 @@ pub(super) struct Alphabet {
     probabilities: Vec<f64>,
     pub(super) empty: u8,
     pub(super) other: u8,
-    /// Symbols of one group have equal lengths: group 0 is "empty", then levels, the last is "other".
+    /// Symbols of one group have equal lengths: group 0 is "empty", then levels, the last is
+    /// "other".
     pub(super) groups: Vec<u8>,
 }
 
@@ -80,7 +84,8 @@ impl Alphabet {
         self.tags.len()
     }
 
-    /// Codes, the last of which are the escapes, with their probabilities. Fingerprint lengths are not decided yet.
+    /// Codes, the last of which are the escapes, with their probabilities. Fingerprint lengths are
+    /// not decided yet.
     pub(super) fn code(&self) -> (Vec<Combination>, Vec<f64>) {
         let mut cutoff = 2f64.powi(-(MAX_CODE as i32));
         loop {
@@ -109,7 +114,8 @@ impl Alphabet {
         }
     }
 
-    /// Returns the total probability of the combinations of one to four entries that are not among these.
+    /// Returns the total probability of the combinations of one to four entries that are not among
+    /// these.
     fn escaped(&self, known: &[(Symbols, f64)]) -> [f64; SLOTS] {
         let empty = self.probabilities[usize::from(self.empty)];
         let mut escaped = std::array::from_fn(|i| {
@@ -216,15 +222,15 @@ impl Costs {
         widths
     }
 
-    /// Returns the share of buckets of a full filter that lack the bits for their entries; 1 if a bucket of two
-    /// entries does.
+    /// Returns the share of buckets of a full filter that lack the bits for their entries; 1 if a
+    /// bucket of two entries does.
     fn misfits(&self, widths: &[u8], bits: u32) -> f64 {
         let longest = widths.iter().copied().max().unwrap_or(0);
         if self.escapes[0].max(self.escapes[1] + u32::from(longest)) + u32::from(longest) > bits {
             return 1.0;
         }
-        // The share of all buckets by number of entries and total fingerprint bits; after subtracting those with
-        // their own codes, this leaves the escaped ones.
+        // The share of all buckets by number of entries and total fingerprint bits; after
+        // subtracting those with their own codes, this leaves the escaped ones.
         let sums = SLOTS * usize::from(longest) + 1;
         let mut shares = vec![vec![0.0; sums]; SLOTS + 1];
         shares[0][0] = 1.0;
@@ -260,8 +266,8 @@ impl Costs {
         self.shares.iter().zip(widths).skip(1).map(|(share, &width)| share * 0.5f64.powi(width.into())).sum()
     }
 
-    /// Returns the lengths by group for buckets of this many bits. For each length of the largest group the others
-    /// are lengthened as long as they fit, always where it helps most.
+    /// Returns the lengths by group for buckets of this many bits. For each length of the largest
+    /// group the others are lengthened as long as they fit, always where it helps most.
     pub(super) fn best_widths(&self, bits: u32) -> Option<Vec<u8>> {
         let groups = self.shares.len();
         let largest = (1..groups).max_by(|&a, &b| self.shares[a].total_cmp(&self.shares[b]))?;

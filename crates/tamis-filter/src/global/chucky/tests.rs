@@ -82,7 +82,8 @@ fn rates_are_close_to_those_of_the_average_fingerprint() {
         assert!((0.85..1.15).contains(&(rate / expected)), "{rate} is not {expected}");
         assert!(rate < 1.3 * average, "{rate} of {average}");
         assert!(filter.load() > 0.94, "{}", filter.load());
-        // Code tables and set-aside entries come on top: about twenty kilobytes, whatever the number of keys.
+        // Code tables and set-aside entries come on top: about twenty kilobytes, whatever the
+        // number of keys.
         assert!(bits_of(&filter) < bits + 1.0, "{}", bits_of(&filter));
     }
 }
@@ -110,8 +111,8 @@ fn keys_in_more_runs_than_slots_are_all_named() {
     (0..20).for_each(|key| check(&filter, key, 0..20));
 }
 
-/// Six versions of a key fill most of two buckets, so such keys crowd each other out of a filter of any size.
-/// Building used to fail, and the tree was read without a filter.
+/// Six versions of a key fill most of two buckets, so such keys crowd each other out of a filter of
+/// any size. Building used to fail, and the tree was read without a filter.
 #[test]
 fn many_keys_in_many_runs_do_not_prevent_building() {
     let spec = RunIndexSpec { slots: vec![12, 1], ..spec(6720) };
@@ -139,7 +140,8 @@ fn unexpected_runs_share_a_symbol() {
     for (batch, tag) in &lists {
         batch.keys().iter().for_each(|key| assert!(probe(&filter, key).contains(tag)));
     }
-    // They are removed one by one, those without a symbol of their own first; no other entry is lost.
+    // They are removed one by one, those without a symbol of their own first; no other entry is
+    // lost.
     while let Some((batch, tag)) = lists.pop() {
         let strange = (tag.slot + 1000, batch.clone());
         let strange: Lists = vec![(strange.1, RunTag { level: 9, slot: strange.0 })];
@@ -183,7 +185,8 @@ fn invalid_sizes_are_rejected() {
 fn a_tree_growing_to_its_capacity_keeps_its_filter() {
     // A last level and what accumulates above it until the next merge, flush by flush.
     let (base, flush) = (50_000, 500);
-    // Half of the new entries end up in level 0, five times more than expected: hence room for one more flush.
+    // Half of the new entries end up in level 0, five times more than expected: hence room for one
+    // more flush.
     let spec = ten_times(10.0, base + 21 * flush);
     let mut filter = Chucky::build(&[(&numbers(0, base), tag(2, 0))], &spec).unwrap();
     let mut level0: Lists = Vec::new();
@@ -207,9 +210,9 @@ fn a_tree_growing_to_its_capacity_keeps_its_filter() {
     }
 }
 
-/// A name that was unused when the filter was built had such a long code that three entries of the last level and one
-/// of this run did not fit into a bucket. In a full filter, a merge into a fresh name then moved hundreds of entries
-/// per key, and set others aside, although no entry was added.
+/// A name that was unused when the filter was built had such a long code that three entries of the
+/// last level and one of this run did not fit into a bucket. In a full filter, a merge into a fresh
+/// name then moved hundreds of entries per key, and set others aside, although no entry was added.
 #[test]
 fn a_merge_into_a_fresh_name_finds_room_in_a_full_filter() {
     let n = 100_000;

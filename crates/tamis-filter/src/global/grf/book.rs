@@ -1,10 +1,11 @@
 //! The book of a partition: which epochs each symbol stands for.
 //!
-//! A symbol stands for an interval of epochs: a *gap* between two cuts, which no table divides (so any of its epochs names the
-//! same table), or one of the epochs to come. Flushes that come after the book get the symbols of epochs to come, which have
-//! the longest codes; when the partition is encoded anew, they become gaps like the others. This is Shape Encoding with the
-//! lengths of codes taken from what the tree holds instead of from a schedule; intervals of the paper's digits are gaps, too
-//! (`shape.rs`). The parent module argues why no key is denied.
+//! A symbol stands for an interval of epochs: a *gap* between two cuts, which no table divides (so
+//! any of its epochs names the same table), or one of the epochs to come. Flushes that come after
+//! the book get the symbols of epochs to come, which have the longest codes; when the partition is
+//! encoded anew, they become gaps like the others. This is Shape Encoding with the lengths of codes
+//! taken from what the tree holds instead of from a schedule; intervals of the paper's digits are
+//! gaps, too (`shape.rs`). The parent module argues why no key is denied.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -37,8 +38,9 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// Returns the book for entries of these intervals, each with its number of entries. Later epochs than all of these are to
-    /// come; they have symbols only if `grows`, as these take bits from all others.
+    /// Returns the book for entries of these intervals, each with its number of entries. Later
+    /// epochs than all of these are to come; they have symbols only if `grows`, as these take bits
+    /// from all others.
     pub(super) fn new(base: Epoch, counts: &BTreeMap<Epochs, u64>, not_before: Epoch, grows: bool) -> Self {
         let last = Epochs { lo: 0, hi: base };
         let futures = if grows { FUTURES } else { 0 };
@@ -71,7 +73,8 @@ impl Book {
         Self { base, last, futures, gaps, future, names: Names::new(&weights) }
     }
 
-    /// Returns what a symbol stands for. Every number is one; those that no book assigns stand for everything.
+    /// Returns what a symbol stands for. Every number is one; those that no book assigns stand for
+    /// everything.
     #[inline]
     pub(super) fn epochs(&self, symbol: u32) -> Epochs {
         if let Some(&gap) = self.gaps.get(symbol as usize) {
@@ -96,12 +99,14 @@ impl Book {
         self.futures > 0
     }
 
-    /// Returns the number of gaps that have a symbol of their own or share one; each has entries when the book is made.
+    /// Returns the number of gaps that have a symbol of their own or share one; each has entries
+    /// when the book is made.
     pub(super) fn gaps(&self) -> usize {
         self.gaps.len()
     }
 
-    /// Returns the symbol of a new entry, of a table with these epochs; `None` if the book has none that is precise.
+    /// Returns the symbol of a new entry, of a table with these epochs; `None` if the book has none
+    /// that is precise.
     pub(super) fn symbol(&self, table: Epochs) -> Option<u16> {
         if table.lo < self.base {
             return self.last;
@@ -125,8 +130,9 @@ impl Book {
         own.or_else(hull).expect("the book was made for it") as u16
     }
 
-    /// Returns the interval of a new entry in a book to come: as much of the gap of the table's first epoch as the table has. Its
-    /// table is a cut of the versions that will see the entry, whether or not `cuts` contains it.
+    /// Returns the interval of a new entry in a book to come: as much of the gap of the table's
+    /// first epoch as the table has. Its table is a cut of the versions that will see the entry,
+    /// whether or not `cuts` contains it.
     pub(super) fn interval(base: Epoch, table: Epochs, cuts: &Cuts) -> Epochs {
         if table.lo < base {
             return Epochs { lo: 0, hi: base };
@@ -135,7 +141,8 @@ impl Book {
         Epochs { lo: table.lo, hi: gap.hi.min(table.hi).max(table.lo.saturating_add(1)) }
     }
 
-    /// Returns for each symbol what it stands for after garbage collection; `None` if no table holds it any more.
+    /// Returns for each symbol what it stands for after garbage collection; `None` if no table
+    /// holds it any more.
     pub(super) fn collect(&self, cuts: &Cuts) -> Vec<Option<Epochs>> {
         (0..self.symbols()).map(|symbol| self.collect_one(self.epochs(symbol), cuts)).collect()
     }

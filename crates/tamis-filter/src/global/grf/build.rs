@@ -1,4 +1,5 @@
-//! Builds a partition: chooses the map, the number of positions and the book, and writes the entries.
+//! Builds a partition: chooses the map, the number of positions and the book, and writes the
+//! entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use super::set::{Entry, Set};
 use super::walk::met_by_a_walk;
 use super::{Crowd, Inner, MapReason, Partition, PartitionSpec};
 
-/// Target numbers of keys per segment to choose from, and whether these are divided into pieces. Evenly spread keys need few knots,
-/// which take memory; clusters need pieces; many knots without pieces are for keys that are far from even in a few places only.
+/// Target numbers of keys per segment to choose from, and whether these are divided into pieces.
+/// Evenly spread keys need few knots, which take memory; clusters need pieces; many knots without
+/// pieces are for keys that are far from even in a few places only.
 const SEGMENTS: [(usize, bool); 4] = [(512, false), (FINE_KEYS, false), (1024, true), (512, true)];
 /// The smallest of these, at number [`FINE`].
 pub(super) const FINE_KEYS: usize = 128;
@@ -29,19 +31,20 @@ const MANY_SEGMENTS: usize = 128;
 const MAX_KEYS: usize = 1 << 28;
 /// The share of the budget that is planned for; the rest is for flushes until the next plan.
 pub(super) const PLANNED: f64 = 0.985;
-/// Fewer keys are planned for as if they were so many: the partition may grow, and positions per segment stay as they are. It
-/// takes a few hundred bytes.
+/// Fewer keys are planned for as if they were so many: the partition may grow, and positions per
+/// segment stay as they are. It takes a few hundred bytes.
 pub(super) const FEWEST: u64 = 512;
 /// Maximum bits per key that the parts of fixed size are accounted for. Small partitions take more.
 const MOST_FIXED: f64 = 0.2;
-/// The same for partitions that are built of [`MANY`] keys, which would take more than was asked for. Once they have grown they
-/// take less; smaller ones may grow more, and positions that they were not given they do not get then.
+/// The same for partitions that are built of [`MANY`] keys, which would take more than was asked
+/// for. Once they have grown they take less; smaller ones may grow more, and positions that they
+/// were not given they do not get then.
 const MOST_FIXED_OF_MANY: f64 = 0.5;
 /// A little less than the engine builds a partition of where it can: some keys are joined.
 const MANY: u64 = 7000;
 
-/// Returns knots that cut numbers (ascending) into segments of about as many keys each; the last lies after them all,
-/// if possible.
+/// Returns knots that cut numbers (ascending) into segments of about as many keys each; the last
+/// lies after them all, if possible.
 fn knots(numbers: &[u64], segment_keys: usize, max: u64) -> Vec<u64> {
     let Some(&last) = numbers.last() else { return Vec::new() };
     let segments = numbers.len().div_ceil(segment_keys);
@@ -52,8 +55,8 @@ fn knots(numbers: &[u64], segment_keys: usize, max: u64) -> Vec<u64> {
     knots
 }
 
-/// Returns the bits that are left for positions of the entries of [`planned`] keys. No more than `most_fixed` bits per key are
-/// accounted for parts of fixed size.
+/// Returns the bits that are left for positions of the entries of [`planned`] keys. No more than
+/// `most_fixed` bits per key are accounted for parts of fixed size.
 pub(super) fn budget(
     bits_per_key: f64,
     keys: u64,
@@ -72,13 +75,15 @@ pub(super) fn budget(
     (bits_per_key * PLANNED - fixed - knots.min(1.0)) * keys - symbol_bits
 }
 
-/// Returns the number of keys that the layout of a partition with so many is made for, or of entries.
+/// Returns the number of keys that the layout of a partition with so many is made for, or of
+/// entries.
 pub(super) fn planned(keys: u64) -> u64 {
     keys.max(FEWEST)
 }
 
-/// Returns the most positions for which keys take `budget` bits with their codes, if they are spread evenly; for each code the number
-/// of its keys and its bits. Keys of one code at one position are one entry, so that where there are few positions there can be more.
+/// Returns the most positions for which keys take `budget` bits with their codes, if they are
+/// spread evenly; for each code the number of its keys and its bits. Keys of one code at one
+/// position are one entry, so that where there are few positions there can be more.
 fn most_positions(budget: f64, codes: &[(u64, f64)]) -> u64 {
     let keys: u64 = codes.iter().map(|(count, _)| count).sum();
     let codes = if keys == 0 { &[(1, 0.0)] } else { codes };
@@ -93,8 +98,8 @@ fn most_positions(budget: f64, codes: &[(u64, f64)]) -> u64 {
             entries.fold((0.0, 0.0), |(all, sum), (entries, bits)| (all + entries, sum + entries * bits));
         Layout::most_positions(budget - bits, entries.ceil() as u64, MOST_POSITIONS)
     };
-    // With more positions there are more entries, and with these fewer positions: estimates alternate around the answer and come
-    // closer. The last is one from below.
+    // With more positions there are more entries, and with these fewer positions: estimates
+    // alternate around the answer and come closer. The last is one from below.
     let mut positions = within(None);
     for _ in 0..3 {
         let above = within(Some(positions));
@@ -103,7 +108,8 @@ fn most_positions(budget: f64, codes: &[(u64, f64)]) -> u64 {
     positions
 }
 
-/// Returns the bits per key at most that the parts of fixed size are accounted for in a partition built of so many entries.
+/// Returns the bits per key at most that the parts of fixed size are accounted for in a partition
+/// built of so many entries.
 pub(super) fn most_fixed(built: u64) -> f64 {
     if built < MANY { MOST_FIXED } else { MOST_FIXED_OF_MANY }
 }
@@ -119,8 +125,8 @@ pub(super) fn symbol_bits(book: &Book, entries: &[Entry]) -> u64 {
 }
 
 impl Partition {
-    /// Builds the filter of `batch`. Entries of tables that hold epochs before `base` get the code "last". Valid for
-    /// readers of the version that the batch was taken from and of later ones.
+    /// Builds the filter of `batch`. Entries of tables that hold epochs before `base` get the code
+    /// "last". Valid for readers of the version that the batch was taken from and of later ones.
     ///
     /// Several passes over the keys, and a sort of the positions.
     ///
@@ -176,8 +182,8 @@ impl Partition {
                 let budget = budget(spec.bits_per_key, all, taken, &book, 0, most_fixed);
                 Map::new(keys.clone(), kind, knots, most_positions(budget, &codes), sizes[size])
             };
-            // Positions depend on what the map takes, which depends on its knots, and on whether it has so many cells that these can
-            // have pieces.
+            // Positions depend on what the map takes, which depends on its knots, and on whether it
+            // has so many cells that these can have pieces.
             let map = of(knots.clone(), &Map::new(keys.clone(), kind, knots.clone(), 1, sizes[size]));
             if map.is_in_pieces() { of(knots, &map) } else { map }
         };
@@ -195,7 +201,8 @@ impl Partition {
             for kind in candidates(spec.map, per_segment) {
                 // Only order profits from one size or another; the digest takes the finest.
                 let is_ordered = matches!(kind, Kind::Ordered { cells } if cells > 1);
-                // A local map ignores the digest, and held-out keys rarely share the number of another; keys that were asked for may.
+                // A local map ignores the digest, and held-out keys rarely share the number of
+                // another; keys that were asked for may.
                 let is_blind = matches!(kind, Kind::Local { .. })
                     && spec.map == MapChoice::Auto
                     && keys.is_blind()
@@ -268,8 +275,8 @@ pub(super) fn order(entries: &mut Vec<Entry>) {
     entries.dedup();
 }
 
-/// Writes entries with positions of a map in a layout, after cutting `cut` bits from all positions. `entries` ascend; they are
-/// changed into what was written.
+/// Writes entries with positions of a map in a layout, after cutting `cut` bits from all positions.
+/// `entries` ascend; they are changed into what was written.
 pub(super) fn write(layout: Layout, cut: u32, entries: &mut Vec<Entry>, book: &Book) -> Set {
     if cut > 0 || layout.coarse > 0 {
         for entry in entries.iter_mut() {

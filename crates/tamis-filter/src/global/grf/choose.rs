@@ -1,13 +1,15 @@
 //! Chooses the map of a partition by what its queries would cost.
 //!
-//! The cost of a map is the number of runs that it names or opens in vain, averaged over queries: gets of absent keys and
-//! ranges, in the proportion of [`QueryMix`]. Queries are those that were sampled, or where there are none, keys of the batch
-//! that are held out: gets of a held-out key, seeks to the next key, and ranges that begin with a held-out key: of 64 numbers, or of
-//! all keys that it is a prefix of if numbers do not tell keys apart. Matches are counted on the keys that remain; where the digest
-//! takes part, its share is computed instead of drawn.
+//! The cost of a map is the number of runs that it names or opens in vain, averaged over queries:
+//! gets of absent keys and ranges, in the proportion of [`QueryMix`]. Queries are those that were
+//! sampled, or where there are none, keys of the batch that are held out: gets of a held-out key,
+//! seeks to the next key, and ranges that begin with a held-out key: of 64 numbers, or of all keys
+//! that it is a prefix of if numbers do not tell keys apart. Matches are counted on the keys that
+//! remain; where the digest takes part, its share is computed instead of drawn.
 //!
-//! What a range finds is counted by keys, not by numbers: all keys that share the number of a string are not in a range that begins
-//! with it. A run that has a key of the range is not opened in vain.
+//! What a range finds is counted by keys, not by numbers: all keys that share the number of a
+//! string are not in a range that begins with it. A run that has a key of the range is not opened
+//! in vain.
 
 use crate::global::{MapChoice, QueryMix};
 use crate::keys::{KeyList, KeyMap, prefix_end};
@@ -17,7 +19,8 @@ use super::map::{Kind, Map};
 /// One key in this many is held out, up to [`MOST_HELD`].
 const HOLD_OUT: usize = 16;
 const MOST_HELD: usize = 2048;
-/// All maps are compared by one query in this many, those that may be the best by all. Odd: every other query may be of a kind.
+/// All maps are compared by one query in this many, those that may be the best by all. Odd: every
+/// other query may be of a kind.
 const SAMPLED: usize = 5;
 /// Numbers in a range of which only the start is known.
 const RANGE: u64 = 64;
@@ -61,7 +64,8 @@ struct Cost {
 }
 
 impl Trial {
-    /// `numbers` are those of the different keys of `list`, of which `firsts` are the places; all ascend.
+    /// `numbers` are those of the different keys of `list`, of which `firsts` are the places; all
+    /// ascend.
     pub(super) fn new(
         keys: &KeyMap,
         list: &KeyList,
@@ -202,22 +206,25 @@ impl Trial {
         }
     }
 
-    /// Returns whether a map tells absent keys about as well as if keys were spread evenly, as far as chance allows to say.
+    /// Returns whether a map tells absent keys about as well as if keys were spread evenly, as far
+    /// as chance allows to say.
     pub(super) fn is_even(&self, map: &Map) -> bool {
         let ideal = self.kept.len() as f64 / map.positions() as f64;
         let deviation = (ideal / self.points.len().max(1) as f64).sqrt();
         self.cost(map, 1).points <= ideal * 1.2 + 3.0 * deviation
     }
 
-    /// Returns the average cost of a query, less what is preferred and what ranges cost under every map: where order tells nothing
-    /// they open all runs, and however many these are, points decide.
+    /// Returns the average cost of a query, less what is preferred and what ranges cost under every
+    /// map: where order tells nothing they open all runs, and however many these are, points
+    /// decide.
     fn total(&self, map: &Map, cost: Cost, least_ranges: f64) -> f64 {
         let points = cost.points / if map.kind == Kind::Digest { PREFERENCE } else { 1.0 };
         (1.0 - self.share) * points + self.share * (cost.ranges - least_ranges).max(0.0)
     }
 
-    /// Returns the map that costs least, and the share of absent keys that a map by order alone would name, if one of them is such a
-    /// map. What comes first preserves more order or takes less time; a difference that may be chance does not count.
+    /// Returns the map that costs least, and the share of absent keys that a map by order alone
+    /// would name, if one of them is such a map. What comes first preserves more order or takes
+    /// less time; a difference that may be chance does not count.
     pub(super) fn best(&self, maps: Vec<Map>) -> (Option<Map>, Option<f64>) {
         let rough: Vec<Cost> = maps.iter().map(|map| self.cost(map, SAMPLED)).collect();
         let by_order = maps.iter().zip(&rough).filter(|(map, _)| map.is_learned());
@@ -244,7 +251,8 @@ impl Trial {
     }
 }
 
-/// Returns the kinds of maps to compare for a choice, for segments of so many positions; the first is preferred among equals.
+/// Returns the kinds of maps to compare for a choice, for segments of so many positions; the first
+/// is preferred among equals.
 pub(super) fn candidates(wanted: MapChoice, per_segment: u64) -> Vec<Kind> {
     let bits = per_segment.max(1).ilog2();
     let local = Kind::Local { bits: local_bits(per_segment) };
@@ -263,7 +271,8 @@ pub(super) fn candidates(wanted: MapChoice, per_segment: u64) -> Vec<Kind> {
     }
 }
 
-/// Returns by how many bits of their numbers a local map with segments of so many positions keeps keys together.
+/// Returns by how many bits of their numbers a local map with segments of so many positions keeps
+/// keys together.
 pub(super) fn local_bits(per_segment: u64) -> u32 {
     per_segment.max(1).ilog2().saturating_sub(2).min(20)
 }

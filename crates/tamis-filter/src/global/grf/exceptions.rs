@@ -1,15 +1,17 @@
-//! Where one symbol has nearly all entries of a block, the ranks of the others: the *exceptions*, in Elias–Fano coding.
+//! Where one symbol has nearly all entries of a block, the ranks of the others: the *exceptions*,
+//! in Elias–Fano coding.
 //!
 //! ```text
 //! for each bucket of 2^low ranks a one per exception in it, then a zero
 //! the low bits of each exception's rank
 //! ```
 //!
-//! An exception takes `low + 1` bits and each entry `2^-low`: with a tenth of the entries 0.53 bits an entry, where a level of
-//! its own (`names.rs`) takes one and the entropy is 0.47. Only what matches is decoded: a probe looks into the bucket of its
-//! entry's rank.
+//! An exception takes `low + 1` bits and each entry `2^-low`: with a tenth of the entries 0.53 bits
+//! an entry, where a level of its own (`names.rs`) takes one and the entropy is 0.47. Only what
+//! matches is decoded: a probe looks into the bucket of its entry's rank.
 //!
-//! Reads are total, as everywhere in a set: whatever the bits are, there are at most as many exceptions as entries.
+//! Reads are total, as everywhere in a set: whatever the bits are, there are at most as many
+//! exceptions as entries.
 
 use crate::bits::{mask, select_in_word};
 
@@ -58,7 +60,8 @@ impl Exceptions {
         entries.div_ceil(1 << self.low)
     }
 
-    /// Calls `push` with width and value of what stands for exceptions of these ranks, which ascend, among so many entries.
+    /// Calls `push` with width and value of what stands for exceptions of these ranks, which
+    /// ascend, among so many entries.
     pub(super) fn encode(self, entries: u64, ranks: &[u64], mut push: impl FnMut(u32, u64)) {
         let mut bucket = 0;
         for rank in ranks {
@@ -72,7 +75,8 @@ impl Exceptions {
         ranks.iter().for_each(|rank| push(self.low, rank & mask(self.low)));
     }
 
-    /// Returns where the exceptions among `entries` are, stored from bit `at` on, and where the bucket of `rank` starts.
+    /// Returns where the exceptions among `entries` are, stored from bit `at` on, and where the
+    /// bucket of `rank` starts.
     #[inline]
     fn scan(self, bits: Bits<'_>, at: u64, entries: u64, rank: u64) -> (Stored, u64) {
         let (buckets, bucket) = (self.buckets(entries), rank >> self.low);
@@ -120,7 +124,8 @@ impl Exceptions {
         (stored, None)
     }
 
-    /// Writes to `ranks`, which is overwritten, those of all exceptions; each is less than `entries`.
+    /// Writes to `ranks`, which is overwritten, those of all exceptions; each is less than
+    /// `entries`.
     pub(super) fn ranks(self, bits: Bits<'_>, at: u64, entries: u64, ranks: &mut Vec<u64>) -> Stored {
         let stored = self.stored(bits, at, entries);
         ranks.clear();

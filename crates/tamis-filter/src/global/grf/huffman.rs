@@ -1,21 +1,23 @@
-//! GRF_H: GRF's structure with the current run of each key in place of its shape (section 6.1 of the paper). The
-//! paper uses it to show what Shape Encoding saves: here every merge must find and change the entry of each of its
-//! keys.
+//! GRF_H: GRF's structure with the current run of each key in place of its shape (section 6.1 of
+//! the paper). The paper uses it to show what Shape Encoding saves: here every merge must find and
+//! change the entry of each of its keys.
 //!
-//! It has the parts of a [`Partition`], one of each for the whole tree: a map from keys to positions, a set of entries, and codes of
-//! symbols that are near the entropy (`names.rs`; the paper has Huffman codes). But a symbol stands for a run. How frequent each
-//! will be is estimated when the filter is built, and stays.
+//! It has the parts of a [`Partition`], one of each for the whole tree: a map from keys to
+//! positions, a set of entries, and codes of symbols that are near the entropy (`names.rs`; the
+//! paper has Huffman codes). But a symbol stands for a run. How frequent each will be is estimated
+//! when the filter is built, and stays.
 //!
 //! # Invariants
-//! * The entries are a multiset of (position, symbol), one for each pair of a key and a run. It makes no difference
-//!   which of several equal ones is removed.
+//! * The entries are a multiset of (position, symbol), one for each pair of a key and a run. It
+//!   makes no difference which of several equal ones is removed.
 //! * All runs without a symbol of their own share one. Their entries are counted run by run.
-//! * A bit of the positions that a change cut is never asked for again ([`Layout::refit`]), so an entry stays the one that its key
-//!   leads to.
+//! * A bit of the positions that a change cut is never asked for again ([`Layout::refit`]), so an
+//!   entry stays the one that its key leads to.
 //!
 //! # Threads
-//! Immutable. A change decodes all entries and encodes them anew: with keys spread over the tree, a merge changes every
-//! block. No run has extra bits of position (section 4.3.2), because these depend on the level.
+//! Immutable. A change decodes all entries and encodes them anew: with keys spread over the tree, a
+//! merge changes every block. No run has extra bits of position (section 4.3.2), because these
+//! depend on the level.
 
 #[cfg(test)]
 mod tests;
@@ -121,11 +123,12 @@ struct Step {
 }
 
 impl GrfHuffman {
-    /// Builds a filter of all keys of these runs, with room for `spec.capacity` entries. Chooses the map as for a [`Partition`] that
-    /// would have the bits that codes leave.
+    /// Builds a filter of all keys of these runs, with room for `spec.capacity` entries. Chooses
+    /// the map as for a [`Partition`] that would have the bits that codes leave.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond 2^28 entries.
+    /// [`FilterError::BitsPerKey`] for values outside `(0, 64]`, [`FilterError::TooLarge`] beyond
+    /// 2^28 entries.
     pub fn build(items: &[Tagged<'_>], spec: &RunIndexSpec) -> Result<Self, FilterError> {
         if !(spec.bits_per_key > 0.0 && spec.bits_per_key <= 64.0) {
             return Err(FilterError::BitsPerKey(spec.bits_per_key));
@@ -165,8 +168,9 @@ impl GrfHuffman {
         Ok(GrfHuffman { built_largest: full.set.largest(), ..full })
     }
 
-    /// Returns the filter after a change of runs. `None` if there are more entries than twice the capacity, if keys pile up where the
-    /// map does not tell them apart, or if an entry to remove is not there. Decodes and encodes all entries.
+    /// Returns the filter after a change of runs. `None` if there are more entries than twice the
+    /// capacity, if keys pile up where the map does not tell them apart, or if an entry to remove
+    /// is not there. Decodes and encodes all entries.
     pub fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Self> {
         let mut changed = self.clone();
         let shift = changed.extend(added);
@@ -185,8 +189,8 @@ impl GrfHuffman {
         name(self.map.kind)
     }
 
-    /// Returns the number of entries that a layout is for, and the bits that they can take without their codes: those of a full
-    /// filter, or of what it holds if that is more.
+    /// Returns the number of entries that a layout is for, and the bits that they can take without
+    /// their codes: those of a full filter, or of what it holds if that is more.
     fn plan(&self, entries: u64) -> (u64, f64) {
         let planned = self.capacity.max(entries).max(FEWEST);
         let fixed = (self.memory_bytes() - self.set.heap_bytes()) as f64 * 8.0 / planned as f64;
@@ -195,7 +199,8 @@ impl GrfHuffman {
         (planned, per_entry * planned as f64)
     }
 
-    /// Creates segments in empty edges for keys added there; returns by how many positions the existing ones move.
+    /// Creates segments in empty edges for keys added there; returns by how many positions the
+    /// existing ones move.
     fn extend(&mut self, added: &[Tagged<'_>]) -> u64 {
         if self.map.kind == Kind::Digest {
             return 0;
@@ -210,8 +215,8 @@ impl GrfHuffman {
         })
     }
 
-    /// Returns the filter after removing `removed` and adding `added`, with its current map, which put `shift` positions before the
-    /// existing ones.
+    /// Returns the filter after removing `removed` and adding `added`, with its current map, which
+    /// put `shift` positions before the existing ones.
     fn apply(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>], shift: u64) -> Option<Self> {
         let mut steps = Vec::new();
         let mut others: BTreeMap<RunTag, u64> = self.others.iter().copied().collect();

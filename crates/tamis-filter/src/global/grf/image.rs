@@ -1,7 +1,7 @@
 //! Partitions as bytes. `docs/filter-images.md` has the format.
 //!
-//! All numbers are little-endian. Whoever stores the bytes guards them by a checksum; here each field is only checked as
-//! far as memory safety, bounded loops and bounded memory need it.
+//! All numbers are little-endian. Whoever stores the bytes guards them by a checksum; here each
+//! field is only checked as far as memory safety, bounded loops and bounded memory need it.
 
 use std::sync::Arc;
 
@@ -70,8 +70,8 @@ impl Partition {
     /// Restores a partition from the bytes of [`Partition::to_bytes`]. Linear in their number.
     ///
     /// # Errors
-    /// [`FilterError::Corrupt`] if the bytes are not such an image. Bytes that were changed may also pass and give a filter that
-    /// denies keys: callers check a checksum first.
+    /// [`FilterError::Corrupt`] if the bytes are not such an image. Bytes that were changed may
+    /// also pass and give a filter that denies keys: callers check a checksum first.
     pub fn from_bytes(bytes: &[u8]) -> Result<Partition, FilterError> {
         Self::read(&mut Reader(bytes)).ok_or(FilterError::Corrupt("not an image of a partition"))
     }

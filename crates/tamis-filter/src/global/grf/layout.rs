@@ -1,6 +1,7 @@
 //! How the positions of a set are divided, and by how many bits they are cut to fit a budget.
 //!
-//! What a set takes follows from the number of its positions and entries, so a layout is computed before anything is written.
+//! What a set takes follows from the number of its positions and entries, so a layout is computed
+//! before anything is written.
 
 use crate::bits::mask;
 
@@ -12,7 +13,8 @@ pub(super) const BUCKETS: u64 = 1 << BLOCK_BITS;
 pub(super) const MAX_WIDTH: u32 = 56;
 /// Positions per entry below which a filter names nearly everything.
 const FEWEST_BUCKETS: f64 = 0.2;
-/// Bits per block beside its entries and buckets: the directory, and half a byte on average that remains unused.
+/// Bits per block beside its entries and buckets: the directory, and half a byte on average that
+/// remains unused.
 const BLOCK_OVERHEAD: f64 = 32.0 + 4.0;
 
 /// How positions are divided into blocks, buckets and remainders.
@@ -72,7 +74,8 @@ impl Layout {
         let per_bucket = 1.0 + BLOCK_OVERHEAD / BUCKETS as f64;
         let positions = |width: u32| {
             let buckets = (budget - BUCKETS as f64 - entries * f64::from(width + 1)) / per_bucket - 1.0;
-            // Fewer buckets than half the entries make long runs: fewer bits of the positions do better, until there are none.
+            // Fewer buckets than half the entries make long runs: fewer bits of the positions do
+            // better, until there are none.
             let fewest = if width == 0 { FEWEST_BUCKETS } else { 0.5 };
             (buckets > entries * fewest).then(|| (buckets * f64::from(width).exp2()).min(most as f64) as u64)
         };
@@ -80,9 +83,9 @@ impl Layout {
         (0..MAX_WIDTH).filter_map(positions).max().unwrap_or(fewest).clamp(1, most.max(1))
     }
 
-    /// Returns the layout of `entries` entries in `positions` positions that keeps as many bits of the positions as
-    /// `budget` bits allow, and the number of low bits to cut from all positions. A budget below a bit or so per entry, or of a
-    /// block or less, is exceeded.
+    /// Returns the layout of `entries` entries in `positions` positions that keeps as many bits of
+    /// the positions as `budget` bits allow, and the number of low bits to cut from all positions.
+    /// A budget below a bit or so per entry, or of a block or less, is exceeded.
     pub(super) fn fit(positions: u64, entries: u64, budget: f64) -> (Layout, u32) {
         let entries = entries.max(1) as f64;
         let (mut positions, mut cut) = (positions, 0);
@@ -103,8 +106,8 @@ impl Layout {
         }
     }
 
-    /// The same for entries that have lost bits of their positions already: these stay cut, whether or not the budget has room for
-    /// them, as a probe asks for every bit that the layout has.
+    /// The same for entries that have lost bits of their positions already: these stay cut, whether
+    /// or not the budget has room for them, as a probe asks for every bit that the layout has.
     pub(super) fn refit(positions: u64, entries: u64, budget: f64, lost: Lost) -> (Layout, u32) {
         let (mut layout, mut cut) = Self::fit(positions, entries, budget);
         if cut > lost.cut {
@@ -127,8 +130,9 @@ impl Layout {
         (Layout { coarse, ..layout }, cut)
     }
 
-    /// Returns what a set with this layout, of positions cut by `cut` bits, does not know of the map's positions, all of which
-    /// then move by `shift`: a multiple of twice the smallest position that is known.
+    /// Returns what a set with this layout, of positions cut by `cut` bits, does not know of the
+    /// map's positions, all of which then move by `shift`: a multiple of twice the smallest
+    /// position that is known.
     pub(super) fn lost(&self, cut: u32, shift: u64) -> Lost {
         let below = u64::from(self.coarse) << (self.width + BLOCK_BITS);
         // The last block may end beyond the positions.

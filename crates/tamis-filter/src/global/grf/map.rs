@@ -1,10 +1,10 @@
 //! The map from keys to positions.
 //!
 //! # Segments
-//! A key has a number ([`KeyMap`]), and *knots* cut the numbers into segments: number `n` is in the segment whose
-//! lower knot is the last one at or below `n`. The ranges before the first knot and from the last one on are
-//! segments, too, the *edges*. A knot is only a border; no key need have its number. All segments have equally many
-//! positions, one segment after the other.
+//! A key has a number ([`KeyMap`]), and *knots* cut the numbers into segments: number `n` is in the
+//! segment whose lower knot is the last one at or below `n`. The ranges before the first knot and
+//! from the last one on are segments, too, the *edges*. A knot is only a border; no key need have
+//! its number. All segments have equally many positions, one segment after the other.
 //!
 //! # Within a segment
 //! | map | position |
@@ -14,10 +14,11 @@
 //! | digest | no knots, one segment: the digest decides alone |
 //!
 //! # Edges
-//! An edge has far too many numbers for its positions. If keys were left there, those of a time series would soon all
-//! share one position. So whenever keys arrive in an empty edge, [`Map::extend`] creates segments over them, and the
-//! edge beyond stays empty. Two kinds of keys remain in an edge: those outside the common prefix, which have the
-//! smallest or the largest number, and those that arrive after the knots have become too many.
+//! An edge has far too many numbers for its positions. If keys were left there, those of a time
+//! series would soon all share one position. So whenever keys arrive in an empty edge,
+//! [`Map::extend`] creates segments over them, and the edge beyond stays empty. Two kinds of keys
+//! remain in an edge: those outside the common prefix, which have the smallest or the largest
+//! number, and those that arrive after the knots have become too many.
 
 use std::ops::RangeInclusive;
 
@@ -32,7 +33,8 @@ use super::pieces::{self, Pieces};
 const SALT: u64 = 0x0067_7266;
 /// Salt of the blocks of a local map.
 const LOCAL_SALT: u64 = 0x6c6f_6361;
-/// From this many new keys in an edge on, they get segments like those of a build, rather than a single one.
+/// From this many new keys in an edge on, they get segments like those of a build, rather than a
+/// single one.
 const MANY: usize = 32;
 /// Maximum number of positions of a partition.
 pub(super) const MOST_POSITIONS: u64 = 1 << 48;
@@ -49,8 +51,9 @@ pub(super) enum Kind {
     Digest,
 }
 
-/// A guide for searching the knots: the numbers from the first knot to the last are cut into equal parts, about half
-/// as many as there are knots. If knots are spread evenly, few are left to examine; otherwise the guide does no harm.
+/// A guide for searching the knots: the numbers from the first knot to the last are cut into equal
+/// parts, about half as many as there are knots. If knots are spread evenly, few are left to
+/// examine; otherwise the guide does no harm.
 #[derive(Clone, Debug)]
 struct Guide {
     first: u64,
@@ -74,7 +77,8 @@ impl Guide {
         Self { first, line, starts }
     }
 
-    /// Returns the knots that may be next to a number: it is above all before them and below all after.
+    /// Returns the knots that may be next to a number: it is above all before them and below all
+    /// after.
     #[inline(always)]
     fn around(&self, number: u64) -> std::ops::Range<usize> {
         let Some(offset) = number.checked_sub(self.first) else { return 0..0 };
@@ -113,8 +117,9 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// Creates a map with these knots, which ascend and are all different (none for [`Kind::Digest`]), and at most `positions`
-    /// positions. `pieces` are empty or those of the segments between knots; they count in an ordered map with many cells only.
+    /// Creates a map with these knots, which ascend and are all different (none for
+    /// [`Kind::Digest`]), and at most `positions` positions. `pieces` are empty or those of the
+    /// segments between knots; they count in an ordered map with many cells only.
     pub(super) fn new(
         keys: KeyMap,
         kind: Kind,
@@ -173,7 +178,8 @@ impl Map {
         matches!(self.kind, Kind::Ordered { cells } if cells >= pieces::FEWEST_CELLS)
     }
 
-    /// Returns the map with the same segments and cells of the same size, but at most `positions` positions.
+    /// Returns the map with the same segments and cells of the same size, but at most `positions`
+    /// positions.
     #[cfg(any(test, feature = "run-index"))]
     pub(super) fn resized(&self, positions: u64) -> Self {
         let kind = match self.kind {
@@ -186,7 +192,8 @@ impl Map {
         Self::new(self.keys.clone(), kind, knots, positions, self.segment_keys)
     }
 
-    /// Returns the largest number that a key below `end` (`None`: any key) can have; `None` if there is no such key.
+    /// Returns the largest number that a key below `end` (`None`: any key) can have; `None` if
+    /// there is no such key.
     pub(super) fn last_before(&self, end: Option<&[u8]>) -> Option<u64> {
         let Some(end) = end else { return Some(u64::MAX) };
         let number = self.keys.clamped(end);
@@ -196,8 +203,8 @@ impl Map {
         if lower == end { number.checked_sub(1) } else { Some(number) }
     }
 
-    /// Writes to `key` the smallest key that a number can stand for. It is the empty key for number 0, which keys before the
-    /// common prefix have, too.
+    /// Writes to `key` the smallest key that a number can stand for. It is the empty key for number
+    /// 0, which keys before the common prefix have, too.
     pub(super) fn lower_key(&self, number: u64, key: &mut Vec<u8>) {
         if number == 0 {
             key.clear();
@@ -221,7 +228,8 @@ impl Map {
     pub(super) fn segment(&self, number: u64) -> usize {
         let knots = self.guide.around(number);
         let near = &self.knots[knots.clone()];
-        // Few knots are counted rather than searched, as no processor can predict how many are below.
+        // Few knots are counted rather than searched, as no processor can predict how many are
+        // below.
         let below = if near.len() <= 16 {
             near.iter().map(|&knot| usize::from(knot <= number)).sum()
         } else {
@@ -242,7 +250,8 @@ impl Map {
         self.knots.get(segment).copied()
     }
 
-    /// Returns the line of a segment from its lowest number on, into `cells` cells, if it has a single piece.
+    /// Returns the line of a segment from its lowest number on, into `cells` cells, if it has a
+    /// single piece.
     #[inline(always)]
     fn line(&self, segment: usize, cells: u64) -> Line {
         Line::spread(self.span(segment), cells)
@@ -270,8 +279,8 @@ impl Map {
         }
     }
 
-    /// Returns the lowest number of a segment whose cell is `cell` or a later one; where there is none, one behind the segment or
-    /// the largest.
+    /// Returns the lowest number of a segment whose cell is `cell` or a later one; where there is
+    /// none, one behind the segment or the largest.
     fn number_at(&self, segment: usize, cell: u64, cells: u64) -> u64 {
         let offset = match self.pieces(segment) {
             Some(pieces) => pieces.first_at(cell, self.span(segment), cells),
@@ -312,7 +321,8 @@ impl Map {
         if position >= self.per_segment { position - self.per_segment } else { position }
     }
 
-    /// Returns the cells of a segment for which a walk can tell bounds: 1 means that the segment is one stretch.
+    /// Returns the cells of a segment for which a walk can tell bounds: 1 means that the segment is
+    /// one stretch.
     pub(super) fn cells(&self) -> u64 {
         match self.kind {
             Kind::Ordered { cells } => cells,
@@ -326,8 +336,9 @@ impl Map {
         start..=start + self.per_segment - 1
     }
 
-    /// Returns the positions that the numbers from `first` to `last`, which meet the segment, can have, if they lie next to each
-    /// other; and in a local map up to as many such stretches as it has blocks.
+    /// Returns the positions that the numbers from `first` to `last`, which meet the segment, can
+    /// have, if they lie next to each other; and in a local map up to as many such stretches as it
+    /// has blocks.
     pub(super) fn stretches(
         &self,
         segment: usize,
@@ -379,8 +390,8 @@ impl Map {
         }
     }
 
-    /// Returns the lowest number of the segment whose positions lie behind the cell of `position`; that after the segment if there
-    /// is none, `None` if the segment has no end.
+    /// Returns the lowest number of the segment whose positions lie behind the cell of `position`;
+    /// that after the segment if there is none, `None` if the segment has no end.
     pub(super) fn number_behind(&self, segment: usize, position: u64) -> Option<u64> {
         let upper = self.upper(segment);
         if let Kind::Ordered { cells } = self.kind {
@@ -400,16 +411,18 @@ impl Map {
             + self.keys.heap_bytes()
     }
 
-    /// Returns the map with segments over those of `numbers` (ascending) that lie in an edge, and the number of
-    /// positions inserted before the others, a multiple of `grain`; `None` if the map can stay as it is. `empty` returns whether there
-    /// are no entries at positions. Other entries keep their positions, apart from that number.
+    /// Returns the map with segments over those of `numbers` (ascending) that lie in an edge, and
+    /// the number of positions inserted before the others, a multiple of `grain`; `None` if the map
+    /// can stay as it is. `empty` returns whether there are no entries at positions. Other entries
+    /// keep their positions, apart from that number.
     pub(super) fn extend(
         &self,
         numbers: &[u64],
         empty: impl Fn(RangeInclusive<u64>) -> bool,
         grain: u64,
     ) -> Option<(Map, u64)> {
-        // The number of knots is proportional to keys, and some for stragglers; beyond that the edges take them.
+        // The number of knots is proportional to keys, and some for stragglers; beyond that the
+        // edges take them.
         let room = (2 * self.built + 64).saturating_sub(self.knots.len()) + numbers.len() / 8;
         let most = MOST_POSITIONS / self.per_segment;
         if room == 0 || self.segments() as u64 + numbers.len() as u64 + 4 > most {
@@ -559,7 +572,8 @@ impl Map {
     }
 }
 
-/// Returns the pieces of each segment between two of these knots, by those of `numbers` (ascending) that it has.
+/// Returns the pieces of each segment between two of these knots, by those of `numbers` (ascending)
+/// that it has.
 pub(super) fn pieces_of(knots: &[u64], numbers: &[u64]) -> Vec<Pieces> {
     let mut offsets = Vec::new();
     let of = |pair: &[u64]| {
@@ -572,8 +586,9 @@ pub(super) fn pieces_of(knots: &[u64], numbers: &[u64]) -> Vec<Pieces> {
     knots.windows(2).map(of).collect()
 }
 
-/// Returns a number of positions cut to a multiple of a power of two, if it is large: segments then start at round positions, and
-/// stay there when bits are cut. Only so can segments be put before others ([`Map::extend`]). It costs at most 3 % of the positions.
+/// Returns a number of positions cut to a multiple of a power of two, if it is large: segments then
+/// start at round positions, and stay there when bits are cut. Only so can segments be put before
+/// others ([`Map::extend`]). It costs at most 3 % of the positions.
 fn rounded(positions: u64) -> u64 {
     match positions {
         0..256 => positions,

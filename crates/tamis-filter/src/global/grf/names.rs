@@ -1,23 +1,27 @@
-//! Codes of symbols: directly addressable, so that the code of one entry of a block is read without decoding those
-//! before it (N. Brisaboa, S. Ladra, G. Navarro, "DACs: Bringing direct access to variable-length codes", 2013).
+//! Codes of symbols: directly addressable, so that the code of one entry of a block is read without
+//! decoding those before it (N. Brisaboa, S. Ladra, G. Navarro, "DACs: Bringing direct access to
+//! variable-length codes", 2013).
 //!
-//! Symbols are numbered by falling frequency. A code is cut into *levels*. On a level of `width` bits the values below
-//! `literals` are symbols; every other value says that the symbol is on the next level:
+//! Symbols are numbered by falling frequency. A code is cut into *levels*. On a level of `width`
+//! bits the values below `literals` are symbols; every other value says that the symbol is on the
+//! next level:
 //!
 //! ```text
 //! level 0   width 2, literals 3     00 01 10: symbols 0 1 2      11: on the next level
 //! level 1   width 3                 000 … 111: symbols 3 … 10
 //! ```
 //!
-//! If the next level is the last one, several values may lead there; which one it was is then the high part of the
-//! symbol's number. The entries of a block store each level as bit planes: bit `j` of all values, then bit `j + 1`. So the
-//! entries that go on are found 64 at a time, and the place of an entry on the next level is a count of ones.
+//! If the next level is the last one, several values may lead there; which one it was is then the
+//! high part of the symbol's number. The entries of a block store each level as bit planes: bit `j`
+//! of all values, then bit `j + 1`. So the entries that go on are found 64 at a time, and the place
+//! of an entry on the next level is a count of ones.
 //!
-//! Widths and literals are those that cost fewest bits for the given frequencies: within a tenth of a bit of a Huffman code
-//! where frequencies are equal or fall geometrically.
+//! Widths and literals are those that cost fewest bits for the given frequencies: within a tenth of
+//! a bit of a Huffman code where frequencies are equal or fall geometrically.
 //!
-//! A Huffman code takes a bit at least. If one symbol is so frequent that less would do, the ranks of all others stand before the
-//! levels (`exceptions.rs`), which have their symbols only, from 1 on.
+//! A Huffman code takes a bit at least. If one symbol is so frequent that less would do, the ranks
+//! of all others stand before the levels (`exceptions.rs`), which have their symbols only, from 1
+//! on.
 
 use crate::bits::{Appender, mask};
 
@@ -62,7 +66,8 @@ impl Names {
         for at in (0..count).rev() {
             rest[at] = rest[at + 1] + weights[at];
         }
-        // best[i]: cost of the levels from symbol `i` on, their first level, and whether the next one is the last.
+        // best[i]: cost of the levels from symbol `i` on, their first level, and whether the next
+        // one is the last.
         let mut best = vec![(0.0, Level { width: 0, literals: 0 }, 0); count + 1];
         for at in (0..count).rev() {
             let left = count - at;
@@ -78,7 +83,8 @@ impl Names {
                     }
                 }
                 for tail in 1..=MAX_WIDTH - width {
-                    // The fewest values that lead on such that all symbols fit; `left` exceeds `values`.
+                    // The fewest values that lead on such that all symbols fit; `left` exceeds
+                    // `values`.
                     let groups = (left - values).div_ceil((1 << tail) - 1);
                     let Some(literals) = values.checked_sub(groups).filter(|literals| *literals > 0) else {
                         continue;
@@ -112,8 +118,8 @@ impl Names {
         Self { exceptions, levels }
     }
 
-    /// Returns the code with these widths and literals, see [`Names::levels`]; `None` if it is not one that [`Names::new`] can
-    /// return.
+    /// Returns the code with these widths and literals, see [`Names::levels`]; `None` if it is not
+    /// one that [`Names::new`] can return.
     pub(super) fn from_levels(levels: &[(u32, u32)]) -> Option<Self> {
         let (exceptions, levels) = match levels.split_first() {
             Some((&(0, low), levels)) if (1..=MAX_LOW).contains(&low) => (Some(Exceptions { low }), levels),
@@ -133,13 +139,15 @@ impl Names {
         (sound && upper.split_last().is_none_or(single)).then_some(Self { exceptions, levels })
     }
 
-    /// Returns the widths and literals of the levels; if there are exceptions, first 0 and their low bits.
+    /// Returns the widths and literals of the levels; if there are exceptions, first 0 and their
+    /// low bits.
     pub(super) fn levels(&self) -> Vec<(u32, u32)> {
         let exceptions = self.exceptions.map(|exceptions| (0, exceptions.low));
         exceptions.into_iter().chain(self.levels.iter().map(|level| (level.width, level.literals))).collect()
     }
 
-    /// Returns the bits of the longest codes, rounded up such that it is enough for any number of entries.
+    /// Returns the bits of the longest codes, rounded up such that it is enough for any number of
+    /// entries.
     pub(super) fn longest(&self) -> u32 {
         let exceptions = self.exceptions.map_or(0, |exceptions| exceptions.bits_of_one() + 1);
         exceptions + self.levels.iter().map(|level| level.width).sum::<u32>()
@@ -162,8 +170,8 @@ impl Names {
         f64::from(bits) + self.exceptions.map_or(0.0, Exceptions::bits_of_all)
     }
 
-    /// Calls `push` with width and value of the parts of the codes of `symbols`: at most 64 bits at a time, in the order in
-    /// which they are stored.
+    /// Calls `push` with width and value of the parts of the codes of `symbols`: at most 64 bits at
+    /// a time, in the order in which they are stored.
     pub(super) fn encode(&self, symbols: &[u16], scratch: &mut Scratch, mut push: impl FnMut(u32, u64)) {
         let Scratch { left, values, ranks } = scratch;
         left.clear();
@@ -203,8 +211,8 @@ impl Names {
         }
     }
 
-    /// Appends the codes of `count` entries, which begin at bit `at`, with those of more entries among them: each with the rank of
-    /// the entry that it comes before. `new` is used up.
+    /// Appends the codes of `count` entries, which begin at bit `at`, with those of more entries
+    /// among them: each with the rank of the entry that it comes before. `new` is used up.
     pub(super) fn splice(
         &self,
         bits: Bits<'_>,
@@ -272,7 +280,8 @@ impl Names {
         }
     }
 
-    /// Returns the symbol of entry `rank` of `count`, whose codes begin at bit `at`; also of hostile bits some number.
+    /// Returns the symbol of entry `rank` of `count`, whose codes begin at bit `at`; also of
+    /// hostile bits some number.
     #[inline]
     pub(super) fn symbol(&self, bits: Bits<'_>, mut at: u64, mut count: u64, mut rank: u64) -> u32 {
         let (mut before, mut group) = (0u32, 0u32);
@@ -425,7 +434,8 @@ impl Planes<'_> {
             for (chunk, values) in (0u64..).zip(out.chunks_mut(32)) {
                 let place = self.at + u64::from(plane) * self.count + chunk * 32;
                 let ones = self.bits.read(place, values.len() as u32) as u32;
-                // Without shifts by varying numbers, so that it can be done for several values at once.
+                // Without shifts by varying numbers, so that it can be done for several values at
+                // once.
                 for (value, bit) in values.iter_mut().zip(&BITS) {
                     *value |= u32::from(ones & bit != 0) << plane;
                 }

@@ -1,17 +1,19 @@
 //! A segment's map from numbers to cells as a line of several pieces.
 //!
 //! # Structure
-//! Up to [`BREAKS`] *breaks* divide a segment. A break has two edges: behind the last key before it, and at the first key behind
-//! it, so that the gap between the two takes next to no cells. Between breaks a line has the cells that its keys have a share of.
-//! Edges are known to a 2^16th of the segment, shares to a 256th of its keys. All of it is 36 bytes.
+//! Up to [`BREAKS`] *breaks* divide a segment. A break has two edges: behind the last key before
+//! it, and at the first key behind it, so that the gap between the two takes next to no cells.
+//! Between breaks a line has the cells that its keys have a share of. Edges are known to a 2^16th
+//! of the segment, shares to a 256th of its keys. All of it is 36 bytes.
 //!
-//! Breaks go where they tell most about the keys: each is the one that takes the most bits off the keys' numbers, if a number is
-//! coded by the share of its piece and its place there. That is how much the logarithm of the density of keys, as the map has
-//! it, rises on average. Breaks at the largest gaps alone leave pieces of very unequal density undivided.
+//! Breaks go where they tell most about the keys: each is the one that takes the most bits off the
+//! keys' numbers, if a number is coded by the share of its piece and its place there. That is how
+//! much the logarithm of the density of keys, as the map has it, rises on average. Breaks at the
+//! largest gaps alone leave pieces of very unequal density undivided.
 //!
 //! # Why no key is rejected
-//! A number's cell is a function of the number, the edges and the shares, none of which ever change. It ascends with the number:
-//! each piece's cells begin where those of the one before end.
+//! A number's cell is a function of the number, the edges and the shares, none of which ever
+//! change. It ascends with the number: each piece's cells begin where those of the one before end.
 
 use crate::line::Line;
 
@@ -23,7 +25,8 @@ pub(super) const FEWEST_CELLS: u64 = 1 << 10;
 const GAP: u64 = 1 << 9;
 /// Instead of an edge: there is no break.
 const NONE: u16 = u16::MAX;
-/// Every gap that is longer than the average gap by this factor is tried as a break, and one of [`EVERY`] others.
+/// Every gap that is longer than the average gap by this factor is tried as a break, and one of
+/// [`EVERY`] others.
 const LONG: u64 = 2;
 const EVERY: usize = 8;
 
@@ -114,7 +117,8 @@ impl Pieces {
         Piece { from, to: to.min(span), first, cells: end.saturating_sub(first).max(1) }
     }
 
-    /// Returns the cell of an offset below `span`; there are `cells` cells, at least [`FEWEST_CELLS`].
+    /// Returns the cell of an offset below `span`; there are `cells` cells, at least
+    /// [`FEWEST_CELLS`].
     #[inline(always)]
     pub(super) fn cell(&self, offset: u64, span: u64, cells: u64) -> u64 {
         let piece = self.piece(offset, span, cells);

@@ -1,8 +1,10 @@
 //! What queries cost under the map that a partition has, and would cost under others.
 //!
-//! A map is chosen when a partition is built, by the queries of then. Whether those of now would choose another is known for certain
-//! only with the keys. But what queries name in vain can be counted without them, and the costs of two maps hold for any keys: a
-//! local map opens a short range at the rate of its numbers, a digest map names absent keys at the rate of all and opens every run.
+//! A map is chosen when a partition is built, by the queries of then. Whether those of now would
+//! choose another is known for certain only with the keys. But what queries name in vain can be
+//! counted without them, and the costs of two maps hold for any keys: a local map opens a short
+//! range at the rate of its numbers, a digest map names absent keys at the rate of all and opens
+//! every run.
 
 use crate::digest::Digest;
 use crate::global::{Ahead, Epochs, MapChoice};
@@ -20,7 +22,8 @@ pub struct Review {
     pub local: f64,
     /// Under a map by the digest.
     pub digest: f64,
-    /// Under a map that tells all keys apart as well as its memory allows, and knows all ranges: no map has less.
+    /// Under a map that tells all keys apart as well as its memory allows, and knows all ranges: no
+    /// map has less.
     pub least: f64,
 }
 
@@ -42,7 +45,8 @@ impl Partition {
         review
     }
 
-    /// Returns what these ranges cost, all of which are empty and have an end (excluded). O(blocks), and a walk for each range.
+    /// Returns what these ranges cost, all of which are empty and have an end (excluded).
+    /// O(blocks), and a walk for each range.
     pub fn review_ranges<'k>(&self, ranges: impl IntoIterator<Item = (&'k [u8], &'k [u8])>) -> Review {
         let (rate, keys) = (self.expected_rate(), &self.inner.map.keys);
         let runs = self.inner.book.gaps().max(1) as f64;
@@ -61,14 +65,16 @@ impl Partition {
         review
     }
 
-    /// Returns what seeks to these keys cost, each of which finds a key in one run. O(blocks), and a walk for each.
+    /// Returns what seeks to these keys cost, each of which finds a key in one run. O(blocks), and
+    /// a walk for each.
     pub fn review_seeks<'k>(&self, starts: impl IntoIterator<Item = &'k [u8]>) -> Review {
         let rate = self.expected_rate();
         let others = self.inner.book.gaps().saturating_sub(1) as f64;
         let (mut review, mut ahead) = (Review::default(), Ahead::default());
         for start in starts {
             let walks = !self.walks_in_vain(start, None) && self.ahead(start, None, &mut ahead);
-            // Runs are opened at the numbers of their entries, and only those at the lowest before anything is found.
+            // Runs are opened at the numbers of their entries, and only those at the lowest before
+            // anything is found.
             let lowest = ahead.found.iter().map(|(_, number)| *number).min();
             let opened = ahead.found.iter().filter(|(_, number)| Some(*number) == lowest).count();
             review.now += if walks { (opened as f64 - 1.0).clamp(0.0, others) } else { others };
@@ -80,7 +86,8 @@ impl Partition {
         review
     }
 
-    /// Returns whether the map follows the order of keys within segments, so that only the keys say what queries cost.
+    /// Returns whether the map follows the order of keys within segments, so that only the keys say
+    /// what queries cost.
     pub fn is_learned(&self) -> bool {
         self.inner.reason.chosen == MapChoice::Learned
     }

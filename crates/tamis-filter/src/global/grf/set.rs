@@ -9,19 +9,22 @@
 //!            with the number in 32 bits
 //! ```
 //!
-//! Buckets in unary with remainders is the paper's cumulative Golomb coding for a power of two (Elias–Fano coding). The number
-//! of buckets is 1 to 2 times that of entries, at which it takes 1.91 to 2 bits more per entry than `log2(positions / entries)`.
+//! Buckets in unary with remainders is the paper's cumulative Golomb coding for a power of two
+//! (Elias–Fano coding). The number of buckets is 1 to 2 times that of entries, at which it takes
+//! 1.91 to 2 bits more per entry than `log2(positions / entries)`.
 //!
 //! # Positions and layout
-//! What a position means is the map's business; here it is a number. So entries can be laid out anew without knowing
-//! their keys: with twice as many buckets and a remainder one bit shorter when there are twice as many entries, or with
-//! positions cut by a bit to take less memory. In blocks before `coarse` the lowest bit of the positions is cut already, so
-//! memory can be fitted to the budget in small steps.
+//! What a position means is the map's business; here it is a number. So entries can be laid out
+//! anew without knowing their keys: with twice as many buckets and a remainder one bit shorter when
+//! there are twice as many entries, or with positions cut by a bit to take less memory. In blocks
+//! before `coarse` the lowest bit of the positions is cut already, so memory can be fitted to the
+//! budget in small steps.
 //!
 //! # Invariants
-//! * The entries of a block ascend by position, then symbol. Equal ones are stored as often as they are given: a partition gives
-//!   each once, GRF_H (`huffman.rs`) counts on all of them.
-//! * Reads are total: bits beyond the end are zeros, every loop is bounded by a count of the directory.
+//! * The entries of a block ascend by position, then symbol. Equal ones are stored as often as they
+//!   are given: a partition gives each once, GRF_H (`huffman.rs`) counts on all of them.
+//! * Reads are total: bits beyond the end are zeros, every loop is bounded by a count of the
+//!   directory.
 
 use std::cmp::Ordering;
 
@@ -266,7 +269,8 @@ impl Set {
         }
     }
 
-    /// Calls `each` with every entry from the first of the block of `first` on, in order, until it returns `false`.
+    /// Calls `each` with every entry from the first of the block of `first` on, in order, until it
+    /// returns `false`.
     pub(super) fn each_from(&self, names: &Names, first: u64, mut each: impl FnMut(u64, u32) -> bool) {
         let mut symbols = Vec::new();
         for at in self.block_of(first)..self.blocks() {
@@ -276,7 +280,8 @@ impl Set {
         }
     }
 
-    /// The same, from the bucket of `first` on, with each entry's place instead of its symbol ([`Set::symbol`]).
+    /// The same, from the bucket of `first` on, with each entry's place instead of its symbol
+    /// ([`Set::symbol`]).
     pub(super) fn each_place_from(&self, first: u64, mut each: impl FnMut(u64, Place) -> bool) {
         let bits = Bits(&self.bytes);
         let mut bucket = first >> self.layout.width & (BUCKETS - 1);
@@ -306,7 +311,8 @@ impl Set {
         }
     }
 
-    /// Returns whether no entry has one of these positions of a map, of which the set does not have the `cut` low bits.
+    /// Returns whether no entry has one of these positions of a map, of which the set does not have
+    /// the `cut` low bits.
     pub(super) fn is_empty(&self, positions: std::ops::RangeInclusive<u64>, cut: u32) -> bool {
         let (from, to) = (positions.start() >> cut, positions.end() >> cut);
         let mut empty = true;
@@ -324,14 +330,15 @@ impl Set {
         names.symbol(Bits(&self.bytes), at.block.symbols(), at.block.count, at.rank)
     }
 
-    /// Writes to `symbols`, which is overwritten, those of all entries of the block that `at` is in; they are in order of their
-    /// [`Place::rank`].
+    /// Writes to `symbols`, which is overwritten, those of all entries of the block that `at` is
+    /// in; they are in order of their [`Place::rank`].
     pub(super) fn symbols(&self, names: &Names, at: Place, symbols: &mut Vec<u32>) {
         symbols.clear();
         names.decode(Bits(&self.bytes), at.block.symbols(), at.block.count, symbols);
     }
 
-    /// The same for the entries of block `at`; returns what the last call returned. `symbols` is overwritten.
+    /// The same for the entries of block `at`; returns what the last call returned. `symbols` is
+    /// overwritten.
     pub(super) fn each_of(
         &self,
         names: &Names,
@@ -406,7 +413,8 @@ impl Set {
         let (len, entries) = (usize::try_from(from.u64()?).ok()?, from.u64()?);
         let sound = (1..=MOST_POSITIONS).contains(&layout.positions)
             && layout.width <= MAX_WIDTH
-            // So that what decoding makes of hostile bits is still a number of about as many bits as the positions.
+            // So that what decoding makes of hostile bits is still a number of about as many bits
+            // as the positions.
             && (layout.width == 0 || 1 << (layout.width - 1) <= layout.positions)
             && u64::from(layout.coarse) <= layout.blocks()
             && (layout.width > 0 || layout.coarse == 0)
@@ -438,7 +446,8 @@ impl Set {
     }
 }
 
-/// Returns the bucket of the entry of some rank, whose one is at `place`; a bucket of the block also if the bits are hostile.
+/// Returns the bucket of the entry of some rank, whose one is at `place`; a bucket of the block
+/// also if the bits are hostile.
 #[inline(always)]
 fn bucket_of(place: u64, rank: u64) -> u64 {
     place.saturating_sub(rank).min(BUCKETS - 1)
@@ -464,8 +473,8 @@ fn start_of(bits: Bits<'_>, block: Block, bucket: u64, select: impl Fn(u64, u32)
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    //! The probe compiled for processors that count and deposit bits. `unsafe` here is the call into code compiled
-    //! for these features, which [`available`] guards.
+    //! The probe compiled for processors that count and deposit bits. `unsafe` here is the call
+    //! into code compiled for these features, which [`available`] guards.
 
     use super::{Names, Set};
 
@@ -547,9 +556,9 @@ impl<'n> Writer<'n> {
         self.push_words(count, bits);
     }
 
-    /// Writes the next block: that of `set`, which has the same layout and names, with more entries: they ascend, are all different
-    /// and have the bits that the block keeps. Those that are there already are left out. Returns how many of the others have the
-    /// symbol `counted`.
+    /// Writes the next block: that of `set`, which has the same layout and names, with more
+    /// entries: they ascend, are all different and have the bits that the block keeps. Those that
+    /// are there already are left out. Returns how many of the others have the symbol `counted`.
     pub(super) fn block_with(&mut self, set: &Set, new: &[Entry], counted: Option<u16>) -> u64 {
         let at = self.blocks.len();
         let block = set.block(at);
@@ -634,7 +643,8 @@ impl<'n> Writer<'n> {
         self.bytes.truncate(end);
     }
 
-    /// Writes the next blocks as copies of blocks `range` of `set`, which has the same layout and names.
+    /// Writes the next blocks as copies of blocks `range` of `set`, which has the same layout and
+    /// names.
     pub(super) fn copy(&mut self, set: &Set, range: std::ops::Range<usize>) {
         if range.is_empty() {
             return;

@@ -1,23 +1,28 @@
-//! Shape Encoding as in the paper (section 4.2): where a key of a tree with a deterministic schedule is.
+//! Shape Encoding as in the paper (section 4.2): where a key of a tree with a deterministic
+//! schedule is.
 //!
-//! A tree's *shape* is its number of runs per level, level 0 first. A key's code is the shape of the tree when the
-//! key was flushed; a version's code is its own shape. Under tiering, a full level `i` becomes one run of level
-//! `i + 1`, so the shape after some flushes is their number in a mixed radix, and a key's code is the number of
-//! flushes before its own. The highest digit in which a key's and a version's code differ is the key's level, and the
-//! key's digit there is its run: the paper's longest common suffix.
+//! A tree's *shape* is its number of runs per level, level 0 first. A key's code is the shape of
+//! the tree when the key was flushed; a version's code is its own shape. Under tiering, a full
+//! level `i` becomes one run of level `i + 1`, so the shape after some flushes is their number in a
+//! mixed radix, and a key's code is the number of flushes before its own. The highest digit in
+//! which a key's and a version's code differ is the key's level, and the key's digit there is its
+//! run: the paper's longest common suffix.
 //!
-//! [`Partition`](super::Partition) stores intervals of flushes instead, which are correct for any schedule. For the schedules of the paper both agree, which a test checks.
+//! [`Partition`](super::Partition) stores intervals of flushes instead, which are correct for any
+//! schedule. For the schedules of the paper both agree, which a test checks.
 
 /// The schedule of the levels above the last.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Runs of level `i` that make one of level `i + 1`, level 0 first, without the last level. All nonzero.
+    /// Runs of level `i` that make one of level `i + 1`, level 0 first, without the last level. All
+    /// nonzero.
     pub radices: Vec<u32>,
 }
 
 impl Shape {
-    /// Returns the code of a key that was flushed after `flush` other flushes (since the last compaction of the last
-    /// level): one digit per level, level 0 first. The highest digit takes the whole remainder.
+    /// Returns the code of a key that was flushed after `flush` other flushes (since the last
+    /// compaction of the last level): one digit per level, level 0 first. The highest digit takes
+    /// the whole remainder.
     ///
     /// # Panics
     /// If a radix is 0.
@@ -40,9 +45,9 @@ impl Shape {
         self.kse(flushes)
     }
 
-    /// Returns the level and run of a key in a version, from their codes; `None` if the key is newer than the
-    /// version. The low digits that garbage collection has dropped may be missing from the key: [`Shape::kept`] are
-    /// enough.
+    /// Returns the level and run of a key in a version, from their codes; `None` if the key is
+    /// newer than the version. The low digits that garbage collection has dropped may be missing
+    /// from the key: [`Shape::kept`] are enough.
     pub fn locate(kse: &[u64], vse: &[u64]) -> Option<(usize, u64)> {
         let dropped = vse.len().saturating_sub(kse.len());
         let (at, (&key, &version)) = kse
@@ -54,8 +59,9 @@ impl Shape {
         (key < version).then_some((dropped + at, key))
     }
 
-    /// Returns how many of a key's highest digits are needed while `oldest` is the oldest live version: those that
-    /// the two have in common, and one more. For a key newer than `oldest`, all.
+    /// Returns how many of a key's highest digits are needed while `oldest` is the oldest live
+    /// version: those that the two have in common, and one more. For a key newer than `oldest`,
+    /// all.
     pub fn kept(kse: &[u64], oldest: &[u64]) -> usize {
         if Shape::locate(kse, oldest).is_none() {
             return kse.len();
@@ -86,7 +92,8 @@ mod tests {
         assert_eq!(Shape::locate(&kse, &kse), None, "flushed next");
     }
 
-    /// Returns the runs of a tree under tiering, level by level, oldest first: which flushes each holds.
+    /// Returns the runs of a tree under tiering, level by level, oldest first: which flushes each
+    /// holds.
     fn tree(radices: &[u32], flushes: u64) -> Vec<Vec<Vec<u64>>> {
         let mut levels = vec![Vec::<Vec<u64>>::new(); radices.len()];
         for flush in 0..flushes {

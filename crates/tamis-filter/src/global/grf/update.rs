@@ -1,4 +1,5 @@
-//! Insertion, garbage collection, and the snapshot kept of a partition after its successor was built.
+//! Insertion, garbage collection, and the snapshot kept of a partition after its successor was
+//! built.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,16 +23,19 @@ const CROWDED: f64 = 1.25;
 const YOUNG: u64 = 16;
 /// The share of positions that are taken above which their number of keys is not told from it.
 const FULLEST: f64 = 0.98;
-/// A batch of more than this share of the entries is inserted while the whole partition is encoded anew.
+/// A batch of more than this share of the entries is inserted while the whole partition is encoded
+/// anew.
 const LARGE: usize = 4;
 
 impl Partition {
-    /// Returns the partition with the entries of `batch` added. If it would outgrow its memory, all of it is encoded anew: codes
-    /// are garbage-collected by `cuts` and as many bits cut from positions as necessary.
+    /// Returns the partition with the entries of `batch` added. If it would outgrow its memory, all
+    /// of it is encoded anew: codes are garbage-collected by `cuts` and as many bits cut from
+    /// positions as necessary.
     ///
-    /// Valid for the version that has the tables of the batch, and later ones. `cuts` cover all versions that can
-    /// still be read with the result; whether they include the batch's own tables makes no difference. They must not
-    /// be blind (see the module documentation) to tables that were inserted before.
+    /// Valid for the version that has the tables of the batch, and later ones. `cuts` cover all
+    /// versions that can still be read with the result; whether they include the batch's own tables
+    /// makes no difference. They must not be blind (see the module documentation) to tables that
+    /// were inserted before.
     ///
     /// Cost: a position per key, a copy of the partition, and encoding the blocks with new entries.
     pub fn insert(&self, batch: &Batch, cuts: &Cuts) -> Partition {
@@ -63,14 +67,15 @@ impl Partition {
         made
     }
 
-    /// Returns the partition after garbage collection by `cuts`, which are as for [`Partition::insert`].
+    /// Returns the partition after garbage collection by `cuts`, which are as for
+    /// [`Partition::insert`].
     pub fn collect(&self, cuts: &Cuts) -> Partition {
         self.encode_anew(self.inner.map.clone(), 0, &[], cuts, false)
     }
 
-    /// Returns what readers of older versions need in addition to the next partition (section 4.2, cross-round
-    /// snapshots): the entries outside the last level. The result knows nothing about the last level: any key may be
-    /// there.
+    /// Returns what readers of older versions need in addition to the next partition (section 4.2,
+    /// cross-round snapshots): the entries outside the last level. The result knows nothing about
+    /// the last level: any key may be there.
     pub fn shrink(&self) -> Partition {
         self.encode_anew(self.inner.map.clone(), 0, &[], &Cuts::default(), true)
     }
@@ -109,7 +114,8 @@ impl Partition {
         Some(entries)
     }
 
-    /// Inserts entries of so many keys, which ascend and are all different: blocks that get none are copied.
+    /// Inserts entries of so many keys, which ascend and are all different: blocks that get none
+    /// are copied.
     fn insert_into_blocks(&self, map: Arc<Map>, new: &[Entry], added: u64) -> Partition {
         let inner = &*self.inner;
         let (set, names) = (&inner.set, &inner.book.names);
@@ -152,8 +158,8 @@ impl Partition {
         }
     }
 
-    /// Encodes all entries with a new book and a new layout, together with `new` ones (ascending). Existing ones move by `shift`
-    /// positions of the map.
+    /// Encodes all entries with a new book and a new layout, together with `new` ones (ascending).
+    /// Existing ones move by `shift` positions of the map.
     fn encode_anew(
         &self,
         map: Arc<Map>,
@@ -271,8 +277,8 @@ impl Partition {
         Partition { inner: Arc::new(inner) }
     }
 
-    /// Extends the map with new segments if keys arrive in an empty edge; also returns by how many positions the
-    /// existing ones move.
+    /// Extends the map with new segments if keys arrive in an empty edge; also returns by how many
+    /// positions the existing ones move.
     fn map_for(&self, batch: &Batch) -> (Arc<Map>, u64) {
         let inner = &*self.inner;
         let keys = batch.keys();
@@ -301,12 +307,13 @@ impl Inner {
         Layout { positions: after_cut(map.positions(), self.cut), ..self.set.layout }
     }
 
-    /// Returns how many keys are left of those that the entries stand for, once codes were collected: `counts` are the entries by
-    /// symbol, `symbols` what becomes of these, and `left` the entries that remain.
+    /// Returns how many keys are left of those that the entries stand for, once codes were
+    /// collected: `counts` are the entries by symbol, `symbols` what becomes of these, and `left`
+    /// the entries that remain.
     ///
-    /// Entries at one position that get the same symbol are one from then on. Some were versions of a key, others different keys. So
-    /// many entries of a symbol, in so many positions, are of so many keys if these are spread evenly; what is more than that was
-    /// versions.
+    /// Entries at one position that get the same symbol are one from then on. Some were versions of
+    /// a key, others different keys. So many entries of a symbol, in so many positions, are of so
+    /// many keys if these are spread evenly; what is more than that was versions.
     fn keys_after(&self, counts: &[u64], symbols: &[Option<u16>], left: &[Entry]) -> u64 {
         // As few as entries have about them: some blocks are coarse, and edges have none.
         let positions = (self.set.entries() as f64 / self.set.rate()).max(1.0);
@@ -332,8 +339,9 @@ impl Inner {
     }
 }
 
-/// Returns how many of the keys of a batch were not there before: those of the entries that were not, by their share. Tables may be
-/// inserted again, as after a crash; the entries of a new one have an epoch that no other has.
+/// Returns how many of the keys of a batch were not there before: those of the entries that were
+/// not, by their share. Tables may be inserted again, as after a crash; the entries of a new one
+/// have an epoch that no other has.
 fn new_keys(batch: u64, unknown: u64, entries: usize) -> u64 {
     (batch as f64 * unknown as f64 / entries.max(1) as f64).round() as u64
 }

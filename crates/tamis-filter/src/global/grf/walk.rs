@@ -1,9 +1,10 @@
 //! Walks over the entries in key order, for iterators.
 //!
-//! A walk ends with the first segment that has entries to report, or after a few empty ones, and an iterator that
-//! continues starts another walk from there. Forwards it may end within a segment, after the requested number of
-//! entries ([`Ahead::most`]). It reports the entries whose positions a key of the range may have; in a segment whose
-//! cells the digest divides, and all the more in one without cells, these are more than the range has keys.
+//! A walk ends with the first segment that has entries to report, or after a few empty ones, and an
+//! iterator that continues starts another walk from there. Forwards it may end within a segment,
+//! after the requested number of entries ([`Ahead::most`]). It reports the entries whose positions
+//! a key of the range may have; in a segment whose cells the digest divides, and all the more in
+//! one without cells, these are more than the range has keys.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +19,8 @@ use super::{NO_BOUND, Partition};
 /// Segments without entries that a walk passes before it stops.
 const EMPTY_SEGMENTS: usize = 8;
 
-/// A walk to this many entries or fewer decodes one symbol at a time; longer ones do those of a block together.
+/// A walk to this many entries or fewer decodes one symbol at a time; longer ones do those of a
+/// block together.
 const FEW: usize = 16;
 
 /// Symbols that a walk has room for without another allocation.
@@ -29,7 +31,8 @@ const ASKED: usize = 16;
 /// A walk that would meet this share of the symbols takes longer than it saves.
 const NEARLY_ALL: f64 = 0.9;
 
-/// Returns the share of the symbols that a walk through all of a segment is expected to meet; 0 if walks end within segments.
+/// Returns the share of the symbols that a walk through all of a segment is expected to meet; 0 if
+/// walks end within segments.
 pub(super) fn met_by_a_walk(map: &Map, set: &Set, book: &Book) -> f64 {
     if map.kind == Kind::Digest || map.cells() > 1 || book.gaps() < 2 {
         return 0.0;
@@ -56,10 +59,11 @@ struct Numbers {
 }
 
 impl Partition {
-    /// Walks the entries from `from` on (keys >= `from`), up to `end` (excluded): to the end of the segment in which
-    /// some are found, to the [`Ahead::most`] entries that suffice, or past a few empty segments. Writes to `out`,
-    /// which is overwritten, what was found: each code with the lowest number. Every key from `from` up to the
-    /// lower key of [`Ahead::until`] is covered, and that lower key is after `from`.
+    /// Walks the entries from `from` on (keys >= `from`), up to `end` (excluded): to the end of the
+    /// segment in which some are found, to the [`Ahead::most`] entries that suffice, or past a few
+    /// empty segments. Writes to `out`, which is overwritten, what was found: each code with the
+    /// lowest number. Every key from `from` up to the lower key of [`Ahead::until`] is covered, and
+    /// that lower key is after `from`.
     ///
     /// Returns `false` if the map has no order, being based on digests; `out` is then empty.
     pub fn ahead(&self, from: &[u8], end: Option<&[u8]>, out: &mut Ahead) -> bool {
@@ -72,8 +76,9 @@ impl Partition {
         true
     }
 
-    /// Reports whether a walk is expected to tell next to nothing, and would take longer than it saves: it reaches through a whole
-    /// segment, and that has entries of nearly all codes. `first` and `end` are the keys between which it would have to walk.
+    /// Reports whether a walk is expected to tell next to nothing, and would take longer than it
+    /// saves: it reaches through a whole segment, and that has entries of nearly all codes. `first`
+    /// and `end` are the keys between which it would have to walk.
     pub fn walks_in_vain(&self, first: &[u8], end: Option<&[u8]>) -> bool {
         let map = &self.inner.map;
         let in_segment = || match (map.kind, end) {
@@ -87,10 +92,10 @@ impl Partition {
         self.inner.met_by_a_walk >= NEARLY_ALL && in_segment()
     }
 
-    /// The same backwards: keys below `before` (`None`: all), not below `start`. Each code has the highest number:
-    /// all its keys in the range lie below that number's lower key, or anywhere in the range if it is [`NO_BOUND`].
-    /// Every key below `before` and not below the lower key of [`Ahead::until`] is covered, and that key is below
-    /// `before`.
+    /// The same backwards: keys below `before` (`None`: all), not below `start`. Each code has the
+    /// highest number: all its keys in the range lie below that number's lower key, or anywhere in
+    /// the range if it is [`NO_BOUND`]. Every key below `before` and not below the lower key of
+    /// [`Ahead::until`] is covered, and that key is below `before`.
     pub fn behind(&self, before: Option<&[u8]>, start: &[u8], out: &mut Ahead) -> bool {
         out.found.clear();
         out.until = None;
@@ -120,8 +125,9 @@ pub(super) struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    /// Returns `None` if the map has no order. `cut` is the number of low bits of the map's positions that the set does not have;
-    /// `all` the number of symbols that entries have, if it is known.
+    /// Returns `None` if the map has no order. `cut` is the number of low bits of the map's
+    /// positions that the set does not have; `all` the number of symbols that entries have, if it
+    /// is known.
     pub(super) fn new(
         map: &'a Map,
         set: &'a Set,
@@ -132,8 +138,8 @@ impl<'a> Walker<'a> {
         (map.kind != Kind::Digest).then_some(Self { map, set, names, cut, all })
     }
 
-    /// [`Partition::ahead`] in terms of symbols: calls `found` once with each symbol and its lowest number, and returns the number
-    /// at which the walk ended.
+    /// [`Partition::ahead`] in terms of symbols: calls `found` once with each symbol and its lowest
+    /// number, and returns the number at which the walk ended.
     pub(super) fn ahead(
         &self,
         from: &[u8],
@@ -192,9 +198,10 @@ impl<'a> Walker<'a> {
         None
     }
 
-    /// Writes to `met`, which is overwritten, the symbols of the entries of a segment that a key with one of these numbers may
-    /// match, each once: forwards with the first of the map's positions that these entries can have, backwards with the last.
-    /// Returns the number at which it ended if that is within the segment. `stretches` is overwritten.
+    /// Writes to `met`, which is overwritten, the symbols of the entries of a segment that a key
+    /// with one of these numbers may match, each once: forwards with the first of the map's
+    /// positions that these entries can have, backwards with the last. Returns the number at which
+    /// it ended if that is within the segment. `stretches` is overwritten.
     fn find(
         &self,
         walk: Stretch,

@@ -1,24 +1,26 @@
-//! REMIX, semi-sorted: W. Zhong, C. Chen, X. Wu, S. Jiang, "REMIX: Efficient Range Query for LSM-trees" (FAST 2021),
-//! as used in section 6.1 of the GRF paper.
+//! REMIX, semi-sorted: W. Zhong, C. Chen, X. Wu, S. Jiang, "REMIX: Efficient Range Query for
+//! LSM-trees" (FAST 2021), as used in section 6.1 of the GRF paper.
 //!
-//! All keys of a tree in order are cut into segments of equally many keys. REMIX itself keeps the segment's first key
-//! and, for each of its keys, the run. Here a segment keeps the *set* of its runs, so that a flush does not need the
-//! sorted keys of the affected segments, and the border between segments is a 64-bit number (see [`KeyMap`]). A point
-//! lookup therefore gets all runs of a segment of 32 keys: nearly all runs, unless they are local in key space. That
-//! is the paper's baseline, and it suits only long scans.
+//! All keys of a tree in order are cut into segments of equally many keys. REMIX itself keeps the
+//! segment's first key and, for each of its keys, the run. Here a segment keeps the *set* of its
+//! runs, so that a flush does not need the sorted keys of the affected segments, and the border
+//! between segments is a 64-bit number (see [`KeyMap`]). A point lookup therefore gets all runs of
+//! a segment of 32 keys: nearly all runs, unless they are local in key space. That is the paper's
+//! baseline, and it suits only long scans.
 //!
 //! # Invariants
-//! * Segment `i` has the keys whose number is at least `borders[i]` and below `borders[i + 1]`; the first has all below, and
-//!   the last has no end. Borders ascend strictly. Keys outside the common prefix have number 0 or the greatest number.
-//! * For every number `b > 0` that is a border: a key has a number of at least `b` if and only if it is not below
-//!   `lower_key(b)`. (The number is the key's bytes after the prefix, truncated or padded with zeros, and `lower_key`
-//!   is these bytes without trailing zeros.)
-//! * Bit `i` of a segment is set if run `tags[i]` has a key in it, or had one and still has keys elsewhere. The last
-//!   bit stands for all runs that were added when the other bits were taken.
+//! * Segment `i` has the keys whose number is at least `borders[i]` and below `borders[i + 1]`; the
+//!   first has all below, and the last has no end. Borders ascend strictly. Keys outside the common
+//!   prefix have number 0 or the greatest number.
+//! * For every number `b > 0` that is a border: a key has a number of at least `b` if and only if
+//!   it is not below `lower_key(b)`. (The number is the key's bytes after the prefix, truncated or
+//!   padded with zeros, and `lower_key` is these bytes without trailing zeros.)
+//! * Bit `i` of a segment is set if run `tags[i]` has a key in it, or had one and still has keys
+//!   elsewhere. The last bit stands for all runs that were added when the other bits were taken.
 //!
 //! # Threads
-//! Immutable. A change copies the filter and then looks up the segment of each added key; removed keys are only
-//! counted, until their run is gone and its bit can be cleared everywhere.
+//! Immutable. A change copies the filter and then looks up the segment of each added key; removed
+//! keys are only counted, until their run is gone and its bit can be cleared everywhere.
 
 #[cfg(test)]
 mod tests;
@@ -100,8 +102,8 @@ impl Remix {
         Ok(filter)
     }
 
-    /// Returns the filter after a change of runs. `None` if there are more entries than twice the capacity, or if
-    /// more were removed than ever added.
+    /// Returns the filter after a change of runs. `None` if there are more entries than twice the
+    /// capacity, or if more were removed than ever added.
     pub fn change(&self, removed: &[Tagged<'_>], added: &[Tagged<'_>]) -> Option<Self> {
         let mut changed = self.clone();
         for &(batch, tag) in removed {
@@ -214,8 +216,8 @@ impl RunIndex for Remix {
     }
 
     fn prefetch(&self, key: &[u8], _: Digest) {
-        // Finding the segment is most of the work, with a miss for each of its last steps, which should not be paid
-        // twice. Start where the segment would be if numbers were spread evenly:
+        // Finding the segment is most of the work, with a miss for each of its last steps, which
+        // should not be paid twice. Start where the segment would be if numbers were spread evenly:
         let number = self.map.clamped(key);
         let (Some(first), Some(last)) = (self.borders.get(1), self.borders.last()) else { return };
         let share = number.saturating_sub(*first) as f64 / (last - first).max(1) as f64;

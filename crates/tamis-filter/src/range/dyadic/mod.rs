@@ -1,18 +1,21 @@
-//! Shared parts of the filters over dyadic intervals: the walk that answers a range, its expected rate, and their hash.
+//! Shared parts of the filters over dyadic intervals: the walk that answers a range, its expected
+//! rate, and their hash.
 //!
-//! A *node* of height `h` is an aligned interval of `2^h` numbers; its *prefix* is any of them shifted right by `h`.
-//! A filter keeps a hint for nodes of some heights, always including 0; a node that it rejects holds no number.
+//! A *node* of height `h` is an aligned interval of `2^h` numbers; its *prefix* is any of them
+//! shifted right by `h`. A filter keeps a hint for nodes of some heights, always including 0; a
+//! node that it rejects holds no number.
 
 use crate::bits::mask;
 
-/// Maximum number of nodes probed for one range. A filter that is not full of false positives needs a few dozen; the
-/// bound is for wide ranges next to keys, and for hostile words.
+/// Maximum number of nodes probed for one range. A filter that is not full of false positives needs
+/// a few dozen; the bound is for wide ranges next to keys, and for hostile words.
 const MAX_ASKED: u32 = 1024;
 
-/// Returns whether a number from `first` to `last` may be held, by descending from the topmost of the `kept` heights
-/// (bit `h` for height `h`; bit 0 is set). Nodes are probed in ascending order and each at most once; a node is
-/// probed only if all its kept ancestors were accepted. Returns `true` when the range touches more than `most_top`
-/// nodes of the topmost height, or [`MAX_ASKED`] is reached.
+/// Returns whether a number from `first` to `last` may be held, by descending from the topmost of
+/// the `kept` heights (bit `h` for height `h`; bit 0 is set). Nodes are probed in ascending order
+/// and each at most once; a node is probed only if all its kept ancestors were accepted. Returns
+/// `true` when the range touches more than `most_top` nodes of the topmost height, or [`MAX_ASKED`]
+/// is reached.
 #[inline]
 pub(super) fn walk(
     (first, last): (u64, u64),
@@ -41,17 +44,18 @@ pub(super) fn walk(
                 return false;
             }
             at = end + 1;
-            // Higher nodes around `at` also hold the number before it, and were accepted on the way there.
+            // Higher nodes around `at` also hold the number before it, and were accepted on the way
+            // there.
             height = (kept & mask(at.trailing_zeros() + 1)).ilog2();
         }
     }
     true
 }
 
-/// Returns the false-positive rate of [`walk`] for ranges of `len` numbers at any offset, if each node of height `h`
-/// is accepted with probability `rates[h]` (1 where no hint is kept), independently. That holds for ranges so far
-/// from all keys that no node they touch holds one. The bound on the work is ignored: where it is reached, a false
-/// positive was all but certain.
+/// Returns the false-positive rate of [`walk`] for ranges of `len` numbers at any offset, if each
+/// node of height `h` is accepted with probability `rates[h]` (1 where no hint is kept),
+/// independently. That holds for ranges so far from all keys that no node they touch holds one. The
+/// bound on the work is ignored: where it is reached, a false positive was all but certain.
 pub(super) fn expected_rate(rates: &[f64], most_top: u64, len: u64) -> f64 {
     let Some(top) = rates.len().checked_sub(1) else { return 1.0 };
     if len == 0 {
@@ -120,7 +124,8 @@ fn either(a: f64, b: f64) -> f64 {
     a + b - a * b
 }
 
-/// Returns the hash of a node: every bit depends on all of prefix, height and salt (the finaliser is Stafford's variant 13).
+/// Returns the hash of a node: every bit depends on all of prefix, height and salt (the finaliser
+/// is Stafford's variant 13).
 #[inline(always)]
 pub(super) fn hash(salt: u64, height: u32, prefix: u64) -> u64 {
     let mut x =
@@ -132,8 +137,8 @@ pub(super) fn hash(salt: u64, height: u32, prefix: u64) -> u64 {
 
 /// What building a filter needs to know about the keys.
 pub(super) struct Nodes {
-    /// Low bits that are zero in every key, at most 63. Dropping them loses nothing: `[a, b]` holds a key iff
-    /// [`shifted`] does.
+    /// Low bits that are zero in every key, at most 63. Dropping them loses nothing: `[a, b]` holds
+    /// a key iff [`shifted`] does.
     pub(super) shift: u32,
     /// Distinct nodes of each height, over the shifted keys.
     pub(super) counts: [u64; 64],
@@ -167,24 +172,25 @@ impl Nodes {
         Self { shift, counts, room }
     }
 
-    /// Returns whether nodes of height `top` are so rare compared to the space between the keys that
-    /// [`expected_rate`] holds for uniformly distributed ranges.
+    /// Returns whether nodes of height `top` are so rare compared to the space between the keys
+    /// that [`expected_rate`] holds for uniformly distributed ranges.
     pub(super) fn sparse(&self, keys: usize, top: u32) -> bool {
         let held = self.counts[top as usize] as f64;
         held >= 0.98 * keys as f64 && self.occupied(top) < 0.02
     }
 
-    /// Returns the share of the neighbourhoods of keys that lies in nonempty nodes of height `height`: the chance
-    /// that such a node around a number between keys rejects nothing. Neighbourhoods are the lowest nodes that hold
-    /// [`NEIGHBOURS`] keys on average, clipped to the span from the first to the last key: the space between clusters
-    /// of keys does not make the nodes within them any emptier.
+    /// Returns the share of the neighbourhoods of keys that lies in nonempty nodes of height
+    /// `height`: the chance that such a node around a number between keys rejects nothing.
+    /// Neighbourhoods are the lowest nodes that hold [`NEIGHBOURS`] keys on average, clipped to the
+    /// span from the first to the last key: the space between clusters of keys does not make the
+    /// nodes within them any emptier.
     pub(super) fn occupied(&self, height: u32) -> f64 {
         (self.counts[height as usize] as f64 * 2.0f64.powi(height as i32) / self.room).min(1.0)
     }
 }
 
-/// Returns the bounds of a range after dropping the `shift` low bits of every number; reversed if no number in the
-/// range has zeros there.
+/// Returns the bounds of a range after dropping the `shift` low bits of every number; reversed if
+/// no number in the range has zeros there.
 #[inline]
 pub(super) fn shifted(first: u64, last: u64, shift: u32) -> (u64, u64) {
     let up = first >> shift;

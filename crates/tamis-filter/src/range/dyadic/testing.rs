@@ -38,7 +38,8 @@ pub(crate) fn key_sets() -> impl Strategy<Value = Vec<u64>> {
     })
 }
 
-/// Checks that no key is rejected, alone or in any range, and that empty filters and reversed ranges yield nothing.
+/// Checks that no key is rejected, alone or in any range, and that empty filters and reversed
+/// ranges yield nothing.
 pub(crate) fn holds<W: Words, F: WordFilter<W> + IntegerProbe>(filter: &F, keys: &[u64]) {
     assert_eq!(filter.head().keys, keys.len() as u64);
     for (i, &key) in keys.iter().enumerate() {

@@ -197,7 +197,8 @@ fn enough_bits_make_the_filter_exact() {
     assert!(filter.bits_per_key() < 60.0, "no more than the coding of the exact set takes");
 }
 
-/// Returns the false-positive rate over empty ranges of `len` integers that start at the values `start` returns.
+/// Returns the false-positive rate over empty ranges of `len` integers that start at the values
+/// `start` returns.
 fn rate(filter: &Grafite, set: &BTreeSet<u64>, queries: u64, len: u64, start: impl Fn(u64) -> u64) -> f64 {
     let ranges = (0..queries).map(|i| (start(i), start(i).saturating_add(len - 1)));
     let empty: Vec<_> = ranges.filter(|&(first, last)| set.range(first..=last).next().is_none()).collect();
@@ -229,8 +230,8 @@ fn the_bound_is_met_by_uniform_queries_and_by_queries_next_to_keys() {
     }
 }
 
-/// Sequential keys fall into few blocks, and whole key ranges collide at once: a single filter may be lucky or not.
-/// The bound applies to the average over salts.
+/// Sequential keys fall into few blocks, and whole key ranges collide at once: a single filter may
+/// be lucky or not. The bound applies to the average over salts.
 #[test]
 fn the_bound_holds_on_average_for_sequential_keys() {
     let keys: Vec<u64> = (0..1000).map(|i| 5_000_000 + i).collect();
@@ -258,8 +259,8 @@ fn salts_make_different_filters() {
     assert!((0.7..1.3).contains(&(both / expected)), "{both} against {expected}");
 }
 
-/// Round-trips byte strings, most of them longer than the eight bytes that become a number, through the serialized
-/// form.
+/// Round-trips byte strings, most of them longer than the eight bytes that become a number, through
+/// the serialized form.
 #[test]
 fn bytes_round_trip_to_the_same_filter() {
     for n in [0u64, 1, 2, 300, 3000] {

@@ -1,27 +1,31 @@
-//! REncoder: the prefixes of a key as the path through a small tree, stored whole in one cache line.
+//! REncoder: the prefixes of a key as the path through a small tree, stored whole in one cache
+//! line.
 //!
-//! Z. Wang et al., "REncoder: A Space-Time Efficient Range Filter with Local Encoder" (ICDE 2023). As in Rosetta,
-//! every key is inserted with its prefixes of several heights, but the prefixes of one group of heights share their
-//! hash: that of the group's root chooses where the group's *bitmap tree* goes, and the path to the key is set in it.
-//! A range query walks such trees: one hash and `rows` cache lines for all heights of a group.
+//! Z. Wang et al., "REncoder: A Space-Time Efficient Range Filter with Local Encoder" (ICDE 2023).
+//! As in Rosetta, every key is inserted with its prefixes of several heights, but the prefixes of
+//! one group of heights share their hash: that of the group's root chooses where the group's
+//! *bitmap tree* goes, and the path to the key is set in it. A range query walks such trees: one
+//! hash and `rows` cache lines for all heights of a group.
 //!
 //! # Differences from the paper and its public code
-//! * A group is 9 heights in 512 bits, the root included (the paper: 4 heights in 32 bits or 8 in 512, without). The
-//!   tree is in heap order: bit 1 is the root, the children of bit `i` are `2i` and `2i+1`. One cache line holds it
-//!   either way, and the number of keys in it varies less than in a word: 6 heights in 64 bits gave 1.1, 1.3, 1.8 and
-//!   3 times the rate at 10, 14, 18 and 22 bits per key.
-//! * Trees that share a line must not map their roots to the same bits, or those bits would always be set. The paper
-//!   lets a tree start at any bit of the array; here it stays in its line, and its bit numbers are XORed with 9
-//!   hashed bits.
-//! * Heights are kept from the bottom up; their number is the one that minimises the rate, which happens with about
-//!   half of the bits set, where the paper stops as well (0.435 to 0.5). It follows from the number of distinct nodes
-//!   of each height, known from one pass over the sorted keys: no trial insertions are needed. Heights are weighted
-//!   by the chance that one of their nodes holds no key: over dense keys, high nodes cost few bits, but reject
-//!   nothing either.
-//! * There are 3 rows, as in the paper. Far from keys, 2 to 4 perform alike; close to keys, where only the lowest
-//!   heights are informative, more is better; each costs a cache line.
-//! * None of the paper's variants is implemented: omitting the lowest heights (SS) fails on ranges close to keys, and
-//!   sampling queries (SE) needs queries. Only low bits that are zero in all keys are dropped, which loses nothing.
+//! * A group is 9 heights in 512 bits, the root included (the paper: 4 heights in 32 bits or 8 in
+//!   512, without). The tree is in heap order: bit 1 is the root, the children of bit `i` are `2i`
+//!   and `2i+1`. One cache line holds it either way, and the number of keys in it varies less than
+//!   in a word: 6 heights in 64 bits gave 1.1, 1.3, 1.8 and 3 times the rate at 10, 14, 18 and 22
+//!   bits per key.
+//! * Trees that share a line must not map their roots to the same bits, or those bits would always
+//!   be set. The paper lets a tree start at any bit of the array; here it stays in its line, and
+//!   its bit numbers are XORed with 9 hashed bits.
+//! * Heights are kept from the bottom up; their number is the one that minimises the rate, which
+//!   happens with about half of the bits set, where the paper stops as well (0.435 to 0.5). It
+//!   follows from the number of distinct nodes of each height, known from one pass over the sorted
+//!   keys: no trial insertions are needed. Heights are weighted by the chance that one of their
+//!   nodes holds no key: over dense keys, high nodes cost few bits, but reject nothing either.
+//! * There are 3 rows, as in the paper. Far from keys, 2 to 4 perform alike; close to keys, where
+//!   only the lowest heights are informative, more is better; each costs a cache line.
+//! * None of the paper's variants is implemented: omitting the lowest heights (SS) fails on ranges
+//!   close to keys, and sampling queries (SE) needs queries. Only low bits that are zero in all
+//!   keys are dropped, which loses nothing.
 //!
 //! # Invariants
 //! * Words: 8 of parameters, 8 per line, then whatever the owner appended.
@@ -45,22 +49,24 @@ const GROUP: u32 = 9;
 /// Lines that each tree is written to.
 const ROWS: u32 = 3;
 
-/// Logarithm (base 2) of a rate below which further heights are not worth their cache lines: those of dense keys have
-/// few nodes, and would lower the rate almost for free. Widely spaced keys do not get there with 64 bits per key.
+/// Logarithm (base 2) of a rate below which further heights are not worth their cache lines: those
+/// of dense keys have few nodes, and would lower the rate almost for free. Widely spaced keys do
+/// not get there with 64 bits per key.
 const LOW_ENOUGH: f64 = -48.0;
 
-/// Maximum number of nodes of the topmost height that a range may touch to be probed at all. More than Rosetta's,
-/// because those of 512 neighbouring numbers share their lines.
+/// Maximum number of nodes of the topmost height that a range may touch to be probed at all. More
+/// than Rosetta's, because those of 512 neighbouring numbers share their lines.
 const MAX_TOP_NODES: u64 = 512;
 
-/// Words per line and of the header, so that lines are cache lines where the payload is aligned to them.
+/// Words per line and of the header, so that lines are cache lines where the payload is aligned to
+/// them.
 const LINE: usize = 8;
 
 /// Maximum number of rows that the header can name and the offsets have bits for.
 const MAX_ROWS: u32 = 7;
 
-/// REncoder over integers: a false-positive rate of about `len * 0.63^bits_per_key` for ranges of `len` numbers far
-/// from all keys.
+/// REncoder over integers: a false-positive rate of about `len * 0.63^bits_per_key` for ranges of
+/// `len` numbers far from all keys.
 #[derive(Clone, Debug)]
 pub struct REncoder<W: Words = Owned> {
     head: Head,
@@ -113,9 +119,9 @@ fn place(height: u32, prefix: u64) -> (u32, u64, u32) {
 }
 
 impl REncoder {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes the requested size, rounded up to
-    /// whole cache lines, plus one line of header. O(keys * heights) writes, `rows` cache misses per group of 9
-    /// heights.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes the requested size,
+    /// rounded up to whole cache lines, plus one line of header. O(keys * heights) writes, `rows`
+    /// cache misses per group of 9 heights.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`].
@@ -163,7 +169,8 @@ impl REncoder {
     }
 }
 
-/// Returns the heights that minimise the rate of a filter of `lines` lines, for ranges somewhere between the keys.
+/// Returns the heights that minimise the rate of a filter of `lines` lines, for ranges somewhere
+/// between the keys.
 fn heights(nodes: &Nodes, lines: u64) -> u32 {
     let bits = (lines * 512) as f64;
     let (mut best, mut levels) = (0.0, 1);
@@ -207,7 +214,8 @@ impl<W: Words> REncoder<W> {
         mask(self.levels)
     }
 
-    /// Returns the number of kept heights: prefixes of a key that are in the filter, the key itself included.
+    /// Returns the number of kept heights: prefixes of a key that are in the filter, the key itself
+    /// included.
     pub fn levels(&self) -> u32 {
         self.levels
     }
@@ -275,8 +283,8 @@ impl<W: Words> IntegerProbe for REncoder<W> {
         if self.head.keys == 0 { Next::Nothing } else { Next::Unknown }
     }
 
-    /// Known for widely spaced keys, as in Rosetta, and up to 9 heights (about 38 bits per key). A row is then a
-    /// blocked Bloom filter: every key sets one bit per height in one line.
+    /// Known for widely spaced keys, as in Rosetta, and up to 9 heights (about 38 bits per key). A
+    /// row is then a blocked Bloom filter: every key sets one bit per height in one line.
     fn expected_rate(&self, keys: u64) -> Option<f64> {
         let held = self.head.keys;
         if held == 0 {

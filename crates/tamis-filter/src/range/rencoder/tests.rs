@@ -108,8 +108,8 @@ fn about_half_of_the_bits_are_set() {
     }
 }
 
-/// Heights above clusters of keys have few nodes and cost few bits, but they reject nothing within a cluster. Dozens
-/// of them used to be kept, which made rates within a cluster ten times as high.
+/// Heights above clusters of keys have few nodes and cost few bits, but they reject nothing within
+/// a cluster. Dozens of them used to be kept, which made rates within a cluster ten times as high.
 #[test]
 fn heights_that_reject_nothing_are_not_kept() {
     let number = |i: u64, stream| (uniform(1, i % 200) & !0xfff) + uniform(stream, i) % 4096;
@@ -142,8 +142,8 @@ fn rates_meet_theory_far_from_keys() {
     }
 }
 
-/// Order-preserving filters fail next to keys. At a distance of 1, half of the ranges differ from the key in nothing
-/// but the lowest height, of `ROWS` bits.
+/// Order-preserving filters fail next to keys. At a distance of 1, half of the ranges differ from
+/// the key in nothing but the lowest height, of `ROWS` bits.
 #[test]
 fn ranges_next_to_keys_are_rejected_too() {
     let keys = uniform_keys(20_000);

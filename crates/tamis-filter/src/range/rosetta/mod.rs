@@ -1,32 +1,39 @@
 //! Rosetta: a Bloom filter per prefix length over integers, for points and short ranges.
 //!
-//! S. Luo et al., "Rosetta: A Robust Space-Time Optimized Range Filter for Key-Value Stores" (SIGMOD 2020), sections
-//! 2 and 3. Every key is inserted as itself and as its prefixes: one Bloom filter for each *height* (number of bits
-//! cut off). A range is decomposed into nodes of these heights, and a node that is accepted is *doubted*: its halves
-//! are probed, down to single numbers.
+//! S. Luo et al., "Rosetta: A Robust Space-Time Optimized Range Filter for Key-Value Stores"
+//! (SIGMOD 2020), sections 2 and 3. Every key is inserted as itself and as its prefixes: one Bloom
+//! filter for each *height* (number of bits cut off). A range is decomposed into nodes of these
+//! heights, and a node that is accepted is *doubted*: its halves are probed, down to single
+//! numbers.
 //!
 //! # Differences from the paper
-//! * The paper probes the canonical dyadic intervals that make up a range. Here all kept ancestors of a number are
-//!   probed before it, from the topmost kept height down: the rate becomes the product of the rates of all heights,
-//!   for points as well, and far from all keys the first one or two answers end the walk.
-//! * *Allocation* is the paper's first-cut scheme: above the bottom a filter gets `1/ln 2` bits per node and one
-//!   probe, which errs half of the time, so that doubting meets one false node per height on average; the bottom gets
-//!   the rest. Heights are those that ranges of up to `max_range` numbers touch, with lengths equally likely: 0 to
-//!   `ceil(log2(max_range))`. The paper's optimised allocation, by how often each height is probed, is not used: with
-//!   ancestors probed, every split of the bits has the same product of rates, and bits that are not at the bottom do
-//!   not help ranges close to keys. For the same reason all upper heights together get at most half of the bits.
-//! * Where that is not enough, the highest are omitted, and a range is probed as up to 64 nodes of the topmost one
-//!   kept. Where the rate for ranges of `max_range` would then exceed a tenth, or there would be too many nodes, the
-//!   topmost is kept after all and those below it are omitted, `d + 1` of them if `d` are too many: errors at the top
-//!   become as rare as the gap below it makes them expensive. Wide ranges far from keys are then still rejected.
-//! * Filters are sized by the distinct nodes of their height, so dense keys pay less for the upper ones.
+//! * The paper probes the canonical dyadic intervals that make up a range. Here all kept ancestors
+//!   of a number are probed before it, from the topmost kept height down: the rate becomes the
+//!   product of the rates of all heights, for points as well, and far from all keys the first one
+//!   or two answers end the walk.
+//! * *Allocation* is the paper's first-cut scheme: above the bottom a filter gets `1/ln 2` bits per
+//!   node and one probe, which errs half of the time, so that doubting meets one false node per
+//!   height on average; the bottom gets the rest. Heights are those that ranges of up to
+//!   `max_range` numbers touch, with lengths equally likely: 0 to `ceil(log2(max_range))`. The
+//!   paper's optimised allocation, by how often each height is probed, is not used: with ancestors
+//!   probed, every split of the bits has the same product of rates, and bits that are not at the
+//!   bottom do not help ranges close to keys. For the same reason all upper heights together get at
+//!   most half of the bits.
+//! * Where that is not enough, the highest are omitted, and a range is probed as up to 64 nodes of
+//!   the topmost one kept. Where the rate for ranges of `max_range` would then exceed a tenth, or
+//!   there would be too many nodes, the topmost is kept after all and those below it are omitted,
+//!   `d + 1` of them if `d` are too many: errors at the top become as rare as the gap below it
+//!   makes them expensive. Wide ranges far from keys are then still rejected.
+//! * Filters are sized by the distinct nodes of their height, so dense keys pay less for the upper
+//!   ones.
 //! * Low bits that are zero in all keys are dropped from keys and bounds, which loses nothing.
 //!
 //! # Invariants
-//! * Words: one of parameters, `levels + 1` for the starts of the filters, the filters, bottom first; then whatever
-//!   the owner appended. Starts ascend and lie within the words, which is checked on opening.
-//! * Work per range is bounded ([`dyadic::walk`]): a range that touches more than 64 nodes of the topmost height, or
-//!   would probe more than 1024 nodes, is accepted.
+//! * Words: one of parameters, `levels + 1` for the starts of the filters, the filters, bottom
+//!   first; then whatever the owner appended. Starts ascend and lie within the words, which is
+//!   checked on opening.
+//! * Work per range is bounded ([`dyadic::walk`]): a range that touches more than 64 nodes of the
+//!   topmost height, or would probe more than 1024 nodes, is accepted.
 //!
 //! # Threads
 //! Immutable; shared freely.
@@ -43,17 +50,19 @@ use crate::words::{Owned, Words};
 /// Bits per node of a filter that errs half of the time with one probe.
 const HALF: f64 = std::f64::consts::LOG2_E;
 
-/// Maximum number of nodes of the topmost height that a range may touch to be probed at all: each is a cache miss.
+/// Maximum number of nodes of the topmost height that a range may touch to be probed at all: each
+/// is a cache miss.
 const MAX_TOP_NODES: u64 = 64;
 
 /// Factor by which each additional bit per key multiplies the rate of a Bloom filter.
 const RATE_OF_ONE_BIT: f64 = 0.6185;
 
-/// Maximum bits per key of any one height: beyond, a Bloom filter would exceed its maximum number of probes.
+/// Maximum bits per key of any one height: beyond, a Bloom filter would exceed its maximum number
+/// of probes.
 const MOST_BITS: f64 = 40.0;
 
-/// Index of the word with the start of the bottom filter. Word 0: bits 0 to 6 are the shift, bit 8 tells whether the
-/// rate is known; the kept heights are the second header word.
+/// Index of the word with the start of the bottom filter. Word 0: bits 0 to 6 are the shift, bit 8
+/// tells whether the rate is known; the kept heights are the second header word.
 const STARTS: usize = 2;
 
 /// Bits of a start word that hold the start.
@@ -62,8 +71,8 @@ const START_BITS: u32 = 40;
 /// Bit position of the number of probes in it.
 const PROBES_AT: u32 = 56;
 
-/// Rosetta over integers: a false-positive rate of about `len * 0.62^bits_per_key` for ranges of `len` numbers far
-/// from all keys.
+/// Rosetta over integers: a false-positive rate of about `len * 0.62^bits_per_key` for ranges of
+/// `len` numbers far from all keys.
 #[derive(Clone, Debug)]
 pub struct Rosetta<W: Words = Owned> {
     head: Head,
@@ -94,7 +103,8 @@ impl Level {
         self.words * 64
     }
 
-    /// Calls `each` with word and bit of every probe until it returns `false`; returns whether it never did.
+    /// Calls `each` with word and bit of every probe until it returns `false`; returns whether it
+    /// never did.
     #[inline(always)]
     fn all(&self, hash: u64, mut each: impl FnMut(usize, u64) -> bool) -> bool {
         // Like a Bloom filter's rotation scheme.
@@ -111,12 +121,13 @@ impl Level {
 }
 
 impl Rosetta {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes the requested size, a header of at
-    /// most 66 words (about 10 for ranges of hundreds), and at most one more word per height for rounding. O(keys *
-    /// heights) random writes.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. Takes the requested size,
+    /// a header of at most 66 words (about 10 for ranges of hundreds), and at most one more word
+    /// per height for rounding. O(keys * heights) random writes.
     ///
     /// # Errors
-    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`]; [`FilterError::Parameter`] if `max_range` is 0.
+    /// [`FilterError::BitsPerKey`], [`FilterError::TooLarge`]; [`FilterError::Parameter`] if
+    /// `max_range` is 0.
     pub fn build(keys: &[u64], bits_per_key: f64, max_range: u64, salt: u64) -> Result<Self, FilterError> {
         let (head, words) = Self::encode(&dyadic::ascending(keys), bits_per_key, max_range, salt)?;
         Self::from_parts(head, words.into())
@@ -170,7 +181,8 @@ impl Rosetta {
     }
 }
 
-/// Returns the heights that get a filter, ascending, with its words; `total` words or (at least one for each) a few more.
+/// Returns the heights that get a filter, ascending, with its words; `total` words or (at least one
+/// for each) a few more.
 fn allocate(nodes: &Nodes, total: u64, max_range: u64) -> Vec<(u32, u64)> {
     let count = |height: u32| nodes.counts[height as usize].max(1) as f64;
     // Ranges of `max_range` touch at most two nodes of this height.
@@ -224,8 +236,8 @@ impl<W: Words> Rosetta<W> {
         self.kept.count_ones() as usize
     }
 
-    /// Returns the heights that have a filter, bit `h` for height `h`: a node of height `h` is `2^h` neighbouring
-    /// numbers, after the low bits that are zero in all keys were dropped.
+    /// Returns the heights that have a filter, bit `h` for height `h`: a node of height `h` is
+    /// `2^h` neighbouring numbers, after the low bits that are zero in all keys were dropped.
     pub fn kept_heights(&self) -> u64 {
         self.kept
     }
@@ -276,8 +288,8 @@ impl<W: Words> WordFilter<W> for Rosetta<W> {
 }
 
 impl<W: Words> IntegerProbe for Rosetta<W> {
-    /// Probes the bottom first, which rejects most, then the nodes around it. One cache miss per probe, about two for
-    /// an absent key.
+    /// Probes the bottom first, which rejects most, then the nodes around it. One cache miss per
+    /// probe, about two for an absent key.
     #[inline]
     fn contains(&self, key: u64) -> bool {
         if key & mask(self.shift) != 0 {
@@ -310,8 +322,8 @@ impl<W: Words> IntegerProbe for Rosetta<W> {
         if self.head.keys == 0 { Next::Nothing } else { Next::Unknown }
     }
 
-    /// Known for widely spaced keys: so far apart that random ranges rarely touch the topmost node of any. Holds for
-    /// uniformly distributed ranges; ranges next to keys are accepted more often.
+    /// Known for widely spaced keys: so far apart that random ranges rarely touch the topmost node
+    /// of any. Holds for uniformly distributed ranges; ranges next to keys are accepted more often.
     fn expected_rate(&self, keys: u64) -> Option<f64> {
         if self.head.keys == 0 {
             return Some(0.0);

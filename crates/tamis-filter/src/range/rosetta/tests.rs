@@ -80,8 +80,9 @@ fn one_and_two_keys_at_the_ends_are_held() {
     }
 }
 
-/// Uniform keys have one node each at most heights and a single one at the topmost. Heights used to be chosen by what
-/// the topmost costs, so a filter for wide ranges took about 70 bits per key where a quarter of that was requested.
+/// Uniform keys have one node each at most heights and a single one at the topmost. Heights used to
+/// be chosen by what the topmost costs, so a filter for wide ranges took about 70 bits per key
+/// where a quarter of that was requested.
 #[test]
 fn wide_ranges_and_crowded_keys_stay_within_the_requested_size() {
     let crowded: Vec<u64> = (0..5000u64).map(|i| i * 3 + i % 2).collect();

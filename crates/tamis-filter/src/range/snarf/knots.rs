@@ -1,8 +1,9 @@
 //! The directory: every knot in order, stored exactly, and a tree above them.
 //!
-//! Each level above the knots holds every sixteenth entry of the level below. A search goes from the top through two
-//! neighbouring cache lines per level; for a million keys, all but the last are hot. A plain binary search of the
-//! same knots would touch ten lines far apart. The tree costs a fifteenth of the knots.
+//! Each level above the knots holds every sixteenth entry of the level below. A search goes from
+//! the top through two neighbouring cache lines per level; for a million keys, all but the last are
+//! hot. A plain binary search of the same knots would touch ten lines far apart. The tree costs a
+//! fifteenth of the knots.
 
 use crate::words::Words;
 
@@ -70,7 +71,8 @@ impl Knots {
             // The entry found above is the first of this group: the group is not empty.
             let group = at * FANOUT;
             let len = FANOUT.min(count - group);
-            // Counting all is faster than bisection: the comparisons neither wait for each other nor branch.
+            // Counting all is faster than bisection: the comparisons neither wait for each other
+            // nor branch.
             let entries = (0..len).map(|i| words.word((start + group + i) as usize));
             let not_above: u64 = entries.map(|entry| u64::from(entry <= key)).sum();
             at = group + not_above.saturating_sub(1);

@@ -1,35 +1,39 @@
-//! SNARF: a range filter that learns where keys are (K. Vaidya, S. Chatterjee, E. Knorr, M. Mitzenmacher, S. Idreos,
-//! T. Kraska, "SNARF: A Learning-Enhanced Range Filter", VLDB 2022).
+//! SNARF: a range filter that learns where keys are (K. Vaidya, S. Chatterjee, E. Knorr, M.
+//! Mitzenmacher, S. Idreos, T. Kraska, "SNARF: A Learning-Enhanced Range Filter", VLDB 2022).
 //!
-//! A monotone model of the keys' distribution maps every integer to one of many times as many positions as there are
-//! keys. The positions of the keys are stored; a range is rejected if none lies between the positions of its ends.
-//! For queries distributed like the keys, the rate is about one in the number of positions per key. Queries *close to
-//! keys* are another matter: neighbours share positions, and the rate goes to 1. See [`Grafite`](crate::Grafite) for
-//! those.
+//! A monotone model of the keys' distribution maps every integer to one of many times as many
+//! positions as there are keys. The positions of the keys are stored; a range is rejected if none
+//! lies between the positions of its ends. For queries distributed like the keys, the rate is about
+//! one in the number of positions per key. Queries *close to keys* are another matter: neighbours
+//! share positions, and the rate goes to 1. See [`Grafite`](crate::Grafite) for those.
 //!
 //! # Structure
-//! Every 64th to 256th key is a *knot*, stored exactly, and so are the keys at both ends of very wide gaps. Between
-//! two knots lies a *segment*, with a line as its model (`line.rs`) and a block of positions in Elias–Fano coding
-//! ([`Sequence`]). The knots serve as the model, as the directory of the blocks (`knots.rs`), and as the smallest and
-//! largest key. All blocks have the same shape, so there are no pointers. `shape.rs` chooses the number of knots and
-//! positions.
+//! Every 64th to 256th key is a *knot*, stored exactly, and so are the keys at both ends of very
+//! wide gaps. Between two knots lies a *segment*, with a line as its model (`line.rs`) and a block
+//! of positions in Elias–Fano coding ([`Sequence`]). The knots serve as the model, as the directory
+//! of the blocks (`knots.rs`), and as the smallest and largest key. All blocks have the same shape,
+//! so there are no pointers. `shape.rs` chooses the number of knots and positions.
 //!
 //! # Differences from the paper
-//! * The paper has a spline with few knots and blocks of positions independent of them. Here a block is a segment:
-//!   a model that bends every hundred keys follows clusters closely, and no block border can fall inside a segment.
-//!   (Public code loses keys at both kinds of border.)
-//! * Knots are keys. A range that contains a knot is answered at once and with certainty, one beyond the first or
-//!   last key is rejected, and only ranges strictly between two knots are looked up, in one block.
-//! * Where a gap within a segment is so wide that the keys next to it would share a few positions, the gap becomes a
-//!   segment of its own. Otherwise the few segments between clusters would set a floor under the overall rate.
+//! * The paper has a spline with few knots and blocks of positions independent of them. Here a
+//!   block is a segment: a model that bends every hundred keys follows clusters closely, and no
+//!   block border can fall inside a segment. (Public code loses keys at both kinds of border.)
+//! * Knots are keys. A range that contains a knot is answered at once and with certainty, one
+//!   beyond the first or last key is rejected, and only ranges strictly between two knots are
+//!   looked up, in one block.
+//! * Where a gap within a segment is so wide that the keys next to it would share a few positions,
+//!   the gap becomes a segment of its own. Otherwise the few segments between clusters would set a
+//!   floor under the overall rate.
 //! * Elias–Fano instead of Golomb coding: about 0.4 bits per key more, and no decoding.
 //! * The positions per key need not be a power of two: all requested bits are used.
 //!
 //! # Invariants
-//! * Building and probing compute positions by the same [`Line`], which is monotone: no key is ever rejected.
-//! * A segment with no more integers than positions is exact, and so is one without keys between its knots.
-//! * Whatever the words hold, a knot found is one of them, positions lie within their block, and blocks within the
-//!   words.
+//! * Building and probing compute positions by the same [`Line`], which is monotone: no key is ever
+//!   rejected.
+//! * A segment with no more integers than positions is exact, and so is one without keys between
+//!   its knots.
+//! * Whatever the words hold, a knot found is one of them, positions lie within their block, and
+//!   blocks within the words.
 //!
 //! # Threads
 //! Immutable after building; shared freely.
@@ -91,10 +95,10 @@ enum Located {
 }
 
 impl Snarf {
-    /// Builds a filter over `keys`, in any order; duplicates are allowed. It takes `bits_per_key`, knots included,
-    /// plus up to five words; less where everything is known exactly or positions run out (beyond 40 bits per key).
-    /// Below 3 bits per key it filters hardly anything. Sorts a copy of the keys; the rest is linear, in several
-    /// passes.
+    /// Builds a filter over `keys`, in any order; duplicates are allowed. It takes `bits_per_key`,
+    /// knots included, plus up to five words; less where everything is known exactly or positions
+    /// run out (beyond 40 bits per key). Below 3 bits per key it filters hardly anything. Sorts a
+    /// copy of the keys; the rest is linear, in several passes.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`] and [`FilterError::TooLarge`] for invalid sizes.
@@ -172,9 +176,9 @@ impl<W: Words> Snarf<W> {
         sequence.any_within(&self.words, from, to, |bucket| sequence.scan(&self.words, bucket))
     }
 
-    /// The rate for single integers drawn from the keys' own distribution, if it is smooth at the distance of knots:
-    /// the share of positions in use. It does not cover clusters smaller than a segment, nor queries correlated with
-    /// keys.
+    /// The rate for single integers drawn from the keys' own distribution, if it is smooth at the
+    /// distance of knots: the share of positions in use. It does not cover clusters smaller than a
+    /// segment, nor queries correlated with keys.
     pub fn smooth_rate(&self) -> f64 {
         match (self.block.keys, self.block.has_positions()) {
             (0, _) => 0.0,

@@ -1,4 +1,5 @@
-//! Chooses the number of knots, and of positions between them, from the keys and the requested bits.
+//! Chooses the number of knots, and of positions between them, from the keys and the requested
+//! bits.
 
 use super::HEADER;
 use super::knots::Knots;
@@ -7,8 +8,9 @@ use crate::elias_fano::Sequence;
 use crate::error::FilterError;
 use crate::line::MAX_POSITIONS;
 
-/// Candidate numbers of keys per segment, unless there are very few or very many bits per key. Uniform keys favour
-/// long segments, to save bits; the more the density varies, the shorter the segments should be.
+/// Candidate numbers of keys per segment, unless there are very few or very many bits per key.
+/// Uniform keys favour long segments, to save bits; the more the density varies, the shorter the
+/// segments should be.
 const SEGMENTS: [u64; 3] = [64, 128, 256];
 /// Number of segments sampled per shape to choose one.
 const SAMPLE: usize = 128;
@@ -130,7 +132,8 @@ impl Shape {
             if even.block.wanted_positions() <= u128::from(MAX_POSITIONS) {
                 return even.cut(keys, bits).limited();
             }
-            // More positions than the arithmetic supports: use more knots instead, as long as that is possible.
+            // More positions than the arithmetic supports: use more knots instead, as long as that
+            // is possible.
             if length == SHORTEST {
                 return even.limited();
             }
@@ -147,8 +150,8 @@ impl Shape {
         Self { block: Block::of_positions(MAX_POSITIONS / 2, self.block.keys), ..self }
     }
 
-    /// Estimates the rate for queries that fall between keys as other keys would: each gap between neighbours equally
-    /// likely, anywhere in it. Uses a sample of the segments.
+    /// Estimates the rate for queries that fall between keys as other keys would: each gap between
+    /// neighbours equally likely, anywhere in it. Uses a sample of the segments.
     fn rate_between(&self, keys: &[u64]) -> f64 {
         let (mut hits, mut asked) = (0.0, 0usize);
         let step = self.knots.len() / SAMPLE + 1;
@@ -181,16 +184,17 @@ impl Shape {
         Self { knots, block: if exact { Block::of_positions(widest, inner as u64) } else { block } }
     }
 
-    /// Returns the shape with more knots, at both ends of gaps so wide that the line across them leaves hardly any
-    /// positions to the keys on either side. Their number is the one that promises the lowest rate to queries
-    /// distributed like the keys: a cut segment becomes two good ones and an empty one, but every knot and block
-    /// takes bits from all the others.
+    /// Returns the shape with more knots, at both ends of gaps so wide that the line across them
+    /// leaves hardly any positions to the keys on either side. Their number is the one that
+    /// promises the lowest rate to queries distributed like the keys: a cut segment becomes two
+    /// good ones and an empty one, but every knot and block takes bits from all the others.
     fn cut(self, keys: &[u64], bits: u64) -> Self {
         let segments = self.knots.len().saturating_sub(1) as u64;
         if !self.block.has_positions() {
             return self;
         }
-        // How much too coarse each segment's positions are, worst first, and where its widest gap is.
+        // How much too coarse each segment's positions are, worst first, and where its widest gap
+        // is.
         let mut gaps: Vec<(f64, usize)> = self.knots.windows(2).filter_map(|pair| gap(keys, pair)).collect();
         gaps.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
         let rate = |cuts: usize| {
@@ -226,22 +230,23 @@ impl Shape {
     }
 }
 
-/// Returns the knots that cut `count` keys into the fewest segments of no more than `length`, equal but for one key.
+/// Returns the knots that cut `count` keys into the fewest segments of no more than `length`, equal
+/// but for one key.
 fn evenly(count: usize, length: u64) -> Vec<usize> {
     let Some(last) = count.checked_sub(1) else { return Vec::new() };
     let segments = (last as u64).div_ceil(length);
     (0..=segments).map(|at| (u128::from(at) * last as u128 / u128::from(segments.max(1))) as usize).collect()
 }
 
-/// Returns the part of `bits` bits that is left for the blocks of this many segments. The two outer knots, without
-/// which there is no filter, come on top.
+/// Returns the part of `bits` bits that is left for the blocks of this many segments. The two outer
+/// knots, without which there is no filter, come on top.
 fn bits_of_blocks(bits: u64, segments: u64) -> u64 {
     let directory = Knots::new(0, segments + 1).end().saturating_sub(2);
     bits.saturating_sub(directory * 64)
 }
 
-/// Returns the key before the widest gap in the segment between two knots, and by how much the gap coarsens the
-/// segment's positions, if by more than half.
+/// Returns the key before the widest gap in the segment between two knots, and by how much the gap
+/// coarsens the segment's positions, if by more than half.
 fn gap(keys: &[u64], pair: &[usize]) -> Option<(f64, usize)> {
     let segment = &keys[pair[0]..=pair[1]];
     if segment.len() < 3 {

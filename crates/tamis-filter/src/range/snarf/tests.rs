@@ -17,8 +17,8 @@ fn bytes(words: &[u64]) -> Vec<[u8; 8]> {
     words.iter().map(|word| word.to_le_bytes()).collect()
 }
 
-/// Checks that every key, and ranges around it whose ends touch it, its neighbours and the knots, are accepted, and
-/// that `next` never skips a key.
+/// Checks that every key, and ranges around it whose ends touch it, its neighbours and the knots,
+/// are accepted, and that `next` never skips a key.
 fn holds(keys: &[u64], filter: &Snarf) {
     let mut sorted = keys.to_vec();
     sorted.sort_unstable();
@@ -342,7 +342,8 @@ fn meets_the_smooth_rate(sample: impl Fn(u64, u64) -> u64) {
         // Knots and their tree take at most half a bit, the coding two.
         assert!(smooth < 1.1 / 2f64.powf(bits - 2.6), "{smooth} at {bits}");
         let found = rate(&filter, &set, |i| sample(i, 9));
-        // At least 300 hits or so, hence three standard deviations, and knots whose segments are not quite even.
+        // At least 300 hits or so, hence three standard deviations, and knots whose segments are
+        // not quite even.
         assert!((0.8..1.25).contains(&(found / smooth)), "{found} against {smooth} at {bits}");
     }
 }
@@ -357,8 +358,8 @@ fn the_rate_is_met_on_keys_of_a_skewed_density() {
     meets_the_smooth_rate(|i, salt| ((random(i, salt) as f64 / 2f64.powi(64)).powi(4) * 1e18) as u64);
 }
 
-/// Five clusters, a hundred thousand times as dense as the whole: the rate between keys is that of smooth keys, and
-/// ranges between clusters are never false positives.
+/// Five clusters, a hundred thousand times as dense as the whole: the rate between keys is that of
+/// smooth keys, and ranges between clusters are never false positives.
 #[test]
 fn the_rate_is_met_in_tight_clusters() {
     let clustered =
@@ -369,7 +370,8 @@ fn the_rate_is_met_in_tight_clusters() {
     assert!((0..20_000).all(|i| !filter.contains((1 << 50) + random(i, 3) % (1 << 61))));
 }
 
-/// Uniform keys are better served with fewer knots and more positions, keys of varying density with more knots.
+/// Uniform keys are better served with fewer knots and more positions, keys of varying density with
+/// more knots.
 #[test]
 fn segment_length_follows_the_smoothness_of_the_keys() {
     let uniform: Vec<u64> = (0..30_000).map(|i| random(i, 1)).collect();
@@ -403,8 +405,8 @@ fn next_skips_empty_space() {
     assert!(skipped * 100 > possible * 95, "{skipped} of {possible}");
 }
 
-/// Round-trips byte strings, most of them longer than the eight bytes that become a number, through the serialized
-/// form.
+/// Round-trips byte strings, most of them longer than the eight bytes that become a number, through
+/// the serialized form.
 #[test]
 fn bytes_round_trip_to_the_same_filter() {
     for n in [0u64, 1, 2, 300, 3000] {

@@ -1,10 +1,11 @@
 //! Two bit sequences over the same positions, with rank for both and select for one.
 //!
-//! A block of 19 words covers 512 places: the number of ones of each sequence before the block (two halves of a
-//! word); per sequence a word with seven 9-bit fields, field `j` counting the ones in the block's first `j + 1`
-//! words; then the words themselves, alternating between the sequences, so that the two bits of a place share a cache
-//! line. The fields are those of S. Vigna, "Broadword implementation of rank/select queries", WEA 2008 (rank9): a
-//! rank counts the ones of one word, and a select finds the word by comparing all fields at once.
+//! A block of 19 words covers 512 places: the number of ones of each sequence before the block (two
+//! halves of a word); per sequence a word with seven 9-bit fields, field `j` counting the ones in
+//! the block's first `j + 1` words; then the words themselves, alternating between the sequences,
+//! so that the two bits of a place share a cache line. The fields are those of S. Vigna, "Broadword
+//! implementation of rank/select queries", WEA 2008 (rank9): a rank counts the ones of one word,
+//! and a select finds the word by comparing all fields at once.
 //!
 //! # Invariants
 //! Every function reads a bounded number of words, whatever the words hold.
@@ -69,7 +70,8 @@ pub(super) fn rank<W: Words>(words: &W, sequences: usize, sequence: usize, at: u
     before.wrapping_add(within + ones)
 }
 
-/// Counts the ones in the first `word` words of a block. The field before the first is the top bit, which is zero.
+/// Counts the ones in the first `word` words of a block. The field before the first is the top bit,
+/// which is zero.
 #[inline]
 fn field(fields: u64, word: u64) -> u32 {
     (fields >> ((word.wrapping_sub(1) & 7) * 9) & 0x1ff) as u32
@@ -81,7 +83,8 @@ pub(super) fn marks_before<W: Words>(words: &W, sequences: usize, block: u64) ->
     (words.word(sequences + block as usize * BLOCK) >> 32) as u32
 }
 
-/// Returns the place within `block` of the mark with `rank` marks before it in the block; `None` if there are fewer.
+/// Returns the place within `block` of the mark with `rank` marks before it in the block; `None` if
+/// there are fewer.
 #[inline]
 pub(super) fn select_mark<W: Words>(words: &W, sequences: usize, block: u64, rank: u32) -> Option<u64> {
     if u64::from(rank) >= PLACES {
@@ -98,8 +101,8 @@ pub(super) fn select_mark<W: Words>(words: &W, sequences: usize, block: u64, ran
     (at < 64).then(|| word * 64 + u64::from(at))
 }
 
-/// Writes the counts of a sequence of blocks; passes to `each` the number of every block and the marks before and
-/// after it.
+/// Writes the counts of a sequence of blocks; passes to `each` the number of every block and the
+/// marks before and after it.
 pub(super) fn count(words: &mut [u64], mut each: impl FnMut(u64, u32, u32)) {
     let mut totals = [0u32; 2];
     for (i, block) in words.chunks_exact_mut(BLOCK).enumerate() {

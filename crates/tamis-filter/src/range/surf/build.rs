@@ -1,5 +1,5 @@
-//! Builds the trie: one pass over neighbouring keys yields every count, so that all words are allocated once; then
-//! the trie is written level by level.
+//! Builds the trie: one pass over neighbouring keys yields every count, so that all words are
+//! allocated once; then the trie is written level by level.
 
 use super::blocks::{self, BLOCK, CHILDREN, MARKS, PLACES};
 use super::shape::{Counts, FANOUT, MAX_SUFFIX, Shape};
@@ -104,8 +104,9 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Counts the nodes, labels and leaves of each level. A key's path goes one byte beyond the prefix it shares with
-    /// either neighbour; its labels beyond the prefix shared with the previous key are new.
+    /// Counts the nodes, labels and leaves of each level. A key's path goes one byte beyond the
+    /// prefix it shares with either neighbour; its labels beyond the prefix shared with the
+    /// previous key are new.
     fn count_levels(&mut self, keys: Rests<'_>) {
         let shared = |i: usize| {
             let before = if i == 0 { 0 } else { self.common[i - 1] };
@@ -205,11 +206,11 @@ fn common_len(a: &[u8], b: &[u8]) -> usize {
 }
 
 impl Surf {
-    /// Builds over `keys`, in any order; duplicates are allowed. The trie takes the space it needs; what
-    /// `bits_per_key` leaves goes to the suffixes: at least one bit of each requested sort (no real bits where no key
-    /// has any left), at most 32. The filter is therefore larger than requested if the trie is, smaller if the
-    /// suffixes are full, and otherwise smaller by less than a bit per key. O(bytes of the keys' paths), plus a
-    /// digest per key for hash suffixes.
+    /// Builds over `keys`, in any order; duplicates are allowed. The trie takes the space it needs;
+    /// what `bits_per_key` leaves goes to the suffixes: at least one bit of each requested sort (no
+    /// real bits where no key has any left), at most 32. The filter is therefore larger than
+    /// requested if the trie is, smaller if the suffixes are full, and otherwise smaller by less
+    /// than a bit per key. O(bytes of the keys' paths), plus a digest per key for hash suffixes.
     ///
     /// # Errors
     /// [`FilterError::BitsPerKey`]; [`FilterError::TooLarge`] beyond 2^32 labels or words;

@@ -1,8 +1,9 @@
 //! Points, ranges and successors.
 //!
-//! The published search keeps a stack of the path and steps to the next leaf. None is needed here: a range diverges
-//! from the trie where its bounds diverge, at one node. A label strictly between the bounds there proves a key;
-//! otherwise only two paths are left, one along each bound, and both are walked without backtracking.
+//! The published search keeps a stack of the path and steps to the next leaf. None is needed here:
+//! a range diverges from the trie where its bounds diverge, at one node. A label strictly between
+//! the bounds there proves a key; otherwise only two paths are left, one along each bound, and both
+//! are walked without backtracking.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -18,7 +19,8 @@ use crate::words::Words;
 /// Length of a path in bytes.
 type Depth = usize;
 
-/// Maximum number of bytes of a successor beyond its path: damaged words must not ask for gigabytes of zeros.
+/// Maximum number of bytes of a successor beyond its path: damaged words must not ask for gigabytes
+/// of zeros.
 pub(super) const MOST_BEYOND: usize = 64;
 
 /// Where a key lies relative to the keys of the run.
@@ -32,8 +34,8 @@ enum Place<'k> {
 }
 
 impl<W: Words> Surf<W> {
-    /// Returns where `key` lies relative to the keys of the run, all of which start with the prefix, and its bytes
-    /// after the prefix if it shares it.
+    /// Returns where `key` lies relative to the keys of the run, all of which start with the
+    /// prefix, and its bytes after the prefix if it shares it.
     #[inline]
     fn rest<'k>(&self, key: &'k [u8]) -> Place<'k> {
         let len = self.shape.prefix_len as usize;
@@ -74,7 +76,8 @@ impl<W: Words> Surf<W> {
         self.key_ends_at(node)
     }
 
-    /// Returns whether the suffix of a leaf is that of the key whose bytes after the path are `rest`.
+    /// Returns whether the suffix of a leaf is that of the key whose bytes after the path are
+    /// `rest`.
     #[inline]
     fn suffix_matches(&self, leaf: Edge, rest: &[u8], digest: Digest) -> bool {
         let (hash_bits, real_bits) = (self.shape.hash_bits, self.shape.real_bits);
@@ -173,7 +176,8 @@ impl<W: Words> Surf<W> {
             }
             Some(&label) => self.seek(node, label),
         };
-        // Without a byte here both bounds equal this path, and everything that continues it is above.
+        // Without a byte here both bounds equal this path, and everything that continues it is
+        // above.
         let (Some(mut edge), Some(&last)) = (first, high.get(depth)) else { return false };
         if low.get(depth) == Some(&edge.label) {
             let after = self.after(edge);
@@ -198,7 +202,8 @@ impl<W: Words> Surf<W> {
         }
     }
 
-    /// Returns whether a key at or after `low` may lie below `node`, whose path is the first `depth` bytes of `low`.
+    /// Returns whether a key at or after `low` may lie below `node`, whose path is the first
+    /// `depth` bytes of `low`.
     #[inline]
     fn reaches(&self, mut node: u32, mut depth: Depth, low: &[u8], low_in: bool) -> bool {
         loop {
@@ -218,8 +223,8 @@ impl<W: Words> Surf<W> {
         }
     }
 
-    /// Returns whether a key at or before `high` may lie below `edge`, whose path is the first `depth + 1` bytes of
-    /// `high`.
+    /// Returns whether a key at or before `high` may lie below `edge`, whose path is the first
+    /// `depth + 1` bytes of `high`.
     #[inline]
     fn starts_by(&self, mut edge: Edge, mut depth: Depth, high: &[u8], high_in: bool) -> bool {
         loop {
@@ -244,8 +249,8 @@ impl<W: Words> Surf<W> {
         }
     }
 
-    /// Returns whether the leaf's key is known to the last byte, given the real bits: it then has the longest key's
-    /// length.
+    /// Returns whether the leaf's key is known to the last byte, given the real bits: it then has
+    /// the longest key's length.
     #[inline]
     fn is_whole(&self, depth: Depth) -> bool {
         let shape = &self.shape;
@@ -254,7 +259,8 @@ impl<W: Words> Surf<W> {
             || shape.shortest == shape.longest && depth as u64 * 8 + u64::from(shape.real_bits) >= longest * 8
     }
 
-    /// Returns whether the key of a leaf, whose path is the first `depth` bytes of `low`, may be at or after `low`.
+    /// Returns whether the key of a leaf, whose path is the first `depth` bytes of `low`, may be at
+    /// or after `low`.
     #[inline]
     fn leaf_reaches(&self, leaf: Edge, depth: Depth, low: &[u8], low_in: bool) -> bool {
         match self.real(leaf).cmp(&real_bits_of(&low[depth..], self.shape.real_bits)) {
@@ -271,7 +277,8 @@ impl<W: Words> Surf<W> {
         }
     }
 
-    /// Returns whether the key of a leaf, whose path is the first `depth` bytes of `high`, may be at or before `high`.
+    /// Returns whether the key of a leaf, whose path is the first `depth` bytes of `high`, may be
+    /// at or before `high`.
     #[inline]
     fn leaf_starts_by(&self, leaf: Edge, depth: Depth, high: &[u8], high_in: bool) -> bool {
         let real_bits = self.shape.real_bits;
@@ -281,8 +288,8 @@ impl<W: Words> Surf<W> {
             Ordering::Greater => return false,
             Ordering::Equal => {}
         }
-        // `high` and the lowest key that the leaf can stand for agree in path and real bits; after those, that key
-        // has only zeros, up to the shortest key's length.
+        // `high` and the lowest key that the leaf can stand for agree in path and real bits; after
+        // those, that key has only zeros, up to the shortest key's length.
         let partial = rest.get((real_bits / 8) as usize).is_some_and(|byte| byte << (real_bits % 8) != 0);
         if partial || rest.iter().skip((real_bits / 8) as usize + 1).any(|byte| *byte != 0) {
             return true;
@@ -317,7 +324,8 @@ impl<W: Words> Surf<W> {
             next => next,
         };
         match next {
-            // The labels of a damaged node need not ascend; a caller that continues from the answer must not go back.
+            // The labels of a damaged node need not ascend; a caller that continues from the answer
+            // must not go back.
             Next::NotBelow(next) if *next < *from => Next::Unknown,
             next => next,
         }
@@ -363,7 +371,8 @@ impl<W: Words> Surf<W> {
 
     /// Returns the lowest key that may lie below `edge` of the node with this path.
     fn lowest_below(&self, mut path: Vec<u8>, mut edge: Edge) -> Option<Vec<u8>> {
-        // Child numbers rise, so the walk ends; damaged words may make it longer than any path of the trie.
+        // Child numbers rise, so the walk ends; damaged words may make it longer than any path of
+        // the trie.
         while path.len() < self.shape.height as usize {
             path.push(edge.label);
             match self.target(edge)? {

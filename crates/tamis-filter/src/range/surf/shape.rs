@@ -69,15 +69,15 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Returns the hint distance at which neighbouring hints are about a block apart: a select then reads one or two
-    /// blocks, and the hints take at most 1/8 bit per label.
+    /// Returns the hint distance at which neighbouring hints are about a block apart: a select then
+    /// reads one or two blocks, and the hints take at most 1/8 bit per label.
     pub(super) fn hint_shift_for(sparse_nodes: u64, sparse_labels: u64) -> u32 {
         let nodes_per_block = (sparse_nodes * PLACES).checked_div(sparse_labels).unwrap_or(1).max(1);
         nodes_per_block.ilog2().min(MAX_HINT_SHIFT)
     }
 
-    /// Returns the shape and the words it takes; `None` if the counts contradict each other or the words cannot be
-    /// counted. O(1).
+    /// Returns the shape and the words it takes; `None` if the counts contradict each other or the
+    /// words cannot be counted. O(1).
     pub(super) fn shape(self, [hash_bits, real_bits]: [u8; 2]) -> Option<(Shape, u64)> {
         let Counts { dense_nodes, nodes, sparse_labels, dense_children, dense_leaves, .. } = self;
         let (hash_bits, real_bits) = (u32::from(hash_bits), u32::from(real_bits));
@@ -85,8 +85,8 @@ impl Counts {
             return None;
         }
         let sparse_nodes = nodes.checked_sub(dense_nodes)?;
-        // Every sparse node has a label, every node except the root is some label's child, and every level has a
-        // node.
+        // Every sparse node has a label, every node except the root is some label's child, and
+        // every level has a node.
         let sparse_children = nodes.saturating_sub(1).checked_sub(dense_children)?;
         let sparse_leaves = sparse_labels.checked_sub(sparse_children)?;
         if sparse_nodes > sparse_labels

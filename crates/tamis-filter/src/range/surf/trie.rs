@@ -1,8 +1,8 @@
 //! Steps in the trie: from a node along a label to a child or a leaf.
 //!
 //! # Invariants
-//! Whatever the words hold, no step panics or reads out of bounds, each step reads a bounded number of words, and a
-//! child's number is above its parent's.
+//! Whatever the words hold, no step panics or reads out of bounds, each step reads a bounded number
+//! of words, and a child's number is above its parent's.
 
 use super::Surf;
 use super::blocks::{self, CHILDREN, MARKS, PLACES};
@@ -103,7 +103,8 @@ impl<W: Words> Surf<W> {
         labels.wrapping_sub(children)
     }
 
-    /// Returns where the sequences of the edge's node start, and how many children come before them.
+    /// Returns where the sequences of the edge's node start, and how many children come before
+    /// them.
     #[inline]
     fn sequences(&self, edge: Edge) -> (usize, u32) {
         if edge.node < self.shape.dense_nodes {
@@ -147,8 +148,8 @@ impl<W: Words> Surf<W> {
         let more = u64::from(hint + 1) << shift < u64::from(self.shape.sparse_nodes());
         let mut high = if more { self.hint(hint + 1).clamp(low, last) } else { last };
         let before = |block| blocks::marks_before(&self.words, self.shape.sparse_at, block);
-        // The last block with at most `i` marks before it. The last step, usually the only one, is a coin toss: no
-        // branch.
+        // The last block with at most `i` marks before it. The last step, usually the only one, is
+        // a coin toss: no branch.
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             if before(middle) <= i {
@@ -168,7 +169,8 @@ impl<W: Words> Surf<W> {
         self.words.word(self.shape.hints_at + (hint / 2) as usize) >> (hint % 2 * 32) & 0xffff_ffff
     }
 
-    /// Returns the first place in `start..end`, whose labels ascend, with a label of at least `label`, and that label.
+    /// Returns the first place in `start..end`, whose labels ascend, with a label of at least
+    /// `label`, and that label.
     #[inline]
     fn lower_bound(&self, mut start: u64, end: u64, label: u8) -> Option<(u64, u8)> {
         // Large nodes: bisect until two words hold the answer.
@@ -200,14 +202,15 @@ fn dense_place(node: u32, label: u8) -> u64 {
     u64::from(node) * FANOUT + u64::from(label)
 }
 
-/// Counts the bytes of `labels`, from the lowest on, that are below `label`, up to the first that is not.
+/// Counts the bytes of `labels`, from the lowest on, that are below `label`, up to the first that
+/// is not.
 #[inline]
 fn count_below(labels: u64, label: u8) -> u32 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let label = u64::from(label) * LOW;
-    // Seven bits of each byte are compared by a subtraction that borrows from a bit set for the purpose and not from
-    // the next byte; the top bits decide first.
+    // Seven bits of each byte are compared by a subtraction that borrows from a bit set for the
+    // purpose and not from the next byte; the top bits decide first.
     let seven = (labels | HIGH) - (label & !HIGH);
     let below = ((!labels & label) | (!(labels ^ label) & !seven)) & HIGH;
     (below ^ HIGH).trailing_zeros() / 8

@@ -85,7 +85,8 @@ fn figures_1_and_2() {
     }
 }
 
-/// Section 5: the benefit rises with the bits per key (Figure 12) and with the levels at T = 2 (Figure 8b).
+/// Section 5: the benefit rises with the bits per key (Figure 12) and with the levels at T = 2
+/// (Figure 8b).
 #[test]
 fn figures_8_and_12() {
     let costs = on(devices::PCIE_SSD, 20.0);

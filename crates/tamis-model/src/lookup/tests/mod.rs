@@ -110,7 +110,8 @@ fn the_exact_form_is_the_mean_over_every_lookup() {
     }
 }
 
-/// Means of sums may be separated only if that holds for all combinations of filter errors: here are all.
+/// Means of sums may be separated only if that holds for all combinations of filter errors: here
+/// are all.
 #[test]
 fn the_mean_over_all_outcomes_of_all_filters_is_the_same() {
     for (tree, policy) in [
@@ -231,7 +232,8 @@ fn the_closed_form_is_low_by_the_term_equation_13_drops() {
     assert!(share(5, 10) < 5e-4);
 }
 
-/// Equation 6 has T + 1 where T²/(T-1) follows, so counts 1/(T-1) filters too many for each lookup that finds its key.
+/// Equation 6 has T + 1 where T²/(T-1) follows, so counts 1/(T-1) filters too many for each lookup
+/// that finds its key.
 #[test]
 fn equation_6_does_not_follow_from_15_and_13() {
     for tree in small_trees() {
@@ -253,7 +255,8 @@ fn equation_6_does_not_follow_from_15_and_13() {
     }
 }
 
-/// The runs probed before the right one in its level err like any other; Equations 5, 14, 15 and 6 ignore that.
+/// The runs probed before the right one in its level err like any other; Equations 5, 14, 15 and 6
+/// ignore that.
 #[test]
 fn the_papers_tiering_misses_false_positives_in_the_level_of_the_key() {
     let mut worst: f64 = 0.0;

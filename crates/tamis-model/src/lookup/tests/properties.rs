@@ -63,7 +63,8 @@ proptest! {
         }
     }
 
-    /// Equation 9: as levels grow the gain tends to a constant, and the distance falls as one over the hashes saved.
+    /// Equation 9: as levels grow the gain tends to a constant, and the distance falls as one over
+    /// the hashes saved.
     #[test]
     fn the_gain_converges_as_in_equation_9(
         workload in any_workload(), costs in any_costs(), size_ratio in 2u32..20, levels in 3u32..=64,

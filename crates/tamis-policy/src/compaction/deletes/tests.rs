@@ -9,7 +9,8 @@ use crate::compaction::simulator::{ENTRY, FLUSH, Sim};
 
 const TABLE_BYTES: u64 = FLUSH as u64 * ENTRY;
 
-/// A policy that also compacts tables with at least this many deletes, or with deletes of this age; with `None` none.
+/// A policy that also compacts tables with at least this many deletes, or with deletes of this age;
+/// with `None` none.
 #[derive(Debug)]
 struct With {
     policy: Box<dyn CompactionPolicy>,

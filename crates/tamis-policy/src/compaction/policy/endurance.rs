@@ -1,8 +1,9 @@
 //! Millions of flushes on shapes alone: asserts what policies promise, on trees without entries.
 //!
-//! A table is a key range with an expected number of entries; a merge computes the expected number for inputs whose
-//! keys are independent and uniformly distributed. The shape is changed in place, so a flush costs microseconds. Order
-//! by age and the results of reads are checked by the simulator.
+//! A table is a key range with an expected number of entries; a merge computes the expected number
+//! for inputs whose keys are independent and uniformly distributed. The shape is changed in place,
+//! so a flush costs microseconds. Order by age and the results of reads are checked by the
+//! simulator.
 
 use std::sync::Arc;
 
@@ -156,7 +157,8 @@ impl<P: CompactionPolicy> Tree<P> {
             let absent: f64 =
                 over.iter().map(|s| 1.0 - (s.entries / f64::from(s.to - s.from)).min(1.0)).product();
             let density = 1.0 - absent;
-            // Pieces of the part at whose ends the table may end: at known guards, at borders, or when it is full.
+            // Pieces of the part at whose ends the table may end: at known guards, at borders, or
+            // when it is full.
             let mut at = part[0];
             while at < part[1] {
                 let is_border = borders.binary_search(&at).is_ok()
@@ -204,8 +206,9 @@ impl<P: CompactionPolicy> Tree<P> {
         self.shape.levels.iter().flat_map(LevelShape::tables).count()
     }
 
-    /// Checks the promised numbers of runs and tables (and the promised space, if `live` keys live). Returns the depth of
-    /// the fullest level relative to its bound, and the space relative to its bound.
+    /// Checks the promised numbers of runs and tables (and the promised space, if `live` keys
+    /// live). Returns the depth of the fullest level relative to its bound, and the space relative
+    /// to its bound.
     fn check(&self, live: Option<u32>) -> (f64, f64) {
         let promise = self.policy.promise(&self.shape);
         let most = promise.tables.expect("a bound");
@@ -397,14 +400,15 @@ mod small_flushes {
         Tree::new(Named(policy_for(settings)), settings.levels)
     }
 
-    /// The tables beyond those of the promise without the keys at which a policy cuts its tables on purpose.
+    /// The tables beyond those of the promise without the keys at which a policy cuts its tables on
+    /// purpose.
     fn tables_for_walls(tree: &Tree<Named>, table_bytes: u64) -> usize {
         let runs: usize = tree.shape.levels.iter().map(|level| level.runs.len()).sum();
         tree.tables().saturating_sub((tree.bytes() * 2 / table_bytes) as usize + 16 * runs)
     }
 
-    /// Regression: 1,500 flushes of ten records with ascending keys left 1,500 files under every policy, as tables that overlap
-    /// nothing were moved down and never merged.
+    /// Regression: 1,500 flushes of ten records with ascending keys left 1,500 files under every
+    /// policy, as tables that overlap nothing were moved down and never merged.
     #[test]
     fn ascending_flushes_do_not_leave_a_table_each() {
         for settings in all() {

@@ -1,31 +1,35 @@
-//! First in, first out: every flush remains a run of its own, and the oldest runs are dropped when the tree holds more than
-//! `retain_bytes` or when they have outlived `time_to_live`.
+//! First in, first out: every flush remains a run of its own, and the oldest runs are dropped when
+//! the tree holds more than `retain_bytes` or when they have outlived `time_to_live`.
 //!
 //! # Dropping
 //!
-//! Runs are dropped whole, from the oldest, so that nothing hidden by a newer version or a delete reappears. Data that other
-//! policies left in deeper levels is older than level 0 and is dropped first, one run at a time, however large the run is.
-//! By size, runs are dropped until the rest fits, except for the newest run: a tree limited to less than one memtable keeps
-//! the last one. By age, a run is dropped together with all older ones when the whole run has expired.
+//! Runs are dropped whole, from the oldest, so that nothing hidden by a newer version or a delete
+//! reappears. Data that other policies left in deeper levels is older than level 0 and is dropped
+//! first, one run at a time, however large the run is. By size, runs are dropped until the rest
+//! fits, except for the newest run: a tree limited to less than one memtable keeps the last one. By
+//! age, a run is dropped together with all older ones when the whole run has expired.
 //!
 //! # Joining
 //!
-//! Nothing is merged until level 0 has more than `slowdown_runs` runs. Then runs that are adjacent in age are joined,
-//! starting with the oldest, each time as many as make up one run of C bytes, so that each byte is joined once. C is the
-//! geometric mean of the retained bytes and a memtable, which makes joined runs about as numerous as runs waiting to be
-//! joined. Runs with disjoint keys (a log, keys by time) are joined without being read. A group also ends before its data
-//! would span more than an eighth of `time_to_live`: a run expires as a whole, up to that much later than it should.
+//! Nothing is merged until level 0 has more than `slowdown_runs` runs. Then runs that are adjacent
+//! in age are joined, starting with the oldest, each time as many as make up one run of C bytes, so
+//! that each byte is joined once. C is the geometric mean of the retained bytes and a memtable,
+//! which makes joined runs about as numerous as runs waiting to be joined. Runs with disjoint keys
+//! (a log, keys by time) are joined without being read. A group also ends before its data would
+//! span more than an eighth of `time_to_live`: a run expires as a whole, up to that much later than
+//! it should.
 //!
-//! With R bytes of tables, and runs counted as at least a quarter of a memtable M, there are thus at most
-//! 2R / (C − M/2) + 4C / M + 3 runs (and 18 more with a time to live): two neighbours that may not be joined are together
-//! larger than C.
+//! With R bytes of tables, and runs counted as at least a quarter of a memtable M, there are thus
+//! at most 2R / (C − M/2) + 4C / M + 3 runs (and 18 more with a time to live): two neighbours that
+//! may not be joined are together larger than C.
 //!
 //! # Cost
 //!
-//! A byte is written by its flush and at most once more, as long as C stays the same; each time R grows fourfold (without
-//! `retain_bytes`) joined runs may be joined again in pairs. Disjoint runs cost none of this, but their tables may be so small
-//! that they have to be [joined](crate::compaction::policy::small). A read may have to check every run, and the space is whatever
-//! was written: superseded versions stay until their run is dropped.
+//! A byte is written by its flush and at most once more, as long as C stays the same; each time R
+//! grows fourfold (without `retain_bytes`) joined runs may be joined again in pairs. Disjoint runs
+//! cost none of this, but their tables may be so small that they have to be
+//! [joined](crate::compaction::policy::small). A read may have to check every run, and the space is
+//! whatever was written: superseded versions stay until their run is dropped.
 
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::compaction::policy::retention::{Aged, Retention, by_age, fits, join};
@@ -67,7 +71,8 @@ impl Fifo {
         mean.max(self.memtable_bytes.saturating_mul(4))
     }
 
-    /// The bytes that a run counts for: at least a quarter of a memtable, so that there are never many tiny runs.
+    /// The bytes that a run counts for: at least a quarter of a memtable, so that there are never
+    /// many tiny runs.
     fn weight(&self, bytes: u64) -> u64 {
         bytes.max(self.memtable_bytes / 4)
     }
@@ -88,8 +93,8 @@ impl Fifo {
                 let (from, to) = (other.written.0.min(aged.written.0), other.written.1.max(aged.written.1));
                 from > 0 && to.saturating_sub(from) > span
             };
-            // A run that a job is joining ends the group, as does one that would make it too large or span too much
-            // time.
+            // A run that a job is joining ends the group, as does one that would make it too large
+            // or span too much time.
             if i > start && (aged.busy() || weight.saturating_add(own) > limit || is_old(&runs[start])) {
                 if i - start > 1 {
                     groups.push(start..i);
@@ -140,7 +145,8 @@ impl CompactionPolicy for Fifo {
         targets
     }
 
-    /// The module documentation derives the bounds. Deeper levels, filled by other policies, keep their runs.
+    /// The module documentation derives the bounds. Deeper levels, filled by other policies, keep
+    /// their runs.
     fn promise(&self, shape: &Shape) -> Promise {
         let total: u64 = shape.levels.iter().map(|level| level.bytes()).sum();
         let (limit, memtable) = (self.joined_bytes(total), self.memtable_bytes.max(1));
@@ -161,8 +167,8 @@ impl CompactionPolicy for Fifo {
         }
     }
 
-    /// The same as [`plan`](Self::plan): there is no better shape to reach, and a key range cannot be dropped by
-    /// itself.
+    /// The same as [`plan`](Self::plan): there is no better shape to reach, and a key range cannot
+    /// be dropped by itself.
     fn manual(&self, shape: &Shape, _range: Option<&KeyRange>) -> Option<Plan> {
         self.plan(shape)
     }

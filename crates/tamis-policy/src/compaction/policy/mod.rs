@@ -1,8 +1,9 @@
 //! Compaction policies: pure functions from a [`Shape`] to a [`Plan`].
 //!
-//! A policy holds no state, does no I/O and may be called from any thread. The caller marks a plan's inputs busy and
-//! adds the plan to the running jobs before the next call. Every policy accepts any shape, including one left by
-//! another policy, and leads it step by step to one of its own.
+//! A policy holds no state, does no I/O and may be called from any thread. The caller marks a
+//! plan's inputs busy and adds the plan to the running jobs before the next call. Every policy
+//! accepts any shape, including one left by another policy, and leads it step by step to one of its
+//! own.
 
 use std::fmt::Debug;
 
@@ -62,9 +63,10 @@ pub trait CompactionPolicy: Send + Sync + Debug {
     /// Returns the most urgent compaction that conflicts with no running one, if any is due.
     fn plan(&self, shape: &Shape) -> Option<Plan>;
 
-    /// If something is due but the shape has too little room for any plan towards it, returns the number of bytes that
-    /// the plan made with enough room may write. `None` if room is not what is missing: a plan may be put off for a
-    /// while, or wait for running jobs. Costs up to three times as much as [`plan`](Self::plan).
+    /// If something is due but the shape has too little room for any plan towards it, returns the
+    /// number of bytes that the plan made with enough room may write. `None` if room is not what is
+    /// missing: a plan may be put off for a while, or wait for running jobs. Costs up to three
+    /// times as much as [`plan`](Self::plan).
     fn needs(&self, shape: &Shape) -> Option<u64> {
         shape.room?;
         // What is only put off would be planned, with the same room, for somebody who waits.
@@ -83,29 +85,31 @@ pub trait CompactionPolicy: Send + Sync + Debug {
     /// Returns roughly how many bytes must be read and rewritten before nothing is due.
     fn debt(&self, shape: &Shape) -> u64;
 
-    /// Returns the target size in bytes of each level, from level 0: its maximum, or 0 where the level should be empty
-    /// or is not measured in bytes.
+    /// Returns the target size in bytes of each level, from level 0: its maximum, or 0 where the
+    /// level should be empty or is not measured in bytes.
     fn level_targets(&self, shape: &Shape) -> Vec<u64>;
 
-    /// Returns the maximum number of runs in each level when nothing is due, and what else is promised for a tree of
-    /// this shape.
+    /// Returns the maximum number of runs in each level when nothing is due, and what else is
+    /// promised for a tree of this shape.
     fn promise(&self, shape: &Shape) -> Promise;
 
-    /// Returns the next step of compacting everything that overlaps `range` (all keys if `None`) into one run of the
-    /// last level that holds data. `None` while nothing is running means done; `None` with running jobs means that the
-    /// caller should ask again when one has ended.
+    /// Returns the next step of compacting everything that overlaps `range` (all keys if `None`)
+    /// into one run of the last level that holds data. `None` while nothing is running means done;
+    /// `None` with running jobs means that the caller should ask again when one has ended.
     fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan>;
 
-    /// Returns the next step of taking one table, and no more of what lies above it than the shape requires, to where nothing older
-    /// overlaps it. `None` if there is no such step, or none that can be made now. Every step takes the table to a deeper level, or merges all
-    /// that overlaps it in the deepest one; so a chain of them ends.
+    /// Returns the next step of taking one table, and no more of what lies above it than the shape
+    /// requires, to where nothing older overlaps it. `None` if there is no such step, or none that
+    /// can be made now. Every step takes the table to a deeper level, or merges all that overlaps
+    /// it in the deepest one; so a chain of them ends.
     fn deepen(&self, shape: &Shape, spot: &Spot<'_>, reason: Reason) -> Option<Plan>;
 
-    /// Reports whether another policy may take over once `plan` is done: it ends a compaction round, or the shape does
-    /// not depend on rounds.
+    /// Reports whether another policy may take over once `plan` is done: it ends a compaction
+    /// round, or the shape does not depend on rounds.
     fn ends_round(&self, shape: &Shape, plan: &Plan) -> bool;
 
-    /// Reports whether the policy drops data that was never deleted. Snapshots then hold on to the tables themselves.
+    /// Reports whether the policy drops data that was never deleted. Snapshots then hold on to the
+    /// tables themselves.
     fn drops_data(&self) -> bool {
         false
     }

@@ -1,7 +1,8 @@
 //! Bounds promised by compaction policies.
 
-/// The bounds that a compaction policy promises for every tree it has shaped, once no compaction is due; `None` where
-/// it promises nothing. `docs/compaction.md` has the formulas and the results of simulations.
+/// The bounds that a compaction policy promises for every tree it has shaped, once no compaction is
+/// due; `None` where it promises nothing. `docs/compaction.md` has the formulas and the results of
+/// simulations.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

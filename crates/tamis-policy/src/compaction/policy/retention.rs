@@ -1,10 +1,11 @@
-//! What the policies that keep only the newest data have in common: runs by age, dropping from the oldest, and merging
-//! neighbours in age.
+//! What the policies that keep only the newest data have in common: runs by age, dropping from the
+//! oldest, and merging neighbours in age.
 //!
 //! Invariants of every plan:
-//! * A drop takes whole runs, the oldest of the tree, with everything that is older: nothing hidden can reappear.
-//! * A merge takes whole runs of level 0 that are adjacent in age, and its outputs join the newest of them: no run passes
-//!   another, whatever the clocks say.
+//! * A drop takes whole runs, the oldest of the tree, with everything that is older: nothing hidden
+//!   can reappear.
+//! * A merge takes whole runs of level 0 that are adjacent in age, and its outputs join the newest
+//!   of them: no run passes another, whatever the clocks say.
 //! * No input is busy. Two jobs never share a run, so their outputs never meet in one.
 
 use std::time::Duration;
@@ -16,10 +17,11 @@ use crate::compaction::shape::{KeyRange, RunShape, Shape, TableShape};
 /// How much data is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Retention {
-    /// Limit on the bytes of tables and of their values in blob files; the oldest beyond it are dropped.
+    /// Limit on the bytes of tables and of their values in blob files; the oldest beyond it are
+    /// dropped.
     pub(super) retain_bytes: u64,
-    /// How long entries live. Needed besides [`Shape::expired`] for tables in which merges have reset all sequence
-    /// numbers to 0: only their flush time tells their age.
+    /// How long entries live. Needed besides [`Shape::expired`] for tables in which merges have
+    /// reset all sequence numbers to 0: only their flush time tells their age.
     pub(super) time_to_live: Option<Duration>,
 }
 
@@ -45,7 +47,8 @@ impl Aged<'_> {
     }
 }
 
-/// Returns all runs, oldest first: from the deepest level's oldest run to level 0's newest. O(tables).
+/// Returns all runs, oldest first: from the deepest level's oldest run to level 0's newest.
+/// O(tables).
 pub(super) fn by_age(shape: &Shape) -> Vec<Aged<'_>> {
     let levels = shape.levels.iter().enumerate().rev();
     levels
@@ -75,12 +78,12 @@ impl Retention {
         written > 0 && self.time_to_live.is_some_and(|ttl| lives_until(ttl) <= shape.now)
     }
 
-    /// Drops the oldest runs for as long as each has expired as a whole, then more of them until the rest fits, but
-    /// never the newest run for that. Waits while a job reads one of them.
+    /// Drops the oldest runs for as long as each has expired as a whole, then more of them until
+    /// the rest fits, but never the newest run for that. Waits while a job reads one of them.
     ///
-    /// A run whose writes came after those of newer runs is not dropped early: data that was ingested while a memtable
-    /// waited, or that leveling carried deep down, shares no key with these. Newer runs wait for it unread, as the
-    /// horizon hides them.
+    /// A run whose writes came after those of newer runs is not dropped early: data that was
+    /// ingested while a memtable waited, or that leveling carried deep down, shares no key with
+    /// these. Newer runs wait for it unread, as the horizon hides them.
     pub(super) fn plan(&self, shape: &Shape, runs: &[Aged<'_>]) -> Option<Plan> {
         let expired = |aged: &Aged<'_>| aged.run.tables.iter().all(|table| self.is_expired(shape, table));
         let by_time = runs.iter().take_while(|aged| expired(aged)).count();
@@ -102,8 +105,8 @@ impl Retention {
     }
 }
 
-/// Returns a plan for runs that are adjacent in age, listed from the oldest, none of which is busy; `None` if there are
-/// none. Disjoint runs are joined without being rewritten.
+/// Returns a plan for runs that are adjacent in age, listed from the oldest, none of which is busy;
+/// `None` if there are none. Disjoint runs are joined without being rewritten.
 pub(super) fn join(
     shape: &Shape,
     runs: &[Aged<'_>],

@@ -1,27 +1,31 @@
 //! Small tables, joined with their neighbours.
 //!
-//! Tables that overlap nothing are moved and never merged, and every merge ends with a table that is not full. Left alone, a
-//! load of ascending keys with a flush now and then would leave a table for each flush. So a run with too many tables for its
-//! bytes joins neighbours, in place: no run and no level changes.
+//! Tables that overlap nothing are moved and never merged, and every merge ends with a table that
+//! is not full. Left alone, a load of ascending keys with a flush now and then would leave a table
+//! for each flush. So a run with too many tables for its bytes joins neighbours, in place: no run
+//! and no level changes.
 //!
 //! # Promise
 //!
-//! When nothing is due, a run of B bytes has at most B / (`table_bytes` / 2) tables, one more for each *wall*, and [`SPARE`]
-//! more. A wall is a key at which the policy ends tables on purpose: a guard, a border of a partition, or where a table would
-//! overlap too much of the next level. No table is joined across one. Tables that no job may read (damaged ones) are not
-//! counted, and are walls themselves.
+//! When nothing is due, a run of B bytes has at most B / (`table_bytes` / 2) tables, one more for
+//! each *wall*, and [`SPARE`] more. A wall is a key at which the policy ends tables on purpose: a
+//! guard, a border of a partition, or where a table would overlap too much of the next level. No
+//! table is joined across one. Tables that no job may read (damaged ones) are not counted, and are
+//! walls themselves.
 //!
-//! The promise can be kept: with more tables than that, two neighbours without a wall between them have at most `table_bytes`
-//! together. If no two had, each stretch of b bytes between walls would have at most 2b / `table_bytes` + 1 tables.
+//! The promise can be kept: with more tables than that, two neighbours without a wall between them
+//! have at most `table_bytes` together. If no two had, each stretch of b bytes between walls would
+//! have at most 2b / `table_bytes` + 1 tables.
 //!
 //! # Cost
 //!
-//! A run joins only once it has more tables than it may have, and then the stretch that grows most: whose result is the
-//! largest multiple of its largest table. So small tables are joined with small ones, many at a time, and a large table is
-//! rewritten only together with others of its size. Of n tables of equal size that come one after the other, each byte is
-//! rewritten about as often as the least k for which (`SPARE` + k over k) ≥ n: 4 times for 4,800 tables, 6 for 74,000. The
-//! worst case is a small table between two nearly full ones: it costs what it costs everywhere to write a few keys into the
-//! midst of a full table.
+//! A run joins only once it has more tables than it may have, and then the stretch that grows most:
+//! whose result is the largest multiple of its largest table. So small tables are joined with small
+//! ones, many at a time, and a large table is rewritten only together with others of its size. Of n
+//! tables of equal size that come one after the other, each byte is rewritten about as often as the
+//! least k for which (`SPARE` + k over k) ≥ n: 4 times for 4,800 tables, 6 for 74,000. The worst
+//! case is a small table between two nearly full ones: it costs what it costs everywhere to write a
+//! few keys into the midst of a full table.
 //!
 //! Each join leaves at least one table less, so they end.
 
@@ -33,8 +37,8 @@ use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
 use crate::compaction::released::nothing_older;
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 
-/// Tables that a run may have beyond what its bytes and walls allow. Each costs a file handle and some memory; fewer would have
-/// each byte rewritten more often.
+/// Tables that a run may have beyond what its bytes and walls allow. Each costs a file handle and
+/// some memory; fewer would have each byte rewritten more often.
 pub(super) const SPARE: usize = 16;
 
 /// Most inputs of one job.
@@ -98,7 +102,8 @@ impl Joiner {
         usize::try_from(by_bytes).unwrap_or(usize::MAX).saturating_add(walls).saturating_add(self.spare)
     }
 
-    /// Returns the most tables that a tree of this shape has when nothing is due. `walls` of a run ascend.
+    /// Returns the most tables that a tree of this shape has when nothing is due. `walls` of a run
+    /// ascend.
     pub(super) fn promised(
         &self,
         shape: &Shape,
@@ -115,8 +120,8 @@ impl Joiner {
         })
     }
 
-    /// Returns how often at most data is written that overlaps nothing, and so is moved where other data is merged: once by its
-    /// flush, of `flushed` bytes, and then by joins.
+    /// Returns how often at most data is written that overlaps nothing, and so is moved where other
+    /// data is merged: once by its flush, of `flushed` bytes, and then by joins.
     pub(super) fn writes(&self, flushed: u64) -> f64 {
         let flushes = u128::from(self.table_bytes / flushed.max(1));
         let (mut reached, mut joins) = (1u128, 0u32);
@@ -127,7 +132,8 @@ impl Joiner {
         f64::from(1 + joins)
     }
 
-    /// Plans a join in the first part that has too many tables. O(tables), and O(log tables) for each table of such a part.
+    /// Plans a join in the first part that has too many tables. O(tables), and O(log tables) for
+    /// each table of such a part.
     pub(super) fn plan(
         &self,
         shape: &Shape,
@@ -172,8 +178,9 @@ impl Joiner {
         found.into_iter().find_map(|(_, joined)| self.build(shape, part, joined, reason))
     }
 
-    /// Returns the neighbours in a stretch around the table `at` that are no larger and fit into one table with it, and how
-    /// many times as large as that table they are together; `None` if there are none.
+    /// Returns the neighbours in a stretch around the table `at` that are no larger and fit into
+    /// one table with it, and how many times as large as that table they are together; `None` if
+    /// there are none.
     fn around(
         &self,
         tables: &[TableShape],
@@ -202,7 +209,8 @@ impl Joiner {
         let range = KeyRange::hull(joined)?;
         // A run of a sound tree holds a key once.
         let is_alone = range.overlap(&run.tables).len() == joined.len();
-        // A job that brings data past this level takes what overlaps it there, and the joined table will.
+        // A job that brings data past this level takes what overlaps it there, and the joined table
+        // will.
         let is_near =
             |levels: (usize, usize), output| levels.0 <= part.level && part.level <= levels.1.max(output);
         let conflicts = shape
@@ -223,7 +231,8 @@ impl Joiner {
             output: OutputRun::Into(run.id),
             bottommost: nothing_older(shape, (part.level, part.run), &range),
             range,
-            // One table, whatever encoding makes of it: a join that leaves as many tables would be made again.
+            // One table, whatever encoding makes of it: a join that leaves as many tables would be
+            // made again.
             max_table_bytes: u64::MAX,
             borders: Vec::new(),
             edges: Vec::new(),

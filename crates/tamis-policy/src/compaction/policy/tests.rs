@@ -1,4 +1,5 @@
-//! The scripts in `testdata` about compaction: trees drawn as text, and the plans that the policies make for them.
+//! The scripts in `testdata` about compaction: trees drawn as text, and the plans that the policies
+//! make for them.
 //!
 //! A tree is drawn under a ruler of keys, one run in each line, newest first:
 //!
@@ -8,9 +9,10 @@
 //! L1          [7--][8--x.--]
 //! ```
 //!
-//! A table holds an entry of 10 bytes for each column from `[` to `]`; `|` is a table of one entry. `x` is a delete, `.` a key
-//! that the table does not have. Numbers are those of tables. `L0@1050` was flushed at that time. The trees are those of the
-//! simulator, which merges their entries and checks every step.
+//! A table holds an entry of 10 bytes for each column from `[` to `]`; `|` is a table of one entry.
+//! `x` is a delete, `.` a key that the table does not have. Numbers are those of tables. `L0@1050`
+//! was flushed at that time. The trees are those of the simulator, which merges their entries and
+//! checks every step.
 
 use std::fmt::Write;
 use std::time::Duration;

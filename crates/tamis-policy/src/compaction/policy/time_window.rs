@@ -1,27 +1,31 @@
-//! Compaction by time windows (Cassandra's time window compaction strategy), for data that is written in time order and
-//! read by time: data written in one window ends up in one run, and whole windows are dropped when they are too old or too
-//! many.
+//! Compaction by time windows (Cassandra's time window compaction strategy), for data that is
+//! written in time order and read by time: data written in one window ends up in one run, and whole
+//! windows are dropped when they are too old or too many.
 //!
 //! # Windows
 //!
-//! A window is a multiple of `time_window` since 1970. A run belongs to the window in which its newest data was flushed, or
-//! to that of an older run if that one is later: from the oldest run to the newest, windows never decrease. A clock that
-//! jumps back therefore makes windows hold more than they should until it has caught up, but never makes the order by time
-//! differ from the order by age. Runs of unknown time belong to the first window.
+//! A window is a multiple of `time_window` since 1970. A run belongs to the window in which its
+//! newest data was flushed, or to that of an older run if that one is later: from the oldest run to
+//! the newest, windows never decrease. A clock that jumps back therefore makes windows hold more
+//! than they should until it has caught up, but never makes the order by time differ from the order
+//! by age. Runs of unknown time belong to the first window.
 //!
 //! * When a window has ended, its runs are merged into one.
-//! * Within the open window, neighbours of similar size are merged, `level0_runs` or more at a time. If sizes are too mixed
-//!   for that and there are too many runs (more than `slowdown_runs`, and more than `level0_runs` − 1 of each size would
-//!   be), the `level0_runs` smallest neighbours are merged.
+//! * Within the open window, neighbours of similar size are merged, `level0_runs` or more at a
+//!   time. If sizes are too mixed for that and there are too many runs (more than `slowdown_runs`,
+//!   and more than `level0_runs` − 1 of each size would be), the `level0_runs` smallest neighbours
+//!   are merged.
 //!
-//! All runs are in level 0. Data that another policy left in deeper levels counts as the oldest, is not merged, and is
-//! dropped first. [`retention`](crate::compaction::policy::retention) documents how runs are dropped.
+//! All runs are in level 0. Data that another policy left in deeper levels counts as the oldest, is
+//! not merged, and is dropped first. [`retention`](crate::compaction::policy::retention) documents
+//! how runs are dropped.
 //!
 //! # Cost
 //!
-//! In a window of n flushes of equal size, each byte is written by its flush, about log n to the base of `level0_runs` times
-//! within the window, and once at its end. There is at most one run per ended window, plus those of the open window. Versions
-//! that later windows supersede stay until they are dropped.
+//! In a window of n flushes of equal size, each byte is written by its flush, about log n to the
+//! base of `level0_runs` times within the window, and once at its end. There is at most one run per
+//! ended window, plus those of the open window. Versions that later windows supersede stay until
+//! they are dropped.
 
 use std::ops::Range;
 
@@ -93,15 +97,15 @@ impl TimeWindow {
         window.number < shape.now / self.window
     }
 
-    /// The number of runs allowed in an open window: `slowdown_runs`, or more if it takes more to merge its bytes a
-    /// logarithmic number of times.
+    /// The number of runs allowed in an open window: `slowdown_runs`, or more if it takes more to
+    /// merge its bytes a logarithmic number of times.
     fn allowed(&self, runs: &[Aged<'_>], window: &Window) -> usize {
         let bytes: u64 = runs[window.runs.clone()].iter().map(|aged| aged.bytes).sum();
         self.slowdown_runs.max((self.fan_in - 1) * (self.merges(bytes) as usize + 1))
     }
 
-    /// How often each byte of a window of `bytes` bytes is merged before the window ends. Encoding may make a run
-    /// smaller than a memtable.
+    /// How often each byte of a window of `bytes` bytes is merged before the window ends. Encoding
+    /// may make a run smaller than a memtable.
     fn merges(&self, bytes: u64) -> f64 {
         let flushes = (4.0 * bytes as f64 / self.memtable_bytes.max(1) as f64).max(1.0);
         (flushes.ln() / (self.fan_in as f64).ln()).ceil()
@@ -113,14 +117,14 @@ impl TimeWindow {
         window.runs.len().saturating_sub(allowed)
     }
 
-    /// The greatest ratio between the sizes of runs that are merged within a window: less than a merge makes them
-    /// differ.
+    /// The greatest ratio between the sizes of runs that are merged within a window: less than a
+    /// merge makes them differ.
     fn similarity(&self) -> f64 {
         (self.fan_in as f64).sqrt().max(1.5)
     }
 
-    /// Returns the first sequence of neighbours of similar size in the open window, as a range of `runs`, or the
-    /// smallest neighbours if there are too many runs.
+    /// Returns the first sequence of neighbours of similar size in the open window, as a range of
+    /// `runs`, or the smallest neighbours if there are too many runs.
     fn within(&self, runs: &[Aged<'_>], window: &Window) -> Option<Range<usize>> {
         // Tiny runs count as equal.
         let weight = |i: usize| runs[i].bytes.max(self.memtable_bytes / 4).max(1) as f64;
@@ -230,8 +234,8 @@ impl CompactionPolicy for TimeWindow {
         targets
     }
 
-    /// One run per window, plus those allowed in the open one. Writes: the flush, the merges within the largest window,
-    /// and the one at its end, for flushes of similar size.
+    /// One run per window, plus those allowed in the open one. Writes: the flush, the merges within
+    /// the largest window, and the one at its end, for flushes of similar size.
     fn promise(&self, shape: &Shape) -> Promise {
         let runs = by_age(shape);
         let windows = self.windows(&runs);
@@ -250,7 +254,8 @@ impl CompactionPolicy for TimeWindow {
         }
     }
 
-    /// The same as [`plan`](Self::plan): open windows stay open, and a key range cannot be dropped by itself.
+    /// The same as [`plan`](Self::plan): open windows stay open, and a key range cannot be dropped
+    /// by itself.
     fn manual(&self, shape: &Shape, _range: Option<&KeyRange>) -> Option<Plan> {
         self.plan(shape)
     }

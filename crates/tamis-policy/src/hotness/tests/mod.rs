@@ -35,7 +35,8 @@ impl Segments for Even {
     }
 }
 
-/// A table of eight units whose segments, of a thousand keys each, divide a range of numbers evenly.
+/// A table of eight units whose segments, of a thousand keys each, divide a range of numbers
+/// evenly.
 fn table(id: TableId, range: Range<u64>, segments: u64) -> TableSpec {
     let width = (range.end - range.start) / segments;
     let starts = (0..segments).map(|i| (range.start + i * width).to_be_bytes()).collect();
@@ -114,7 +115,8 @@ fn hotness_of_merged_tables_is_the_sum_over_old_segments_and_the_mean_over_runs(
     manager.add_table(table(2, 0..4000, 1), even(1, 0.4));
     let new = table(3, 0..4000, 2);
     let merged = manager.inherited(&new, Origin::Merged(&[vec![1], vec![2]]), 2);
-    // Each half has two of the four segments of one run, 2000 keys, and half of the other's, 500 keys.
+    // Each half has two of the four segments of one run, 2000 keys, and half of the other's, 500
+    // keys.
     assert!(
         merged.iter().all(|h| (h.misses - 0.2).abs() < 1e-6 && (h.asked - 0.2).abs() < 1e-6),
         "{merged:?}"

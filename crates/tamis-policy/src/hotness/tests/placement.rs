@@ -14,7 +14,8 @@ fn free_bytes_go_where_they_save_most() {
     manager.add_table(table(2, 0..10_000, 1), even(1, 0.1));
     manager.set_budget(room(&manager, 5, 6));
     settle(&mut manager);
-    // The small run is asked as often as the ten segments of the other together: its first two units come first.
+    // The small run is asked as often as the ten segments of the other together: its first two
+    // units come first.
     assert_eq!(units(&manager, 2), [2]);
     assert_eq!(units(&manager, 1).iter().sum::<u8>(), 4, "segments of equal value share what is left");
     manager.set_budget(1 << 20);

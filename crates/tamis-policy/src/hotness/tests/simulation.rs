@@ -1,7 +1,8 @@
-//! Simulates a tree of five runs under gets of absent keys, and compares the wasted reads with Monkey's and with the bound.
+//! Simulates a tree of five runs under gets of absent keys, and compares the wasted reads with
+//! Monkey's and with the bound.
 //!
-//! 980,000 keys at four bits, units of three bits, segments of 2048 keys: what `tamis-lab experiment run elastic-fig14` measures
-//! in the engine.
+//! 980,000 keys at four bits, units of three bits, segments of 2048 keys: what `tamis-lab
+//! experiment run elastic-fig14` measures in the engine.
 
 #![expect(clippy::print_stdout, reason = "the figures are quoted in documents")]
 
@@ -30,7 +31,8 @@ struct Simulation {
     /// The keys of each run.
     runs: [usize; 5],
     segments: [usize; 5],
-    /// The fraction of gets that go to ranks up to this one, and the place of a rank among the keys.
+    /// The fraction of gets that go to ranks up to this one, and the place of a rank among the
+    /// keys.
     cumulated: Vec<f64>,
     places: Vec<u32>,
     rates: Vec<f64>,

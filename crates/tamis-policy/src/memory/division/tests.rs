@@ -5,7 +5,8 @@ const TOTAL: u64 = 256 << 20;
 const STEP: u64 = TOTAL / STEPS;
 const BLOCK: f64 = 4096.0;
 
-/// A database whose cache and filters follow two given curves: the block reads per get that remain, by bytes.
+/// A database whose cache and filters follow two given curves: the block reads per get that remain,
+/// by bytes.
 struct World<C, F> {
     cache: C,
     filters: F,
@@ -67,7 +68,8 @@ impl<C: Fn(f64) -> f64, F: Fn(f64) -> f64> World<C, F> {
         (0..turns).filter(|_| self.turn(divider, gets).is_some()).count() as u64
     }
 
-    /// Returns the split, in steps of the cache, at which a byte is worth the same on both sides, by exhaustive search.
+    /// Returns the split, in steps of the cache, at which a byte is worth the same on both sides,
+    /// by exhaustive search.
     fn balance(&self) -> u64 {
         let worth = |steps: &u64| {
             let split = Split { cache: steps * STEP, filters: TOTAL - steps * STEP };
@@ -163,14 +165,15 @@ fn without_gets_nothing_moves() {
     assert_eq!(world.moves(&mut divider, 3, 1000), 0);
 }
 
-/// The data just fits the cache: one step more gains nothing, and one step less loses much. Each turn by itself would take
-/// the step away, see the ghost hits, and reverse it, forever.
+/// The data just fits the cache: one step more gains nothing, and one step less loses much. Each
+/// turn by itself would take the step away, see the ghost hits, and reverse it, forever.
 #[test]
 fn at_a_cliff_it_does_not_oscillate_forever() {
     let cliff = 24.5 * STEP as f64;
     let mut world = World::new(|c: f64| 0.5 * (1.0 - c / cliff).max(0.0), |f: f64| 0.5 - 1e-10 * f, 5);
     let mut divider = Divider::new(TOTAL, 25 * STEP);
-    // A hundred million gets: without patience some hundred steps, one each time the ghost list settles.
+    // A hundred million gets: without patience some hundred steps, one each time the ghost list
+    // settles.
     let moves = world.moves(&mut divider, 10_000, 10_000);
     assert!((1..=40).contains(&moves), "{moves}");
     let later = world.moves(&mut divider, 10_000, 10_000);
@@ -210,7 +213,8 @@ fn hostile_numbers_do_no_harm() {
     }
 }
 
-/// A share goes to the side that gains by it, comes from the one that loses least, and may be anything.
+/// A share goes to the side that gains by it, comes from the one that loses least, and may be
+/// anything.
 #[test]
 fn a_share_changes_where_it_is_worth_most_and_down_to_nothing() {
     let mut world = World::new(cache_curve, |_| 0.0, 1);

@@ -135,7 +135,8 @@ fn labels_show_what_differs() {
     assert_eq!(marks(false, &["", "short", "shorter"]), ["(empty)", "short", "shorter"]);
 }
 
-/// Keys are arbitrary bytes and may look like markup. Two characters cannot be written in XML at all.
+/// Keys are arbitrary bytes and may look like markup. Two characters cannot be written in XML at
+/// all.
 #[test]
 fn keys_and_names_cannot_break_the_picture() {
     let mut segments = vec![segment(0, 1, "<b>&\"'\u{0}\u{1b}", "\u{ffff}\u{fffe}", 5)];

@@ -110,7 +110,8 @@ fn tables_asked_in_vain_get_the_bits_of_those_that_are_not() {
     }
 }
 
-/// What single tables have too much or too little is made up for by others, in a tree that is written by many small merges.
+/// What single tables have too much or too little is made up for by others, in a tree that is
+/// written by many small merges.
 #[test]
 fn the_total_stays_near_while_a_tree_is_rewritten_in_pieces() {
     let mut options = options(FilterAllocation::Mnemosyne);
@@ -142,7 +143,8 @@ fn the_total_stays_near_while_a_tree_is_rewritten_in_pieces() {
     assert!((all / BITS - 1.0).abs() < 0.12, "{hot} and {cold}, in all {all}");
 }
 
-/// Gets of one key and of many are counted alike, only in tables that they had to ask, and only if memory is divided by it.
+/// Gets of one key and of many are counted alike, only in tables that they had to ask, and only if
+/// memory is divided by it.
 #[test]
 fn gets_are_counted_in_the_tables_that_they_need() {
     const GETS: u64 = 32_000;

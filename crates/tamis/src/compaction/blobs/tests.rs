@@ -67,7 +67,8 @@ fn forge(fs: &MemFs, id: u64, old: &[u8], new: &[u8]) {
     overwrite(fs, &path, &reseal::table(&bytes, true));
 }
 
-/// Makes a database whose deepest level has several tables, and returns the one with the most references, and these.
+/// Makes a database whose deepest level has several tables, and returns the one with the most
+/// references, and these.
 fn settled(fs: &MemFs, compaction: CompactionChoice) -> (u64, Vec<(u32, Vec<u8>)>) {
     let db = Db::open(DIR, options(fs, compaction)).unwrap();
     for round in 0..2 {
@@ -84,8 +85,8 @@ fn settled(fs: &MemFs, compaction: CompactionChoice) -> (u64, Vec<(u32, Vec<u8>)
     (id, of(id))
 }
 
-/// Whatever is wrong with a reference, merges go on: reads of that key fail, all others are right, and the key is never taken for
-/// one that does not exist.
+/// Whatever is wrong with a reference, merges go on: reads of that key fail, all others are right,
+/// and the key is never taken for one that does not exist.
 #[test]
 fn merges_go_on_around_a_wrong_reference() {
     use CompactionChoice::*;

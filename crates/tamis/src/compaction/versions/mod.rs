@@ -1,41 +1,50 @@
-//! Decides the fate of a key's versions in a flush or compaction: which are written, in which form, and which are dropped.
+//! Decides the fate of a key's versions in a flush or compaction: which are written, in which form,
+//! and which are dropped.
 //!
-//! [`Versions`] takes the versions of one key at a time, newest first, and passes on those that stay, in the same order.
-//! It knows nothing of files.
+//! [`Versions`] takes the versions of one key at a time, newest first, and passes on those that
+//! stay, in the same order. It knows nothing of files.
 //!
 //! # Invariant
 //!
-//! Every version that a snapshot, a current reader, an operand above it or an older run outside the merge still needs is kept: no
-//! read at any live number, before or after the merge, gives another answer.
+//! Every version that a snapshot, a current reader, an operand above it or an older run outside the
+//! merge still needs is kept: no read at any live number, before or after the merge, gives another
+//! answer.
 //!
 //! # Stripes
 //!
-//! Live snapshots divide the order of writes into stripes: stripe `i` holds the numbers that snapshot `i` sees and snapshot
-//! `i - 1` does not; the numbers that no snapshot sees form the last stripe. Within a stripe, readers can see only the final
-//! state: the newest version or, if that is a merge operand, the operands down to their base. Snapshots taken while the merge
-//! runs see everything in it, as do readers without a snapshot.
+//! Live snapshots divide the order of writes into stripes: stripe `i` holds the numbers that
+//! snapshot `i` sees and snapshot `i - 1` does not; the numbers that no snapshot sees form the last
+//! stripe. Within a stripe, readers can see only the final state: the newest version or, if that is
+//! a merge operand, the operands down to their base. Snapshots taken while the merge runs see
+//! everything in it, as do readers without a snapshot.
 //!
 //! # Rules
 //!
-//! * A version older than a put or delete of its stripe, or under a range tombstone that its stripe sees, is dropped.
-//! * **Operands** of a stripe are folded into one put where their base is known: a put of the same stripe, or nothing. Nothing
-//!   means a delete in any stripe, a range tombstone, or the end of the key if nothing older lies outside the merge. (A base in
-//!   an older stripe would be written twice.) Otherwise they are folded into one operand if the operator can do that, and stay
-//!   unchanged if it cannot. The result has the newest operand's number: all of the stripe's readers see it, and no others.
-//! * Where the operator fails, operands and base stay unchanged: reads report the error, and a later write heals it.
-//! * A delete is dropped, and the number of a put is reset to 0, where every snapshot sees it and nothing older lies outside.
-//!   An operand keeps its number: two of them need an order.
-//! * **Expiry**: if the newest version of a key in the merge is at or below the horizon and no snapshot sees it, the key is
-//!   deleted at that number, so that older versions stay hidden, wherever they are. Operands above the horizon are not folded
-//!   with what a snapshot keeps below it, or current readers would see that again.
-//! * A **filter** decides about the put that is a key's newest version, if no snapshot sees it. What it removes becomes a
-//!   delete, under the rules for deletes.
+//! * A version older than a put or delete of its stripe, or under a range tombstone that its stripe
+//!   sees, is dropped.
+//! * **Operands** of a stripe are folded into one put where their base is known: a put of the same
+//!   stripe, or nothing. Nothing means a delete in any stripe, a range tombstone, or the end of the
+//!   key if nothing older lies outside the merge. (A base in an older stripe would be written
+//!   twice.) Otherwise they are folded into one operand if the operator can do that, and stay
+//!   unchanged if it cannot. The result has the newest operand's number: all of the stripe's
+//!   readers see it, and no others.
+//! * Where the operator fails, operands and base stay unchanged: reads report the error, and a
+//!   later write heals it.
+//! * A delete is dropped, and the number of a put is reset to 0, where every snapshot sees it and
+//!   nothing older lies outside. An operand keeps its number: two of them need an order.
+//! * **Expiry**: if the newest version of a key in the merge is at or below the horizon and no
+//!   snapshot sees it, the key is deleted at that number, so that older versions stay hidden,
+//!   wherever they are. Operands above the horizon are not folded with what a snapshot keeps below
+//!   it, or current readers would see that again.
+//! * A **filter** decides about the put that is a key's newest version, if no snapshot sees it.
+//!   What it removes becomes a delete, under the rules for deletes.
 //!
 //! # Cost
 //!
-//! A key without operands: one binary search among the snapshots and one among the range tombstones for each version, and no
-//! allocation. Operands are copied into reused memory and folded in groups as they come; about [`MAX_BYTES`] of one key are
-//! buffered. Beyond that they are written unchanged.
+//! A key without operands: one binary search among the snapshots and one among the range tombstones
+//! for each version, and no allocation. Operands are copied into reused memory and folded in groups
+//! as they come; about [`MAX_BYTES`] of one key are buffered. Beyond that they are written
+//! unchanged.
 //!
 //! Used by one thread at a time.
 
@@ -65,9 +74,9 @@ pub(crate) struct Rules<'a> {
     pub(crate) operator: Option<&'a dyn MergeOperator>,
     /// Filters values.
     pub(crate) filter: Option<&'a dyn CompactionFilter>,
-    /// The horizon: everything up to this write has expired (0: nothing), and current and later readers do not see it,
-    /// here or anywhere else. It is dropped without a trace unless a live snapshot sees it. If there is a horizon,
-    /// sequence numbers indicate age and are never reset.
+    /// The horizon: everything up to this write has expired (0: nothing), and current and later
+    /// readers do not see it, here or anywhere else. It is dropped without a trace unless a live
+    /// snapshot sees it. If there is a horizon, sequence numbers indicate age and are never reset.
     pub(crate) expired: Option<SeqNo>,
 }
 
@@ -77,8 +86,8 @@ pub(crate) struct Kept<'v> {
     pub(crate) seq: SeqNo,
     pub(crate) kind: Kind,
     pub(crate) value: &'v [u8],
-    /// The snapshot that bounds its stripe, if the version is kept only for snapshots: current readers need something
-    /// newer.
+    /// The snapshot that bounds its stripe, if the version is kept only for snapshots: current
+    /// readers need something newer.
     pub(crate) pinned: Option<SeqNo>,
 }
 
@@ -97,10 +106,12 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) values: &'a dyn SeparatedValues,
 }
 
-/// The values of a merge's inputs that lie in blob files. They are read only where an operator or a filter needs them.
+/// The values of a merge's inputs that lie in blob files. They are read only where an operator or a
+/// filter needs them.
 pub(crate) trait SeparatedValues: std::fmt::Debug {
-    /// Reads the value that a reference stands for. `None` if it is damaged or missing: the reference and what applies to it then
-    /// stay as they are, so that reads of the key fail, and no others.
+    /// Reads the value that a reference stands for. `None` if it is damaged or missing: the
+    /// reference and what applies to it then stay as they are, so that reads of the key fail, and
+    /// no others.
     fn read(&self, reference: &[u8]) -> Result<Option<PinnedValue>, StorageError>;
 }
 
@@ -119,7 +130,8 @@ struct Waiting {
     /// The number and length of each.
     operands: Vec<(SeqNo, usize)>,
     bytes: Vec<u8>,
-    /// Operands at the front that folding was tried on; they are not tried again before the base is met.
+    /// Operands at the front that folding was tried on; they are not tried again before the base is
+    /// met.
     folded: usize,
     folded_bytes: usize,
     /// Whether the first operand is the newest version of the key.
@@ -304,7 +316,8 @@ impl<'a> Versions<'a> {
         self.rules.expired.is_some_and(|horizon| horizon > 0 && seq <= horizon)
     }
 
-    /// Operands are buffered and a version arrives that may belong to another stripe: determines their base from it.
+    /// Operands are buffered and a version arrives that may belong to another stripe: determines
+    /// their base from it.
     #[cold]
     fn meet(
         &mut self,
@@ -334,8 +347,8 @@ impl<'a> Versions<'a> {
         newest: bool,
         keep: &mut impl Keep,
     ) -> Result<(), StorageError> {
-        // Snapshots and current readers may have horizons between an operand and its base. They then read different
-        // values, and both must stay.
+        // Snapshots and current readers may have horizons between an operand and its base. They
+        // then read different values, and both must stay.
         let one_horizon = self.seen_by_nobody() || self.rules.expired.unwrap_or(0) == 0;
         let Some(operator) = self.rules.operator.filter(|_| !self.given && one_horizon) else {
             self.given = true;
@@ -396,8 +409,8 @@ impl<'a> Versions<'a> {
         keep(Kept { seq, kind: Kind::Merge, value: operand, pinned: self.pinned(key, seq) })
     }
 
-    /// Handles a put or delete that hides all older versions in its stripe; `newest` if it is all that current readers
-    /// see.
+    /// Handles a put or delete that hides all older versions in its stripe; `newest` if it is all
+    /// that current readers see.
     #[inline]
     fn last_word(
         &mut self,

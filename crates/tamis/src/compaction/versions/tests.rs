@@ -1,5 +1,5 @@
-//! Checks the fate of versions against a brute-force reader: whatever is flushed and merged, in any pieces, every live
-//! snapshot and every current reader reads the same before and after.
+//! Checks the fate of versions against a brute-force reader: whatever is flushed and merged, in any
+//! pieces, every live snapshot and every current reader reads the same before and after.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ struct Run {
     tombstones: Tombstones,
 }
 
-/// Joins base and operands with bars and does not support partial merges; fails on operands that ask for it.
+/// Joins base and operands with bars and does not support partial merges; fails on operands that
+/// ask for it.
 #[derive(Debug)]
 struct Bars;
 
@@ -396,13 +397,15 @@ fn sequence_numbers_that_indicate_age_are_not_reset() {
     assert_eq!(rewritten(&versions, &[], false, rules(9)), []);
     // No trace is needed: all older data has expired as well, wherever it lies.
     assert_eq!(rewritten(&versions, &[], true, rules(9)), []);
-    // A version whose number was reset before ages were tracked is older than the first effective horizon.
+    // A version whose number was reset before ages were tracked is older than the first effective
+    // horizon.
     let forgotten = [(0, Kind::Put, &b"value"[..])];
     assert_eq!(rewritten(&forgotten, &[], false, rules(0)), run(&forgotten).versions);
     assert_eq!(rewritten(&forgotten, &[], false, rules(9)), []);
 }
 
-/// Regression: an operand was folded with a base that readers no longer saw, and the expired value reappeared.
+/// Regression: an operand was folded with a base that readers no longer saw, and the expired value
+/// reappeared.
 #[test]
 fn an_expired_base_does_not_reappear_with_a_young_operand() {
     let append = operator("append");
@@ -462,8 +465,8 @@ fn many_operands_are_folded_in_groups_and_too_many_are_written_unchanged() {
     assert_eq!(rewritten("bars", large.clone(), false), large);
 }
 
-/// Regression: a snapshot kept an expired operand, and the merge folded it with a younger one, under the younger
-/// number: current readers saw the expired operand again.
+/// Regression: a snapshot kept an expired operand, and the merge folded it with a younger one,
+/// under the younger number: current readers saw the expired operand again.
 #[test]
 fn versions_pinned_below_the_horizon_are_not_folded_with_those_above() {
     for oldest in [Kind::Merge, Kind::Put, Kind::Delete] {

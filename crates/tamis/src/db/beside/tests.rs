@@ -206,8 +206,8 @@ pub(in crate::db) fn database() -> FaultyFs {
     fs.crash(CrashMode::KeepAll)
 }
 
-/// Of 400 openings alongside a writer, 300 failed because of missing files or false damage, and 13 returned a state that
-/// never existed: writes from after an ingestion without the ingested data.
+/// Of 400 openings alongside a writer, 300 failed because of missing files or false damage, and 13
+/// returned a state that never existed: writes from after an ingestion without the ingested data.
 #[test]
 fn an_opening_alongside_a_writer_returns_a_state_that_existed() {
     let base = database();
@@ -263,8 +263,8 @@ fn damage_is_reported_and_not_taken_for_a_writer() {
     assert!(matches!(missing, OpenError::NotFound { .. }), "{missing}");
 }
 
-/// A writer begins a log after every listing, without an edit of the manifest: four attempts in a row failed for lack of a
-/// log, a different one each time, and the opening reported damage.
+/// A writer begins a log after every listing, without an edit of the manifest: four attempts in a
+/// row failed for lack of a log, a different one each time, and the opening reported damage.
 #[test]
 fn logs_begun_after_each_listing_are_no_damage() {
     let fs = FaultyFs::new(1);

@@ -1,9 +1,11 @@
 //! How long the leader of a synced group waits for more members.
 //!
-//! Threads that commit and sync in a loop fall into two groups without this: while the device syncs the batches of one half, the other
-//! half queues up, and leads as soon as the sync ends, before the first half has come back. Each thread then waits for two syncs. Whoever
-//! takes over the lead therefore gives the members of the group before it the time to come back: a few microseconds each, and never
-//! longer than a sync. Where they don't come back, this is soon given up, and tried again more and more rarely.
+//! Threads that commit and sync in a loop fall into two groups without this: while the device syncs
+//! the batches of one half, the other half queues up, and leads as soon as the sync ends, before
+//! the first half has come back. Each thread then waits for two syncs. Whoever takes over the lead
+//! therefore gives the members of the group before it the time to come back: a few microseconds
+//! each, and never longer than a sync. Where they don't come back, this is soon given up, and tried
+//! again more and more rarely.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -16,7 +18,8 @@ const BY_MEMBER: Duration = Duration::from_micros(15);
 /// At most one in so many groups waits in vain.
 const MOST_SKIPPED: u32 = 255;
 
-/// What the last synced groups showed. Only the leader uses it; the lead is handed over under a lock, so `Relaxed` suffices.
+/// What the last synced groups showed. Only the leader uses it; the lead is handed over under a
+/// lock, so `Relaxed` suffices.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     /// How long a synced group takes: a moving average.
@@ -33,7 +36,8 @@ impl Gathering {
         sync::since(ended).as_nanos() < u128::from(self.nanos.load(Relaxed))
     }
 
-    /// Returns how long a leader waits at most for `members` who are expected back; `None` if it should not.
+    /// Returns how long a leader waits at most for `members` who are expected back; `None` if it
+    /// should not.
     pub(super) fn limit(&self, members: usize) -> Option<Duration> {
         let skipped = self.skipped.load(Relaxed);
         if skipped > 0 {
@@ -41,7 +45,8 @@ impl Gathering {
             return None;
         }
         let sync = Duration::from_nanos(self.nanos.load(Relaxed));
-        // Two groups that take turns keep the device busy if each takes longer to come back than a sync.
+        // Two groups that take turns keep the device busy if each takes longer to come back than a
+        // sync.
         let limit = BY_MEMBER * (1 + members as u32);
         (limit <= sync).then_some(limit)
     }

@@ -1,4 +1,5 @@
-//! Commits that are timed: a sample, and every one that waits for a sync or where slow ones are to be reported.
+//! Commits that are timed: a sample, and every one that waits for a sync or where slow ones are to
+//! be reported.
 
 use std::time::Instant;
 

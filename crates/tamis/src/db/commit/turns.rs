@@ -1,17 +1,20 @@
 //! The turns in which batches in flight become visible.
 //!
-//! A ring with a place for each batch: empty, or the last number of a batch that is done. The first place that is not published yet
-//! is the next; whoever finishes publishes from there on as long as places are done.
+//! A ring with a place for each batch: empty, or the last number of a batch that is done. The first
+//! place that is not published yet is the next; whoever finishes publishes from there on as long as
+//! places are done.
 //!
 //! # Invariants
 //! * Turns are taken in the order of the log, so the numbers of consecutive places are consecutive.
 //! * At most [`PLACES`] turns are taken and not published: the taker waits otherwise.
 //!
 //! # Threads
-//! [`take`](Turns::take) and [`are_taken`](Turns::are_taken) are for the holder of the log's lock, `finish` for any thread. One thread at a
-//! time publishes, whoever has set `publishing`. A thread that finds it set leaves its batch to that one, which looks once more after it cleared the flag. Setting and
-//! clearing are exchanges with `AcqRel`: the one that clears the flag comes after the one that found it set, and so sees its place. `next` is stored with
-//! `Release` after places are emptied, and loaded with `Acquire` before they are taken again.
+//! [`take`](Turns::take) and [`are_taken`](Turns::are_taken) are for the holder of the log's lock,
+//! `finish` for any thread. One thread at a time publishes, whoever has set `publishing`. A thread
+//! that finds it set leaves its batch to that one, which looks once more after it cleared the flag.
+//! Setting and clearing are exchanges with `AcqRel`: the one that clears the flag comes after the
+//! one that found it set, and so sees its place. `next` is stored with `Release` after places are
+//! emptied, and loaded with `Acquire` before they are taken again.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -70,8 +73,8 @@ impl Turns {
         Ticket(turn)
     }
 
-    /// Notes that a batch is done, whose last number is `last`, not 0; and has everything published that is done in order, by this thread
-    /// or by another.
+    /// Notes that a batch is done, whose last number is `last`, not 0; and has everything published
+    /// that is done in order, by this thread or by another.
     pub(super) fn finish(&self, ticket: Ticket, last: SeqNo, publish: impl Fn(SeqNo)) {
         self.place(ticket.0).store(last, Release);
         while !self.publishing.swap(true, AcqRel) {

@@ -61,7 +61,8 @@ fn options(sub_jobs: usize) -> Options {
         sub_jobs,
         keyspace: KeyspaceOptions {
             auto_compaction: false,
-            // Flushes only where the history has one: which snapshots a background flush meets is a matter of timing.
+            // Flushes only where the history has one: which snapshots a background flush meets is a
+            // matter of timing.
             memtable_bytes: 1 << 20,
             table_bytes: 4 << 10,
             block_bytes: 256,
@@ -72,14 +73,16 @@ fn options(sub_jobs: usize) -> Options {
     }
 }
 
-/// Reports whether only visible data is left at the end of a history. Data that a compaction kept for a snapshot released later
-/// stays until its table is rewritten; which tables a later compaction rewrites depends on their borders, and so on the parts.
+/// Reports whether only visible data is left at the end of a history. Data that a compaction kept
+/// for a snapshot released later stays until its table is rewritten; which tables a later
+/// compaction rewrites depends on their borders, and so on the parts.
 fn ends_clean(ops: &[Op]) -> bool {
     let compacted = ops.iter().position(|op| matches!(op, Op::Compact)).unwrap_or(ops.len());
     !ops[compacted..].iter().any(|op| matches!(op, Op::DropSnapshot))
 }
 
-/// Runs a history and compacts everything. Returns the result, and the number of parts of the merges.
+/// Runs a history and compacts everything. Returns the result, and the number of parts of the
+/// merges.
 fn carry_out(ops: &[Op], sub_jobs: usize) -> (Outcome, u64) {
     let db = Db::open("/db", options(sub_jobs)).unwrap();
     let (mut model, mut snapshots) = (Content::new(), Vec::<(Snapshot, Content)>::new());
@@ -185,7 +188,8 @@ fn a_merge_in_parts_leaves_what_a_merge_in_one_piece_leaves() {
     assert!(clean_in_all.get() > 0, "no history was compared version by version");
 }
 
-/// A tombstone and a snapshot across every possible cut: the snapshot sees everything, later readers nothing.
+/// A tombstone and a snapshot across every possible cut: the snapshot sees everything, later
+/// readers nothing.
 #[test]
 fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
     let db = Db::open("/db", options(4)).unwrap();
@@ -210,8 +214,8 @@ fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
     assert_eq!(db.stats().keyspaces[0].entries, 21);
 }
 
-/// The policy was replaced while a drop that it had planned was under way. A snapshot taken under the new policy pinned no
-/// view, and lost what was dropped.
+/// The policy was replaced while a drop that it had planned was under way. A snapshot taken under
+/// the new policy pinned no view, and lost what was dropped.
 #[test]
 fn a_snapshot_under_a_new_policy_loses_nothing_to_a_drop_of_the_old_one() {
     let mut options = options(1);
@@ -254,7 +258,8 @@ fn tables(db: &Db) -> usize {
     db.default_keyspace().stats().levels.iter().flat_map(|level| &level.runs).map(|run| run.tables).sum()
 }
 
-/// 1,500 flushes of ten records with ascending keys left 1,500 tables, and so did a compaction by hand.
+/// 1,500 flushes of ten records with ascending keys left 1,500 tables, and so did a compaction by
+/// hand.
 #[test]
 fn small_flushes_of_ascending_keys_leave_few_tables() {
     let options = Options { file_system: Some(Arc::new(FaultyFs::new(1))), ..Options::default() };
@@ -271,8 +276,8 @@ fn small_flushes_of_ascending_keys_leave_few_tables() {
     assert_eq!((tables(&db), db.iter().count()), (1, 3000));
 }
 
-/// A large flush is moved to the last level as one table. When that was cleaned, it stayed one table, whatever its size:
-/// what it was cut into could have been joined again.
+/// A large flush is moved to the last level as one table. When that was cleaned, it stayed one
+/// table, whatever its size: what it was cut into could have been joined again.
 #[test]
 fn a_compaction_by_hand_cuts_a_large_flush_and_leaves_a_small_one_whole() {
     let value = |i: u16| -> Vec<u8> {

@@ -51,8 +51,8 @@ fn tables_emptied_by_a_range_delete_are_dropped_unread() {
     assert_eq!(open(&fs, |_| {}).iter().count(), 100);
 }
 
-/// On a full disk merges had failed for so long that the next was a minute away. A range delete then freed
-/// nothing, since drops waited too, although they need no room.
+/// On a full disk merges had failed for so long that the next was a minute away. A range delete
+/// then freed nothing, since drops waited too, although they need no room.
 #[test]
 fn a_drop_does_not_wait_for_merges_that_failed() {
     let db = open(&MemFs::new(), |_| {});
@@ -129,8 +129,9 @@ fn writes_after_the_delete_stay() {
     assert_eq!(db.iter().count(), 10);
 }
 
-/// Of two deletes that together cover a table, a snapshot between them sees only the first: what lies under the second must
-/// stay. The older one alone decided, and the snapshot lost data that it saw.
+/// Of two deletes that together cover a table, a snapshot between them sees only the first: what
+/// lies under the second must stay. The older one alone decided, and the snapshot lost data that it
+/// saw.
 #[test]
 fn a_snapshot_between_two_deletes_keeps_what_the_second_one_covers() {
     let db = open(&MemFs::new(), |options| options.auto_compaction = false);

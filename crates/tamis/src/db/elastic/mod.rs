@@ -1,27 +1,32 @@
-//! Elastic filters of an open database: which units are in memory, who samples gets, and who loads units.
+//! Elastic filters of an open database: which units are in memory, who samples gets, and who loads
+//! units.
 //!
-//! Y. Li et al., "ElasticBF" (ATC 2019), sections 3.3 to 3.5. The bookkeeping and the rules are in [`Manager`]; this module
-//! connects it with readers, files and versions.
+//! Y. Li et al., "ElasticBF" (ATC 2019), sections 3.3 to 3.5. The bookkeeping and the rules are in
+//! [`Manager`]; this module connects it with readers, files and versions.
 //!
 //! # Threads
 //!
-//! * *Readers* probe the units in [`ElasticFilter`] and pass the probes of sampled gets to the [`Sampler`]. They take no lock
-//!   that another reader takes, and wait for nothing.
-//! * *One background thread* ([`Elastic::work`]) takes the samples, lets the manager decide, takes units out of use, and
-//!   loads others, several files at once. It exists once there is a table with an elastic filter.
-//! * *The thread that publishes a version* ([`Elastic::change`], under the `state` lock) reports added and removed tables.
+//! * *Readers* probe the units in [`ElasticFilter`] and pass the probes of sampled gets to the
+//!   [`Sampler`]. They take no lock that another reader takes, and wait for nothing.
+//! * *One background thread* ([`Elastic::work`]) takes the samples, lets the manager decide, takes
+//!   units out of use, and loads others, several files at once. It exists once there is a table
+//!   with an elastic filter.
+//! * *The thread that publishes a version* ([`Elastic::change`], under the `state` lock) reports
+//!   added and removed tables.
 //!
-//! `inner` is the last lock in the database's order: no other is taken while it is held (but the one that frees units), and no
-//! file is read. A load is requested under it, done without it, and installed under it if the table still exists and still
-//! wants it; so a compaction may drop a table, and the budget shrink, at any moment, and the loaded data is discarded.
+//! `inner` is the last lock in the database's order: no other is taken while it is held (but the
+//! one that frees units), and no file is read. A load is requested under it, done without it, and
+//! installed under it if the table still exists and still wants it; so a compaction may drop a
+//! table, and the budget shrink, at any moment, and the loaded data is discarded.
 //!
 //! # Memory
 //!
-//! With memory that [several databases](crate::memory) share, the threads of other databases change the budget, and the capacity
-//! of the block cache.
+//! With memory that [several databases](crate::memory) share, the threads of other databases change
+//! the budget, and the capacity of the block cache.
 //!
-//! The budget covers directories, words, the manager's records and units. Units that were replaced or evicted while a get
-//! probed them are freed when it ends. If more than a [`SLACK`]th of the budget waits for that, nothing is loaded.
+//! The budget covers directories, words, the manager's records and units. Units that were replaced
+//! or evicted while a get probed them are freed when it ends. If more than a [`SLACK`]th of the
+//! budget waits for that, nothing is loaded.
 
 mod report;
 mod save;
@@ -111,7 +116,8 @@ struct Inner {
     tables: HashMap<TableId, Known>,
     /// The number of loads under way.
     under_way: usize,
-    /// Whether a panic occurred or the background thread could not be started, so that nothing more is loaded.
+    /// Whether a panic occurred or the background thread could not be started, so that nothing more
+    /// is loaded.
     dead: bool,
     /// The number of gets reported to the manager.
     gets: u64,
@@ -132,8 +138,8 @@ fn cache_of(divider: &Divider, capacity: u64, block_bytes: u64) -> BlockCache {
 }
 
 impl Elastic {
-    /// Creates the filters of the database in `dir` as the options say, and the block cache, which may share its limit with the
-    /// units, and with other databases.
+    /// Creates the filters of the database in `dir` as the options say, and the block cache, which
+    /// may share its limit with the units, and with other databases.
     pub(crate) fn new(
         options: &Options,
         dir: &Path,
@@ -196,8 +202,9 @@ impl Elastic {
         (elastic, cache)
     }
 
-    /// After a panic under the lock, units stay as they are until their tables are removed, and no others are loaded.
-    /// Publishing a version must not panic because of it: filters only save reads.
+    /// After a panic under the lock, units stay as they are until their tables are removed, and no
+    /// others are loaded. Publishing a version must not panic because of it: filters only save
+    /// reads.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
         if self.inner.was_poisoned() {
@@ -210,8 +217,8 @@ impl Elastic {
         inner
     }
 
-    /// Registers all tables of a database that is being opened: each keyspace's view. `stored` is their hotness according to
-    /// the manifest.
+    /// Registers all tables of a database that is being opened: each keyspace's view. `stored` is
+    /// their hotness according to the manifest.
     pub(crate) fn opened<'v>(
         self: &Arc<Self>,
         views: impl Iterator<Item = &'v View>,
@@ -234,8 +241,9 @@ impl Elastic {
         }
     }
 
-    /// Registers a new version of a keyspace. Called under the `state` lock, when readers see it. Costs a walk over the tables of
-    /// both versions if any has an elastic filter, and per new segment a lookup of the segments that it inherits hotness from.
+    /// Registers a new version of a keyspace. Called under the `state` lock, when readers see it.
+    /// Costs a walk over the tables of both versions if any has an elastic filter, and per new
+    /// segment a lookup of the segments that it inherits hotness from.
     pub(crate) fn change(self: &Arc<Self>, old: &View, new: &View) {
         let asked = asks(new);
         let (old, new) = (&old.version, &new.version);
@@ -342,7 +350,8 @@ impl Inner {
     }
 }
 
-/// Reports whether the filters of single tables are probed. Under a global filter they are not, so older tables need no units.
+/// Reports whether the filters of single tables are probed. Under a global filter they are not, so
+/// older tables need no units.
 fn asks(view: &View) -> bool {
     !view.selector.is_global()
 }

@@ -8,8 +8,8 @@ use tamis_files::table::UnitDirectory;
 use super::{Elastic, elastic};
 use crate::db::inner::State;
 
-/// The elastic filters of a database. A "get" is one point lookup in any keyspace; gets are the logical clock. Sizes are in
-/// bytes.
+/// The elastic filters of a database. A "get" is one point lookup in any keyspace; gets are the
+/// logical clock. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -36,8 +36,9 @@ pub struct ElasticStats {
     pub by_units: Vec<u64>,
     /// E\[Extra_IO\] of the paper: expected wasted block reads per get.
     pub expected_extra_reads: f64,
-    /// The same if every segment had the best number of bits for its hotness, which need not be whole units, and nothing but
-    /// these bits took memory: no filter of this size could do with fewer.
+    /// The same if every segment had the best number of bits for its hotness, which need not be
+    /// whole units, and nothing but these bits took memory: no filter of this size could do with
+    /// fewer.
     pub least_extra_reads: f64,
     /// Units loaded since the database was opened.
     pub loads: u64,
@@ -89,7 +90,8 @@ pub struct SegmentStats {
     pub enabled: u32,
     /// The total number of its units.
     pub units: u32,
-    /// Its hotness: lookups of keys that it does not hold, per get of the database, which its filter can save.
+    /// Its hotness: lookups of keys that it does not hold, per get of the database, which its
+    /// filter can save.
     pub hotness: f64,
     /// Lookups of any keys that probed it, per get of the database.
     pub asked: f64,

@@ -1,8 +1,8 @@
 //! Membership in memory that several databases share: see [`crate::memory`].
 //!
-//! Its lock comes before all of the database's. The methods of [`Member`] are called with it held, by threads of any database; they
-//! take the lock of the divider, and under it those that a change of the budget takes. So no thread that holds one of these may
-//! join, report or leave.
+//! Its lock comes before all of the database's. The methods of [`Member`] are called with it held,
+//! by threads of any database; they take the lock of the divider, and under it those that a change
+//! of the budget takes. So no thread that holds one of these may join, report or leave.
 
 use std::sync::{Arc, Weak};
 
@@ -23,14 +23,16 @@ impl Elastic {
         }
     }
 
-    /// Leaves the shared memory, if there is one: block cache and filters are emptied, and stay empty. Reads go on without.
+    /// Leaves the shared memory, if there is one: block cache and filters are emptied, and stay
+    /// empty. Reads go on without.
     pub(super) fn leave_shared(&self) {
         if let Some((_, membership)) = self.membership() {
             membership.leave(|| self.set_share(0));
         }
     }
 
-    /// Returns the bytes that block cache and filters share at present; 0 if each has its own limit.
+    /// Returns the bytes that block cache and filters share at present; 0 if each has its own
+    /// limit.
     pub(crate) fn read_memory(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| {
             let split = shared.divider.lock().split();

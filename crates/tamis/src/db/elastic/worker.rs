@@ -28,7 +28,8 @@ const NAP: Duration = Duration::from_millis(200);
 /// The interval between adjustments of a shared limit's division.
 const BETWEEN_DIVISIONS: Duration = Duration::from_millis(20);
 
-/// The number of threads that read files at once. A device completes several reads in little more than the time of one.
+/// The number of threads that read files at once. A device completes several reads in little more
+/// than the time of one.
 const READERS: usize = 4;
 
 /// Evicted units that gets hold on to are no reason to wait as long as they are fewer bytes.
@@ -37,14 +38,15 @@ const LEAST_SLACK: u64 = 64 << 10;
 /// Reads of this many bytes are not coalesced with the next.
 const MOST_AT_ONCE: u64 = 1 << 20;
 
-/// The desired range of samples per second if the sampling interval adapts to the number of gets. Each sample costs the
-/// background thread some hundred nanoseconds.
+/// The desired range of samples per second if the sampling interval adapts to the number of gets.
+/// Each sample costs the background thread some hundred nanoseconds.
 const SAMPLES_A_SECOND: std::ops::Range<f64> = 50_000.0..250_000.0;
 
 /// The longest sampling interval, in gets per sample on average.
 const LONGEST_INTERVAL: u32 = 256;
 
-/// The same units of neighbouring segments of one table: those of one number are adjacent in its file.
+/// The same units of neighbouring segments of one table: those of one number are adjacent in its
+/// file.
 #[derive(Debug)]
 struct Job {
     known: Known,
@@ -70,8 +72,8 @@ impl Elastic {
         }
     }
 
-    /// Starts the background thread, unless it runs or may not run. Without it filters stay as they are, which costs reads
-    /// but no correctness.
+    /// Starts the background thread, unless it runs or may not run. Without it filters stay as they
+    /// are, which costs reads but no correctness.
     pub(super) fn start_if_allowed(self: &Arc<Self>) {
         let mut worker = self.worker.lock();
         if matches!(*worker, Worker::May) {
@@ -103,7 +105,8 @@ impl Elastic {
     fn work(&self) {
         self.sampler.serve();
         let work = AssertUnwindSafe(|| {
-            // Reads wake it, except those that probe no elastic filter but still count if a limit is shared.
+            // Reads wake it, except those that probe no elastic filter but still count if a limit
+            // is shared.
             let longest = if self.shared.is_some() { NAP } else { LONG_NAP };
             let now = sync::now();
             let mut turn = Turn { started: now, divided: now, samples: Vec::new() };
@@ -238,7 +241,8 @@ impl Elastic {
         retire(retired, &self.retired);
     }
 
-    /// Moves the border between block cache and units, and lets memory that is shared with other databases move.
+    /// Moves the border between block cache and units, and lets memory that is shared with other
+    /// databases move.
     fn divide(&self, shared: &Shared) {
         let mut divider = shared.divider.lock();
         let marginal = self.inner().manager.marginal(divider.step_bytes());
@@ -272,7 +276,8 @@ impl Elastic {
         }
     }
 
-    /// Changes the budget. Units beyond it are evicted at once; gets that use them let them go as they end.
+    /// Changes the budget. Units beyond it are evicted at once; gets that use them let them go as
+    /// they end.
     fn limit(&self, bytes: u64) {
         let retired = {
             let mut inner = self.inner();
@@ -385,7 +390,8 @@ mod tests {
 
     use super::*;
 
-    /// A dropped keyspace left something to decide, and the thread that decides slept on: `settle_filters` took a minute.
+    /// A dropped keyspace left something to decide, and the thread that decides slept on:
+    /// `settle_filters` took a minute.
     #[test]
     fn a_dropped_keyspace_wakes_the_thread_that_decides() {
         let fs = Arc::new(MemFs::new());
@@ -410,7 +416,8 @@ mod tests {
         assert_eq!(db.segments().len(), 1);
     }
 
-    /// A panic with the lock held made the next flush panic as well, with the `state` lock held, which ended all writes.
+    /// A panic with the lock held made the next flush panic as well, with the `state` lock held,
+    /// which ended all writes.
     #[test]
     fn after_a_panic_the_database_goes_on_without_adjusting() {
         let fs = Arc::new(MemFs::new());

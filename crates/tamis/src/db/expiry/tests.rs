@@ -102,8 +102,9 @@ fn text(value: Option<crate::Slice>) -> Option<String> {
     value.map(|value| String::from_utf8(value.to_vec()).unwrap())
 }
 
-/// The table of a newer version may be dropped while that of an older one stays for its other contents. The older version
-/// reappeared when the horizon went back: after the time to live was lengthened or removed, or the clock was set back.
+/// The table of a newer version may be dropped while that of an older one stays for its other
+/// contents. The older version reappeared when the horizon went back: after the time to live was
+/// lengthened or removed, or the clock was set back.
 #[test]
 fn versions_replaced_by_an_expired_entry_stay_gone() {
     for (ttl, clock) in [(Some(100), 111), (Some(1000), 111), (None, 111), (Some(100), 5), (None, 5)] {
@@ -140,8 +141,8 @@ fn versions_replaced_by_an_expired_entry_stay_gone() {
     }
 }
 
-/// Merges had removed the sequence numbers before the keyspace got its time to live: number 0 looked like the oldest of all,
-/// and the entries expired at once.
+/// Merges had removed the sequence numbers before the keyspace got its time to live: number 0
+/// looked like the oldest of all, and the entries expired at once.
 #[test]
 fn entries_of_unknown_age_count_as_written_when_time_to_live_began() {
     let bench = Bench::new();
@@ -287,7 +288,8 @@ fn a_snapshot_reads_dropped_tables() {
     }
 }
 
-/// A batch over two keyspaces, one of which is read through a pinned view: the view and the number must match.
+/// A batch over two keyspaces, one of which is read through a pinned view: the view and the number
+/// must match.
 #[test]
 fn pinned_and_current_views_show_one_moment() {
     let bench = Bench::new();
@@ -355,7 +357,8 @@ fn statistics_show_what_snapshots_keep() {
     assert_eq!((db.stats().snapshots_live, db.stats().keyspaces[0].reclaimable_bytes), (vec![], 135));
 }
 
-/// Writes may stay in the log for days, and after a crash all of them counted as written at the opening.
+/// Writes may stay in the log for days, and after a crash all of them counted as written at the
+/// opening.
 #[test]
 fn samples_are_stored_without_a_flush() {
     let bench = Bench::new();
@@ -367,13 +370,15 @@ fn samples_are_stored_without_a_flush() {
         db.put("key", "value").unwrap();
         inner(&db).save_times(&mut inner(&db).state());
     }
-    // Every 200 s, a sixteenth of the time to live. The background thread may have been a step earlier or later.
+    // Every 200 s, a sixteenth of the time to live. The background thread may have been a step
+    // earlier or later.
     assert!(stored(&db).is_some_and(|time| time >= 200), "{:?}", stored(&db));
     assert_eq!(metas(&db).len(), 0);
 }
 
-/// The first sample of all covered the deletes, when a background thread took it before the close that stored it: none was older, and the
-/// deletes in the log counted as written at the next opening.
+/// The first sample of all covered the deletes, when a background thread took it before the close
+/// that stored it: none was older, and the deletes in the log counted as written at the next
+/// opening.
 #[test]
 fn deletes_in_a_log_are_as_old_as_the_first_sample_that_covers_them() {
     let bench = Bench::new();

@@ -16,7 +16,8 @@ fn open(fs: &FaultyFs) -> Db {
     Db::open("/db", options).unwrap()
 }
 
-/// A run was made of each memtable, and a value that was overwritten four times while flushes waited was written five times.
+/// A run was made of each memtable, and a value that was overwritten four times while flushes
+/// waited was written five times.
 #[test]
 fn memtables_that_wait_are_flushed_into_one_run() {
     let fs = FaultyFs::new(11);
@@ -97,8 +98,8 @@ fn after_a_failed_flush_memtables_go_alone() {
     assert_eq!(db.get("key").unwrap().unwrap(), "3");
 }
 
-/// The table of several memtables covers what lies between them. A file that was ingested there in the meantime got a later epoch and an
-/// older run, and `verify` called a sound database damaged.
+/// The table of several memtables covers what lies between them. A file that was ingested there in
+/// the meantime got a later epoch and an older run, and `verify` called a sound database damaged.
 #[test]
 fn an_ingestion_between_memtables_that_are_flushed_together_waits() {
     let fs = FaultyFs::new(13);

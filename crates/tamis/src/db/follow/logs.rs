@@ -46,7 +46,8 @@ struct HeldRecord {
 #[derive(Debug)]
 struct Position {
     log: LogId,
-    /// `None` after an error: the log is read again from its beginning, and what is known is passed over.
+    /// `None` after an error: the log is read again from its beginning, and what is known is passed
+    /// over.
     reader: Option<LogReader>,
     /// The last write of it that is in memtables; 0 if there is none.
     last_seq: SeqNo,
@@ -124,8 +125,8 @@ impl FollowedLogs {
         self.passed.iter().copied().chain(last).collect()
     }
 
-    /// Returns the logs before `needed` that the writer still has, and their lengths: those that lead up to
-    /// the write `next` without a gap, the newest first. Reads each once.
+    /// Returns the logs before `needed` that the writer still has, and their lengths: those that
+    /// lead up to the write `next` without a gap, the newest first. Reads each once.
     pub(super) fn before(&mut self, db: &DbInner, needed: Option<LogId>, next: SeqNo) -> Vec<(LogId, u64)> {
         let Some(needed) = needed.filter(|_| self.list(db).is_ok()) else { return Vec::new() };
         self.known.retain(|log, _| self.listed.binary_search(log).is_ok());
@@ -176,8 +177,9 @@ impl FollowedLogs {
         Ok(())
     }
 
-    /// Reads the logs to their end. Returns `false` if they have more than the manifest that was read explains. `is_first`: damage at the
-    /// end of a log that does not grow is looked for at once.
+    /// Reads the logs to their end. Returns `false` if they have more than the manifest that was
+    /// read explains. `is_first`: damage at the end of a log that does not grow is looked for at
+    /// once.
     pub(super) fn read(
         &mut self,
         db: &DbInner,
@@ -225,7 +227,8 @@ impl FollowedLogs {
                     position.look_behind(is_still)?;
                     return Ok(true);
                 };
-                // A writer closes a log before the next one gets its first record: it must be there by now.
+                // A writer closes a log before the next one gets its first record: it must be there
+                // by now.
                 if !self.read_log(db, state, newcomers)? {
                     return Ok(false);
                 }
@@ -256,7 +259,8 @@ impl FollowedLogs {
         }
     }
 
-    /// Reads what the current log has. Returns `false` at a write to a keyspace that `state` does not have yet.
+    /// Reads what the current log has. Returns `false` at a write to a keyspace that `state` does
+    /// not have yet.
     fn read_log(
         &mut self,
         db: &DbInner,
@@ -328,7 +332,8 @@ impl FollowedLogs {
         !self.held.is_empty() || self.memtables.values().flatten().any(|memtable| !memtable.published)
     }
 
-    /// Drops the memtables that are in tables, and returns those that the keyspace has now, if they are others than before.
+    /// Drops the memtables that are in tables, and returns those that the keyspace has now, if they
+    /// are others than before.
     pub(super) fn memtables_of(
         &mut self,
         keyspace: &KeyspaceInner,
@@ -370,7 +375,8 @@ impl Position {
         matches!(self.reader.as_ref().and_then(LogReader::end), Some(End::Closed { .. }))
     }
 
-    /// Returns what the log's first record says about itself, if there is one. The log is to be opened again to be read.
+    /// Returns what the log's first record says about itself, if there is one. The log is to be
+    /// opened again to be read.
     fn first_record(&mut self, db: &DbInner) -> Result<Option<GroupHeader>, OpenError> {
         if !self.open(db)? {
             return Ok(None);
@@ -383,7 +389,8 @@ impl Position {
         Ok(Some(header))
     }
 
-    /// Looks at what is behind the last record of a log that has not grown: damage there is an error. Once for each place.
+    /// Looks at what is behind the last record of a log that has not grown: damage there is an
+    /// error. Once for each place.
     fn look_behind(&mut self, is_still: bool) -> Result<(), StorageError> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         if is_still && self.looked_at != reader.pos() {
@@ -398,7 +405,8 @@ fn is_missing(error: &StorageError) -> bool {
     matches!(error, StorageError::Io(failure) if failure.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Applies records to the memtables of their logs. `visible` returns the visible number if a keyspace's published memtable may take more.
+/// Applies records to the memtables of their logs. `visible` returns the visible number if a
+/// keyspace's published memtable may take more.
 fn apply(
     memtables: &mut HashMap<KeyspaceId, Vec<LogMemtable>>,
     records: impl Iterator<Item = HeldRecord>,

@@ -1,4 +1,5 @@
-//! A writer that acts between any two file operations of a follower, and faults of those operations.
+//! A writer that acts between any two file operations of a follower, and faults of those
+//! operations.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -174,8 +175,8 @@ fn damage_is_reported_and_not_taken_for_a_writer() {
     assert!(matches!(reader.catch_up(), Err(OpenError::NotFollower { .. })));
 }
 
-/// A writer whose sync fails answers with an error, and the next write gets the number: a follower may have shown the first one, but not
-/// both, and never less than what was acknowledged.
+/// A writer whose sync fails answers with an error, and the next write gets the number: a follower
+/// may have shown the first one, but not both, and never less than what was acknowledged.
 #[test]
 fn a_write_that_failed_gives_way_to_the_one_that_got_its_number() {
     let machine = FaultyFs::new(7);
@@ -225,8 +226,8 @@ fn copy_of(files: &crate::live_files::LiveFiles) -> Db {
     Db::open("/copy", options(fs)).unwrap()
 }
 
-/// The writer flushed what the follower had not read, and closed: the follower took the number of its last write for damage, until the
-/// next session.
+/// The writer flushed what the follower had not read, and closed: the follower took the number of
+/// its last write for damage, until the next session.
 #[test]
 fn a_writer_that_flushes_and_closes_is_no_damage() {
     let machine = FaultyFs::new(7);
@@ -243,7 +244,8 @@ fn a_writer_that_flushes_and_closes_is_no_damage() {
     assert_eq!(content(&copy_of(&follower.live_files().unwrap())), content(&follower));
 }
 
-/// Edits of the manifest whose sync failed are not in the next manifest: the follower had dropped the writes that they said were in tables.
+/// Edits of the manifest whose sync failed are not in the next manifest: the follower had dropped
+/// the writes that they said were in tables.
 #[test]
 fn an_edit_that_was_withdrawn_takes_no_writes_along() {
     for at in 0..30 {
@@ -286,8 +288,8 @@ fn an_edit_that_was_withdrawn_takes_no_writes_along() {
     }
 }
 
-/// A reader that has a former view and the new number walked over deleted keys that have values in the new view, and taught others to jump
-/// over them.
+/// A reader that has a former view and the new number walked over deleted keys that have values in
+/// the new view, and taught others to jump over them.
 #[test]
 fn a_reader_with_a_former_view_teaches_no_gap() {
     let machine = FaultyFs::new(7);
@@ -308,7 +310,8 @@ fn a_reader_with_a_former_view_teaches_no_gap() {
     assert_eq!(follower.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [[100]]);
 }
 
-/// Merges to the last level forget the numbers of entries, so a keyspace that was created after a snapshot looked older than it.
+/// Merges to the last level forget the numbers of entries, so a keyspace that was created after a
+/// snapshot looked older than it.
 #[test]
 fn a_snapshot_sees_nothing_of_a_keyspace_that_came_later() {
     let machine = FaultyFs::new(7);

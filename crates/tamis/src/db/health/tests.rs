@@ -58,7 +58,8 @@ fn after_a_failed_sync_acknowledged_writes_are_flushed_and_writes_resume() {
     fs.plan(FaultPlan::none());
     put_at_last(&db, "after", "1");
     assert_eq!(db.stats().write.suspensions, 1);
-    // What the failed sync had left in doubt is in tables; the refused record is in no log that counts.
+    // What the failed sync had left in doubt is in tables; the refused record is in no log that
+    // counts.
     for mode in [CrashMode::DropUnsynced, CrashMode::KeepAll] {
         let reopened = open(&fs.after_crash(mode));
         let keys: Vec<_> = reopened.iter().map(|item| item.unwrap().0.to_vec()).collect();
@@ -70,8 +71,9 @@ fn after_a_failed_sync_acknowledged_writes_are_flushed_and_writes_resume() {
     assert_eq!(open(&fs).iter().count(), 3);
 }
 
-/// The simulation's seed 502: an opening alongside the writer shows a write whose sync failed, which the writer never shows. That
-/// is what a crash at that moment might leave; once writes have resumed, no opening shows it.
+/// The simulation's seed 502: an opening alongside the writer shows a write whose sync failed,
+/// which the writer never shows. That is what a crash at that moment might leave; once writes have
+/// resumed, no opening shows it.
 #[test]
 fn an_opening_shows_a_failed_write_only_until_writes_resume() {
     let fs = FaultyFs::new(7);
@@ -166,7 +168,8 @@ fn a_failed_compaction_is_retried_and_writes_continue() {
     assert_eq!(db.iter().count(), 101);
 }
 
-/// Whether the keyspace is gone is unknown until the manifest is known: writes made to it meanwhile would be lost with it.
+/// Whether the keyspace is gone is unknown until the manifest is known: writes made to it meanwhile
+/// would be lost with it.
 #[test]
 fn after_a_failed_drop_of_a_keyspace_no_write_that_it_could_lose_is_acknowledged() {
     for class in [OpClass::Write, OpClass::Sync] {
@@ -222,8 +225,9 @@ fn leftovers_of_a_failed_edit_are_removed_once_that_is_safe() {
     assert_eq!(db.iter().count(), 21);
 }
 
-/// A failed ingestion was found by the next opening, together with a write acknowledged after it: the manifest held the edit,
-/// and writes continued in the existing log. The simulation found it (seed 1165).
+/// A failed ingestion was found by the next opening, together with a write acknowledged after it:
+/// the manifest held the edit, and writes continued in the existing log. The simulation found it
+/// (seed 1165).
 #[test]
 fn a_failed_ingestion_is_not_found_after_a_later_write() {
     let (mut failed, mut at) = (0, 0);
@@ -265,9 +269,9 @@ fn a_failed_ingestion_is_not_found_after_a_later_write() {
     assert!(at > 10 && failed > 5, "{failed} of {at}");
 }
 
-/// Several memtables were inserted into a global filter one after the other before their tables were published together: at
-/// the second one the first one's epochs were unknown, its codes were taken for old ones, and its keys were denied. The fault
-/// suite found it.
+/// Several memtables were inserted into a global filter one after the other before their tables
+/// were published together: at the second one the first one's epochs were unknown, its codes were
+/// taken for old ones, and its keys were denied. The fault suite found it.
 #[test]
 fn a_global_filter_knows_all_tables_that_replace_logs() {
     let fs = FaultyFs::new(10);

@@ -8,7 +8,8 @@ use tamis_files::images::{Image, ImageKind, newest};
 
 use super::NewImage;
 
-/// Files of a keyspace of this many bytes together are left as they are, however little of them counts.
+/// Files of a keyspace of this many bytes together are left as they are, however little of them
+/// counts.
 pub(super) const FREE_BYTES: u64 = 1 << 20;
 
 /// With more files than this, the smallest are joined.
@@ -30,9 +31,9 @@ pub(super) struct Plan {
     pub(super) copied: Vec<(usize, usize)>,
 }
 
-/// Plans a save. A file of which no image counts beside the new ones goes. If less than two thirds of what remains counts, and
-/// it is more than [`FREE_BYTES`], files go and what counts of them is copied, those with the smallest part that counts first,
-/// until two thirds of the rest count.
+/// Plans a save. A file of which no image counts beside the new ones goes. If less than two thirds
+/// of what remains counts, and it is more than [`FREE_BYTES`], files go and what counts of them is
+/// copied, those with the smallest part that counts first, until two thirds of the rest count.
 pub(super) fn plan(files: &[Stored], new: &[NewImage]) -> Plan {
     let mut all: Vec<Image> = Vec::new();
     let mut places: Vec<(usize, usize)> = Vec::new();
@@ -83,7 +84,8 @@ pub(super) fn plan(files: &[Stored], new: &[NewImage]) -> Plan {
         going.push(file);
     }
     if kept.len() + 1 > MOST_FILES {
-        // Half of them, so that this is seldom: a byte is copied about as often as the number of files doubles.
+        // Half of them, so that this is seldom: a byte is copied about as often as the number of
+        // files doubles.
         kept.sort_by_key(|&file| (Reverse(files[file].bytes), file));
         going.extend(kept.split_off(MOST_FILES / 2));
     }

@@ -1,5 +1,5 @@
-//! Saving and finding images, on devices that fail, fill up, crash and rot. The filtered keyspace has no tables, so that nobody
-//! else saves images of it.
+//! Saving and finding images, on devices that fail, fill up, crash and rot. The filtered keyspace
+//! has no tables, so that nobody else saves images of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -101,7 +101,8 @@ fn filter_files(fs: &FaultyFs, dir: &str) -> Vec<PathBuf> {
     files.filter(|path| path.starts_with(dir) && path.extension().is_some_and(|e| e == "flt")).collect()
 }
 
-/// The number of files in the directory, once it is `wanted` or does not become that: the flush thread removes obsolete ones, too.
+/// The number of files in the directory, once it is `wanted` or does not become that: the flush
+/// thread removes obsolete ones, too.
 fn files_left(fs: &FaultyFs, db: &Db, wanted: usize) -> usize {
     let started = std::time::Instant::now();
     loop {
@@ -237,7 +238,8 @@ fn stored() -> impl Strategy<Value = Vec<Stored>> {
 }
 
 proptest! {
-    /// Whatever the files, everything that counts is kept, in the old files or the new one; and little else.
+    /// Whatever the files, everything that counts is kept, in the old files or the new one; and
+    /// little else.
     #[test]
     fn a_plan_keeps_what_counts(files in stored(), start in 0..6u8, len in 1..5u8, bytes in 0..400_000usize) {
         let new = NewImage {
@@ -331,7 +333,8 @@ fn a_checkpoint_has_the_images() {
     save(&db, &keyspace, &[image("", None, 5, 5)]).unwrap();
     assert_eq!(files_left(&fs, &db, 1), 1);
     assert_eq!(filter_files(&fs, "/copy").len(), 2);
-    // A file that is missing is missing in the checkpoint, too, and that is no reason not to make one.
+    // A file that is missing is missing in the checkpoint, too, and that is no reason not to make
+    // one.
     fs.remove(&filter_files(&fs, DIR)[0]).unwrap();
     db.checkpoint("/second").unwrap();
     assert!(warnings(&db).iter().any(|w| w.contains("/second lacks a filter file")), "{:?}", warnings(&db));
@@ -428,8 +431,8 @@ fn a_file_that_is_missing_or_another_is_left_out_with_a_warning() {
     }
 }
 
-/// With any byte of any filter file changed, each image that is found is one that was saved, what is not found is warned of once,
-/// and the database is otherwise as it was.
+/// With any byte of any filter file changed, each image that is found is one that was saved, what
+/// is not found is warned of once, and the database is otherwise as it was.
 #[test]
 fn damage_costs_images_and_nothing_else() {
     let fs = FaultyFs::new(12);
@@ -556,7 +559,8 @@ fn a_full_device_is_left_alone() {
     assert_eq!(db.stats().suspended, None);
 }
 
-/// What a session saved: for each first key the numbers that were tried, and the last one that was saved.
+/// What a session saved: for each first key the numbers that were tried, and the last one that was
+/// saved.
 #[derive(Default)]
 struct Ledger {
     tried: BTreeMap<String, BTreeSet<u32>>,
@@ -620,7 +624,8 @@ impl Ledger {
     }
 }
 
-/// Saves images so that files are superseded and joined, beside flushes. With `give_up` it ends at the first failure.
+/// Saves images so that files are superseded and joined, beside flushes. With `give_up` it ends at
+/// the first failure.
 fn tour(fs: &FaultyFs, ledger: &mut Ledger, give_up: bool) -> Option<(Db, Keyspace)> {
     let db = Db::open(DIR, options(fs)).ok()?;
     let keyspace = match db.keyspace(NAME) {
@@ -667,8 +672,8 @@ fn a_crash_at_any_moment_leaves_images_that_were_saved() {
     assert!(stops > 100, "{stops} stops");
 }
 
-/// One operation fails, and the device works again. Saves and writes may fail then; the next ones do not, nothing is lost, and a
-/// save that fails leaves writes alone.
+/// One operation fails, and the device works again. Saves and writes may fail then; the next ones
+/// do not, nothing is lost, and a save that fails leaves writes alone.
 #[test]
 fn a_failed_operation_costs_a_save_at_most() {
     for (class, error) in [(None, ErrorKind::Other), (Some(OpClass::Write), ErrorKind::StorageFull)] {

@@ -2,33 +2,37 @@
 //!
 //! # The steps
 //!
-//! 1. *Without any lock*: every file is described and checked, the files of one keyspace are compared with each other, and
-//!    all of them are linked or copied into the directory under new numbers and synced, names included. Memtables that
-//!    overlap are flushed, so that little is left to wait for later.
-//! 2. *Under the log lock*, so that no write comes between: non-empty memtables are sealed; the ingestion takes the next
-//!    sequence number with a record in the log, and the log is synced up to it; then it waits for sealed memtables that
-//!    overlap.
-//! 3. *Under the log and state locks*: places are chosen, the edit becomes durable, the views are replaced, and the number
-//!    becomes visible.
+//! 1. *Without any lock*: every file is described and checked, the files of one keyspace are
+//!    compared with each other, and all of them are linked or copied into the directory under new
+//!    numbers and synced, names included. Memtables that overlap are flushed, so that little is
+//!    left to wait for later.
+//! 2. *Under the log lock*, so that no write comes between: non-empty memtables are sealed; the
+//!    ingestion takes the next sequence number with a record in the log, and the log is synced up
+//!    to it; then it waits for sealed memtables that overlap.
+//! 3. *Under the log and state locks*: places are chosen, the edit becomes durable, the views are
+//!    replaced, and the number becomes visible.
 //!
 //! # Why no reader sees a partial ingestion
 //!
-//! * The edit is one record of the manifest: after a crash either all tables are in or none. The log is synced up to the
-//!   number first, so that ingested data never outlives a write that was acknowledged earlier. The ingestion's own record
-//!   keeps the log's numbers without a gap, whether or not the edit took effect.
-//! * A reader with the old view sees none of the tables. It sees no later write either, since every new view has its own
-//!   memtable: the old one, empty or not, takes no more writes. A reader with the new view sees all of the tables if it reads
-//!   at their number or later, and otherwise none.
-//! * The number becomes visible under the state lock, before any compaction can pick up the new tables: a compaction that
-//!   does may drop the entries that they shadow.
+//! * The edit is one record of the manifest: after a crash either all tables are in or none. The
+//!   log is synced up to the number first, so that ingested data never outlives a write that was
+//!   acknowledged earlier. The ingestion's own record keeps the log's numbers without a gap,
+//!   whether or not the edit took effect.
+//! * A reader with the old view sees none of the tables. It sees no later write either, since every
+//!   new view has its own memtable: the old one, empty or not, takes no more writes. A reader with
+//!   the new view sees all of the tables if it reads at their number or later, and otherwise none.
+//! * The number becomes visible under the state lock, before any compaction can pick up the new
+//!   tables: a compaction that does may drop the entries that they shadow.
 //!
 //! # Why versions stay in order
 //!
-//! A key's newer version must come first in the order in which the tree is read. Older data that overlaps a file is in tables
-//! by the time places are chosen (step 2), and [`place`](place::place) puts the file above it. A memtable whose flush has
-//! begun has an older epoch than the ingestion; the ingestion waits for it if the key ranges overlap at all, so that epochs
-//! stay disjoint at every key. A memtable whose flush has not begun gets a newer epoch. Neither gets its run until its flush
-//! ends, so its run is newer than the ingestion's; hence the ingestion's run may be merged with older ones.
+//! A key's newer version must come first in the order in which the tree is read. Older data that
+//! overlaps a file is in tables by the time places are chosen (step 2), and [`place`](place::place)
+//! puts the file above it. A memtable whose flush has begun has an older epoch than the ingestion;
+//! the ingestion waits for it if the key ranges overlap at all, so that epochs stay disjoint at
+//! every key. A memtable whose flush has not begun gets a newer epoch. Neither gets its run until
+//! its flush ends, so its run is newer than the ingestion's; hence the ingestion's run may be
+//! merged with older ones.
 
 mod place;
 mod stage;
@@ -60,11 +64,13 @@ use tamis_policy::compaction::shape::KeyRange;
 /// How files are ingested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IngestOptions {
-    /// Hard-link the files into the database's directory instead of copying them, where the file system can, and remove the
-    /// original names once the files are ingested. The files must not be written to in the meantime.
+    /// Hard-link the files into the database's directory instead of copying them, where the file
+    /// system can, and remove the original names once the files are ingested. The files must not be
+    /// written to in the meantime.
     pub move_files: bool,
-    /// Read every byte of the files and check checksums, order, counts and filters before anything is changed. Without this
-    /// check, a file that was not written by this library, or was damaged since, causes wrong answers or errors later.
+    /// Read every byte of the files and check checksums, order, counts and filters before anything
+    /// is changed. Without this check, a file that was not written by this library, or was damaged
+    /// since, causes wrong answers or errors later.
     pub verify: bool,
 }
 
@@ -139,7 +145,8 @@ impl Group<Staged> {
 }
 
 impl DbInner {
-    /// See [`Db::ingest`](crate::Db::ingest). May be called from any thread, concurrently with everything else.
+    /// See [`Db::ingest`](crate::Db::ingest). May be called from any thread, concurrently with
+    /// everything else.
     pub(super) fn ingest(
         &self,
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
@@ -193,7 +200,8 @@ impl DbInner {
         self.commit_ingestion(groups, staging)
     }
 
-    /// Returns the files' descriptions, one group per keyspace that receives any, checked against each other.
+    /// Returns the files' descriptions, one group per keyspace that receives any, checked against
+    /// each other.
     fn described(
         &self,
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
@@ -221,8 +229,8 @@ impl DbInner {
         Ok(groups.into_values().collect())
     }
 
-    /// Waits for conditions that would otherwise have to be waited for with the log held: a level 0 that is too full for
-    /// writes, and flushes of memtables that overlap.
+    /// Waits for conditions that would otherwise have to be waited for with the log held: a level 0
+    /// that is too full for writes, and flushes of memtables that overlap.
     fn make_way(&self, groups: &[Group<Staged>]) -> Result<(), AdminError> {
         for group in groups {
             let keyspace = &group.keyspace;
@@ -336,12 +344,13 @@ impl DbInner {
         self.note_ingested(ranges);
         let keyspaces = state.catalogue.keyspaces().clone();
         let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
-            // Sealed and without writes since: readers that still hold the old view must not see later ones.
+            // Sealed and without writes since: readers that still hold the old view must not see
+            // later ones.
             let active = keyspaces[&id].fresh_memtable(log.id());
             Memtables { active, sealed: old.sealed.clone() }
         });
-        // The next opening may find that the files were ingested after all. No later write may be acknowledged until that is
-        // ruled out.
+        // The next opening may find that the files were ingested after all. No later write may be
+        // acknowledged until that is ruled out.
         ingested.inspect_err(|error| self.gate.suspend(error))?;
         // Before the state lock is released: see the module documentation.
         self.committer.publish(seq);

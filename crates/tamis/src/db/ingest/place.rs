@@ -40,13 +40,14 @@ impl Depth {
     }
 }
 
-/// Returns the deepest level that is a single run, which the table joins, such that no table in it or above overlaps `range`
-/// and neither does an output of a running job; otherwise level 0, as a run of its own. The contents of deeper levels do not
-/// matter: they are older.
+/// Returns the deepest level that is a single run, which the table joins, such that no table in it
+/// or above overlaps `range` and neither does an output of a running job; otherwise level 0, as a
+/// run of its own. The contents of deeper levels do not matter: they are older.
 ///
-/// The memtables must hold nothing in the range. Then everything that the tree holds in the range lies deeper than the table,
-/// now and after all running jobs have ended: a job whose inputs overlap the range is deeper, and a job whose outputs may
-/// overlap it writes at its output level or above.
+/// The memtables must hold nothing in the range. Then everything that the tree holds in the range
+/// lies deeper than the table, now and after all running jobs have ended: a job whose inputs
+/// overlap the range is deeper, and a job whose outputs may overlap it writes at its output level
+/// or above.
 pub(super) fn place(shape: &Shape, range: &KeyRange, depth: Depth) -> Place {
     let mut best = NEWEST;
     if depth == Depth::Top {

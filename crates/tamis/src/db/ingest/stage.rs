@@ -40,8 +40,8 @@ impl<'d> Staging<'d> {
         Staging { db, files: NewFiles::new(&db.dir, &db.garbage) }
     }
 
-    /// Links or copies the `described` file into the directory, syncs it, and checks it there. The source stays as it is. The
-    /// new name is durable after [`sync_names`](Self::sync_names).
+    /// Links or copies the `described` file into the directory, syncs it, and checks it there. The
+    /// source stays as it is. The new name is durable after [`sync_names`](Self::sync_names).
     pub(super) fn bring(
         &mut self,
         described: &Described,
@@ -52,7 +52,8 @@ impl<'d> Staging<'d> {
         let (id, path) = loop {
             let id = db.numbers.take();
             let path = table_path(&db.dir, id);
-            // A file of this name is not the database's: the caller may have put it there to be ingested.
+            // A file of this name is not the database's: the caller may have put it there to be
+            // ingested.
             if !db.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))? {
                 break (id, path);
             }

@@ -25,8 +25,9 @@ fn late_edit(db: &DbInner) -> Result<(), StorageError> {
     db.commit_edit(&mut state, edit, NewTables::default(), |_, old| old.clone())
 }
 
-/// A flush failed to sync its edit. The tree in memory already had the new table, but no version did, and the edit of a later
-/// compaction looked for it under the state lock: a panic, a poisoned lock, and more panics in whatever took it next.
+/// A flush failed to sync its edit. The tree in memory already had the new table, but no version
+/// did, and the edit of a later compaction looked for it under the state lock: a panic, a poisoned
+/// lock, and more panics in whatever took it next.
 #[test]
 fn an_edit_after_one_that_failed_is_an_error_and_reads_go_on() {
     for (class, later, sticky) in [OpClass::Write, OpClass::Sync, OpClass::Name]
@@ -75,7 +76,8 @@ fn an_edit_after_one_that_failed_is_an_error_and_reads_go_on() {
     }
 }
 
-/// A panic under the state lock made every later use of the lock panic, including the bookkeeping of reads.
+/// A panic under the state lock made every later use of the lock panic, including the bookkeeping
+/// of reads.
 #[test]
 fn a_panic_under_the_state_lock_stops_writes_and_nothing_else() {
     let db = open(&FaultyFs::new(1));
@@ -94,8 +96,8 @@ fn a_panic_under_the_state_lock_stops_writes_and_nothing_else() {
     assert!(db.close().is_err());
 }
 
-/// The gaps of a keyspace held the log, which holds the state, which has the keyspaces: a closed database kept its memory, and the
-/// operators of the program.
+/// The gaps of a keyspace held the log, which holds the state, which has the keyspaces: a closed
+/// database kept its memory, and the operators of the program.
 #[test]
 fn nothing_of_a_closed_database_is_left() {
     let db = open(&FaultyFs::new(1));
@@ -110,8 +112,8 @@ fn nothing_of_a_closed_database_is_left() {
     assert!(parts.0.upgrade().is_none() && parts.1.upgrade().is_none() && parts.2.upgrade().is_none());
 }
 
-/// A reader loads its view, an ingestion ends, the reader loads the number: it does not see what was ingested. Nor may it teach others a gap
-/// over it.
+/// A reader loads its view, an ingestion ends, the reader loads the number: it does not see what
+/// was ingested. Nor may it teach others a gap over it.
 #[test]
 fn a_reader_that_misses_an_ingestion_teaches_no_gap() {
     let fs = FaultyFs::new(1);

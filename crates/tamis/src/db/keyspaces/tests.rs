@@ -22,8 +22,8 @@ fn manifest_len(db: &DbInner) -> u64 {
     db.state().catalogue.manifest_len().unwrap()
 }
 
-/// Each time a compaction thread woke, it asked all keyspaces for a plan, and counted the memtables of all for each: with 800 of them, a put
-/// waited for a millisecond.
+/// Each time a compaction thread woke, it asked all keyspaces for a plan, and counted the memtables
+/// of all for each: with 800 of them, a put waited for a millisecond.
 #[test]
 fn a_search_for_work_looks_at_what_has_changed_and_at_a_few_others() {
     const KEYSPACES: usize = 300;
@@ -73,7 +73,8 @@ fn keyspaces_with_work_take_turns() {
     assert_eq!(served, [1, 2, 3, 4, 0, 1, 2, 3, 4, 0]);
 }
 
-/// Each creation copied the tree and the directory, and each flush wrote the log floors of all keyspaces.
+/// Each creation copied the tree and the directory, and each flush wrote the log floors of all
+/// keyspaces.
 #[test]
 fn the_manifest_grows_by_what_has_changed_whatever_else_there_is() {
     let db = Db::open("/db", options()).unwrap();
@@ -148,7 +149,8 @@ fn logs_are_kept_for_the_keyspaces_that_need_them_and_no_longer() {
     assert!(db.keyspace("keyspace 0003").is_err());
 }
 
-/// 400 keyspaces with one write of 50 bytes each took 1.6 GB of memory, of which statistics showed a third.
+/// 400 keyspaces with one write of 50 bytes each took 1.6 GB of memory, of which statistics showed
+/// a third.
 #[test]
 fn a_keyspace_with_a_small_write_takes_little_memory() {
     const KEYSPACES: usize = 400;
@@ -164,7 +166,8 @@ fn a_keyspace_with_a_small_write_takes_little_memory() {
     assert_eq!((db.inner().chunks.active(), db.inner().chunks.sealed()), (0, 0));
 }
 
-/// The budget was compared with what memtables held once for each megabyte written, and then one memtable was sealed, however small.
+/// The budget was compared with what memtables held once for each megabyte written, and then one
+/// memtable was sealed, however small.
 #[test]
 fn many_small_memtables_keep_within_the_budget() {
     const BUDGET: u64 = 512 << 10;

@@ -1,23 +1,25 @@
 //! Obsolete logs that are kept for [readers of changes](crate::db::changes).
 //!
-//! A log is kept while a named consumer has not acknowledged all of its writes, while it is younger than
-//! [`changes_keep_time`](crate::Options::changes_keep_time), and while all kept logs take no more than
-//! [`changes_keep_bytes`](crate::Options::changes_keep_bytes); but the oldest go, whoever needs them, beyond
-//! [`changes_max_bytes`](crate::Options::changes_max_bytes).
+//! A log is kept while a named consumer has not acknowledged all of its writes, while it is younger
+//! than [`changes_keep_time`](crate::Options::changes_keep_time), and while all kept logs take no
+//! more than [`changes_keep_bytes`](crate::Options::changes_keep_bytes); but the oldest go, whoever
+//! needs them, beyond [`changes_max_bytes`](crate::Options::changes_max_bytes).
 //!
 //! # Which records count
 //!
-//! A log that was given up may hold a record that never was part of the database, for its sync failed. Its numbers were given again, to
-//! writes of a later log. So of the logs that hold a number, the last one counts, and a log counts up
-//! to the first number of every later one ([`LogFiles::place_of`]). Nothing else need be known about how a log ended, and what a crash
-//! leaves behind is read as what a running database keeps. Where logs are kept, they are synced before tables that hold the same writes are
-//! published, so that they are not cut short by a power failure that the tables survive. After one, numbers go on where the logs end. They
-//! are missing in between only where a log could not be synced: readers are told as if they had fallen behind.
+//! A log that was given up may hold a record that never was part of the database, for its sync
+//! failed. Its numbers were given again, to writes of a later log. So of the logs that hold a
+//! number, the last one counts, and a log counts up to the first number of every later one
+//! ([`LogFiles::place_of`]). Nothing else need be known about how a log ended, and what a crash
+//! leaves behind is read as what a running database keeps. Where logs are kept, they are synced
+//! before tables that hold the same writes are published, so that they are not cut short by a power
+//! failure that the tables survive. After one, numbers go on where the logs end. They are missing
+//! in between only where a log could not be synced: readers are told as if they had fallen behind.
 //!
 //! # Consumers
 //!
-//! What a consumer acknowledges holds no log back once the acknowledgement is durable: if it is lost, the consumer begins again where it
-//! was before, and finds the logs that it needs.
+//! What a consumer acknowledges holds no log back once the acknowledgement is durable: if it is
+//! lost, the consumer begins again where it was before, and finds the logs that it needs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -85,7 +87,8 @@ impl RetainedLogs {
         self.logs.sort_by_key(|(log, _)| log.id);
     }
 
-    /// Returns the last number that every consumer has acknowledged durably, if everything up to `durable` is.
+    /// Returns the last number that every consumer has acknowledged durably, if everything up to
+    /// `durable` is.
     fn acknowledged(&mut self, durable: SeqNo) -> SeqNo {
         for consumer in self.consumers.values_mut() {
             while let Some((position, _)) = consumer.pending.filter(|(_, written)| *written <= durable) {
@@ -118,7 +121,8 @@ impl LogFiles {
         files
     }
 
-    /// Returns all logs but the current one that are needed, for the database or for readers of changes, oldest first with their lengths.
+    /// Returns all logs but the current one that are needed, for the database or for readers of
+    /// changes, oldest first with their lengths.
     pub(crate) fn closed(&self) -> impl Iterator<Item = (LogId, u64)> + '_ {
         let retained = self.retained.logs.iter().map(|(log, _)| log).filter(|log| !log.abandoned);
         retained.chain(&self.rolled).map(|log| (log.id, log.bytes))
@@ -151,7 +155,8 @@ impl LogFiles {
         self.readable().map(|(_, first)| first).min().unwrap_or(0)
     }
 
-    /// Returns the number of logs that are kept for readers of changes, and their size on disk in bytes.
+    /// Returns the number of logs that are kept for readers of changes, and their size on disk in
+    /// bytes.
     pub(crate) fn retained(&self) -> (usize, u64) {
         (self.retained.logs.len(), self.retained.allocated())
     }
@@ -166,8 +171,8 @@ impl LogFiles {
         self.retained.keeps_any()
     }
 
-    /// Keeps logs of earlier sessions whose writes are in tables, given by their numbers, first writes and sizes; without a first write, if
-    /// they cannot be read now, for the next session.
+    /// Keeps logs of earlier sessions whose writes are in tables, given by their numbers, first
+    /// writes and sizes; without a first write, if they cannot be read now, for the next session.
     pub(crate) fn retain_found(&mut self, logs: &[(LogId, Option<SeqNo>, u64)], now: u64) {
         let found = logs.iter().map(|&(id, first, bytes)| ClosedLog::found(id, first, bytes));
         self.retained.extend_found(found, now);
@@ -193,7 +198,8 @@ impl LogFiles {
         self.retained.consumers.get(name).map(|consumer| consumer.position)
     }
 
-    /// Adds a consumer that has acknowledged everything up to `position`, unless there is one of this name.
+    /// Adds a consumer that has acknowledged everything up to `position`, unless there is one of
+    /// this name.
     pub(crate) fn add_consumer(&mut self, name: &str, position: SeqNo) {
         let new = Consumer { position, held: position, pending: None, written: 0 };
         self.retained.consumers.entry(name.to_owned()).or_insert(new);
@@ -204,11 +210,13 @@ impl LogFiles {
         self.retained.consumers.remove(name).is_some()
     }
 
-    /// Records an acknowledgement that was written at or before the number `written`. `false` if there is no such consumer.
+    /// Records an acknowledgement that was written at or before the number `written`. `false` if
+    /// there is no such consumer.
     pub(crate) fn acknowledge(&mut self, name: &str, position: SeqNo, written: SeqNo) -> bool {
         let Some(consumer) = self.retained.consumers.get_mut(name) else { return false };
         (consumer.position, consumer.written) = (consumer.position.max(position), written);
-        // An earlier one is not forgotten, or nothing would become durable where acknowledgements are frequent.
+        // An earlier one is not forgotten, or nothing would become durable where acknowledgements
+        // are frequent.
         consumer.pending.get_or_insert((consumer.position, written));
         true
     }
@@ -220,13 +228,15 @@ impl Log {
         self.durable.fetch_max(seq, Release);
     }
 
-    /// Returns the last number up to which every write survives a power failure, as far as is known.
+    /// Returns the last number up to which every write survives a power failure, as far as is
+    /// known.
     pub(crate) fn durable(&self) -> SeqNo {
         self.durable.load(Acquire)
     }
 
-    /// Gives up the retained logs that nobody needs any more, to be overwritten or [removed](Log::remove_obsolete). `now` is in seconds
-    /// since 1970. Reports whether there were any.
+    /// Gives up the retained logs that nobody needs any more, to be overwritten or
+    /// [removed](Log::remove_obsolete). `now` is in seconds since 1970. Reports whether there were
+    /// any.
     pub(crate) fn expire(&self, files: &mut LogFiles, now: u64) -> bool {
         // The next session may keep what this one cannot tell yet.
         if files.current_first == 0 {

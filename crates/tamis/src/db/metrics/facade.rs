@@ -1,8 +1,10 @@
-//! The metrics through the facade of the crate `metrics`, to whatever recorder the program has installed.
+//! The metrics through the facade of the crate `metrics`, to whatever recorder the program has
+//! installed.
 //!
-//! The program says when: a reading takes the `state` lock and visits every table, so a thread of the engine that did it on an interval
-//! would do it too often for one program and, for one that is scraped, at the wrong moment. A recorder without a thread, such as a test's,
-//! also works only when called.
+//! The program says when: a reading takes the `state` lock and visits every table, so a thread of
+//! the engine that did it on an interval would do it too often for one program and, for one that is
+//! scraped, at the wrong moment. A recorder without a thread, such as a test's, also works only
+//! when called.
 
 use ::metrics::{Key, KeyName, Label, Level, Metadata, SharedString, Unit, with_recorder};
 use tamis_base::collections::HashMap;
@@ -14,7 +16,8 @@ use crate::observe::latency::LatencyHistogram;
 
 const METADATA: Metadata<'static> = Metadata::new("tamis", Level::INFO, Some("tamis"));
 
-/// Records the statistics of one database with the recorder that the crate `metrics` has at the time.
+/// Records the statistics of one database with the recorder that the crate `metrics` has at the
+/// time.
 ///
 /// ```
 /// use tamis::metrics::MetricsExporter;
@@ -37,8 +40,8 @@ pub struct MetricsExporter {
 debug_as!(MetricsExporter, "MetricsExporter", exporter => "database": exporter.database, "db": exporter.db);
 
 impl MetricsExporter {
-    /// Creates an exporter of `db`, whose metrics get the label `database` with this value, and describes them to the recorder. It keeps the
-    /// database open.
+    /// Creates an exporter of `db`, whose metrics get the label `database` with this value, and
+    /// describes them to the recorder. It keeps the database open.
     pub fn new(db: &Db, database: &str) -> MetricsExporter {
         with_recorder(|recorder| {
             for metric in Stats::metrics() {
@@ -63,8 +66,9 @@ impl MetricsExporter {
         MetricsExporter { db: db.clone(), database, recorded: HashMap::default() }
     }
 
-    /// Reads the statistics and records all of them: counters as absolute values, and of histograms what came since the last call, each
-    /// duration as the end of its bucket. A counter that counts seconds is a gauge for the recorder, since counters are whole numbers there.
+    /// Reads the statistics and records all of them: counters as absolute values, and of histograms
+    /// what came since the last call, each duration as the end of its bucket. A counter that counts
+    /// seconds is a gauge for the recorder, since counters are whole numbers there.
     pub fn record(&mut self) {
         let stats = self.db.stats();
         let (database, recorded) = (&self.database, &mut self.recorded);

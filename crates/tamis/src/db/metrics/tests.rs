@@ -55,8 +55,9 @@ fn names_are_valid_and_told_once() {
     }
 }
 
-/// Reads the text as the format says, and checks each rule on the way: a name, a set of labels, a number; each metric in one piece, after
-/// its help and its type; the buckets of a histogram grow up to its count.
+/// Reads the text as the format says, and checks each rule on the way: a name, a set of labels, a
+/// number; each metric in one piece, after its help and its type; the buckets of a histogram grow
+/// up to its count.
 #[test]
 fn the_text_follows_the_format() {
     let fs = Arc::new(MemFs::new());

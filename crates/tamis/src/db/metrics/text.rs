@@ -1,4 +1,5 @@
-//! The text format of Prometheus. It is six rules; a library for it would bring a registry that has to be filled first.
+//! The text format of Prometheus. It is six rules; a library for it would bring a registry that has
+//! to be filled first.
 
 use std::fmt::Write;
 
@@ -51,7 +52,8 @@ fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
-/// A label's value. Control characters but the newline need no escape; names of keyspaces are the program's.
+/// A label's value. Control characters but the newline need no escape; names of keyspaces are the
+/// program's.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

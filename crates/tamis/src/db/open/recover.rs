@@ -1,4 +1,5 @@
-//! What an opening does with the logs that it finds, and with the files that nothing needs any more.
+//! What an opening does with the logs that it finds, and with the files that nothing needs any
+//! more.
 
 use std::path::{Path, PathBuf};
 
@@ -25,8 +26,9 @@ use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables};
 use crate::tree::new_tables::NewTables;
 
-/// Replays the logs into memtables; a writable database then flushes them and starts its own log, in one step, so that a
-/// crash during recovery changes nothing. On a full disk that step is left for later.
+/// Replays the logs into memtables; a writable database then flushes them and starts its own log,
+/// in one step, so that a crash during recovery changes nothing. On a full disk that step is left
+/// for later.
 pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     let Found { logs, files, manifest_end, salvage } = found;
     span!("recovery", logs = logs.len());
@@ -89,13 +91,15 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     let mut pending = Pending::default();
     pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
     let mut kept = logs.to_vec();
-    // Of a state that is restored nothing is changed before it is in place, and then none of its logs is kept.
+    // Of a state that is restored nothing is changed before it is in place, and then none of its
+    // logs is kept.
     if keeps_changes(db) && db.options.recover_to.is_none() {
         // Before their writes are in tables that survive what they would not.
         let torn = replayed.broken.as_ref().map_or(LogId::MAX, |(log, ..)| *log);
         for &id in logs {
             let path = log_path(&db.dir, id);
-            // What is behind a torn record never was part of the database, and must not be taken for it by a later session.
+            // What is behind a torn record never was part of the database, and must not be taken
+            // for it by a later session.
             let done = if id <= torn { db.fs.sync_file(&path) } else { db.fs.remove(&path) };
             if let Err(e) = done {
                 db.warn(format!(
@@ -122,7 +126,8 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
             Err(error) => return Err(error.into()),
         }
     }
-    // Everything is in memory now, and the manifest in force is whole: files that it does not name may be removed, to free room.
+    // Everything is in memory now, and the manifest in force is whole: files that it does not name
+    // may be removed, to free room.
     note_logs(db, logs)?;
     db.state().logs.wait_at(floor);
     remove_leftovers(db, &files, &preserved)?;
@@ -132,7 +137,8 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
             remove_leftovers(db, &files, &preserved)
         }
         Err(NotBegun::Unchanged(error)) if full(&error) => {
-            // Nothing becomes a table for now. Even so, the data shown survives a power failure, as after any opening.
+            // Nothing becomes a table for now. Even so, the data shown survives a power failure, as
+            // after any opening.
             let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
             let mut shown = logs.iter().map(|&id| log_path(&db.dir, id)).chain([manifest]);
             let synced = shown.try_for_each(|path| db.fs.sync_file(&path));
@@ -158,7 +164,8 @@ pub(super) struct Found<'a> {
     pub(super) salvage: Option<Salvage>,
 }
 
-/// Records the logs that were read as part of the state shown: `verify` reads them again, `stats` counts them.
+/// Records the logs that were read as part of the state shown: `verify` reads them again, `stats`
+/// counts them.
 fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
     for &id in logs {
         let path = log_path(&db.dir, id);
@@ -168,8 +175,8 @@ fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Replays the logs into fresh memtables. Full memtables become tables if possible; a reader, or a writer without room, keeps
-/// everything in memory.
+/// Replays the logs into fresh memtables. Full memtables become tables if possible; a reader, or a
+/// writer without room, keeps everything in memory.
 fn replay_into_memtables(
     db: &DbInner,
     logs: &[LogId],
@@ -220,8 +227,9 @@ fn replay_into_memtables(
     })
 }
 
-/// Begins the first session of a new database. It names its manifest before it creates a log; in any later session, the old
-/// logs get their successor while the old manifest is in force: see `wrong_end`.
+/// Begins the first session of a new database. It names its manifest before it creates a log; in
+/// any later session, the old logs get their successor while the old manifest is in force: see
+/// `wrong_end`.
 fn begin_new(db: &DbInner) -> Result<(), StorageError> {
     let keyspaces = db.directory.load_full();
     let mut log = db.lock_log();
@@ -270,10 +278,10 @@ fn doubt(db: &DbInner, error: StorageError) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Checks the ends of the manifest and the logs against each other, which the records alone cannot show. They are written in
-/// a fixed order (see `Handle::shut_down`): a log other than the last is closed once its successor exists; the last log of a
-/// session, if it holds anything, is closed once the manifest is; and the manifest records how far the logs go before it is
-/// closed.
+/// Checks the ends of the manifest and the logs against each other, which the records alone cannot
+/// show. They are written in a fixed order (see `Handle::shut_down`): a log other than the last is
+/// closed once its successor exists; the last log of a session, if it holds anything, is closed
+/// once the manifest is; and the manifest records how far the logs go before it is closed.
 fn wrong_end(
     db: &DbInner,
     logs: &[LogId],
@@ -316,8 +324,9 @@ fn wrong_end(
     None
 }
 
-/// Forgets what a stored tree says of writes after `until`, if the logs allow; returns the last write of the state to be restored: the last
-/// record of the logs that is not beyond `until` ends with it. Reads the needed logs.
+/// Forgets what a stored tree says of writes after `until`, if the logs allow; returns the last
+/// write of the state to be restored: the last record of the logs that is not beyond `until` ends
+/// with it. Reads the needed logs.
 pub(super) fn cut(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -334,8 +343,9 @@ pub(super) fn cut(
         })
         .collect();
     logs.sort_unstable();
-    // Every write of a keyspace that is before its floor is in its tables, or was hidden by one that is. Tables do not say how new what
-    // they hold is: merges forget the numbers of old entries, and drop deletes.
+    // Every write of a keyspace that is before its floor is in its tables, or was hidden by one
+    // that is. Tables do not say how new what they hold is: merges forget the numbers of old
+    // entries, and drop deletes.
     let mut oldest = 0;
     for stored in tree.keyspaces.values() {
         let mut first = None;
@@ -402,8 +412,8 @@ fn retain_logs(db: &DbInner, files: &[(String, FileKind)]) {
     db.state().logs.retain_found(&found, db.now());
 }
 
-/// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old manifests. Salvage sets such
-/// files aside instead; `preserved` files already have another name.
+/// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old
+/// manifests. Salvage sets such files aside instead; `preserved` files already have another name.
 fn remove_leftovers(
     db: &DbInner,
     files: &[(String, FileKind)],
@@ -469,7 +479,8 @@ fn remove_leftovers(
         report.moved.sort_unstable();
         report.moved.dedup();
     }
-    // In an intact database, the new manifest and the tables hold everything that the old ones and the logs did.
+    // In an intact database, the new manifest and the tables hold everything that the old ones and
+    // the logs did.
     let needed = db.salvaged.lock().as_ref().is_some_and(SalvageReport::is_needed);
     let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "tam");
     second_names.retain(|(path, _)| needed || is_table(path));

@@ -40,8 +40,8 @@ fn a_manifest_without_the_default_keyspace_is_damage() {
     }
 }
 
-/// A counter at the end of its range was accepted; the database then wrote larger numbers into its next manifest, which it
-/// refused to read from then on, or into a memtable, which panics on them.
+/// A counter at the end of its range was accepted; the database then wrote larger numbers into its
+/// next manifest, which it refused to read from then on, or into a memtable, which panics on them.
 #[test]
 fn counters_with_no_numbers_left_are_damage() {
     let set: [fn(&mut ManifestState); 5] = [
@@ -68,8 +68,9 @@ fn counters_with_no_numbers_left_are_damage() {
     }
 }
 
-/// A keyspace with a log floor beyond all files, next to one with floor 0, opened and accepted writes, to logs below the
-/// floor: the next opening skipped them, and acknowledged writes were gone.
+/// A keyspace with a log floor beyond all files, next to one with floor 0, opened and accepted
+/// writes, to logs below the floor: the next opening skipped them, and acknowledged writes were
+/// gone.
 #[test]
 fn a_log_floor_beyond_all_files_is_damage() {
     let mut state = ManifestState::new(DEFAULT_NAME, "");
@@ -85,8 +86,8 @@ fn a_log_floor_beyond_all_files_is_damage() {
     assert_eq!(Db::open("db", options(&fs)).unwrap().get("key").unwrap().unwrap(), "value");
 }
 
-/// The number of the next file is larger than that of every file in the directory. A file with the largest number made it
-/// overflow (or, if slightly smaller, exceed what a manifest can hold).
+/// The number of the next file is larger than that of every file in the directory. A file with the
+/// largest number made it overflow (or, if slightly smaller, exceed what a manifest can hold).
 #[test]
 fn a_stray_file_with_a_huge_number_is_named_or_ignored() {
     let stray = |name: &str| {
@@ -103,7 +104,8 @@ fn a_stray_file_with_a_huge_number_is_named_or_ignored() {
     }
 }
 
-/// Ages of writes that were never made were believed: the session's writes expired early, or at once.
+/// Ages of writes that were never made were believed: the session's writes expired early, or at
+/// once.
 #[test]
 fn ages_of_future_writes_are_damage() {
     let (expired, since) = (Ages { since: 0, expired: 6 }, Ages { since: 6, expired: 0 });
@@ -122,8 +124,8 @@ fn ages_of_future_writes_are_damage() {
     }
 }
 
-/// A power failure takes back writes whose times the manifest has. Their numbers are given again, and the new
-/// writes are not as old.
+/// A power failure takes back writes whose times the manifest has. Their numbers are given again,
+/// and the new writes are not as old.
 #[test]
 fn times_of_lost_writes_are_forgotten() {
     let mut state = ManifestState::new(DEFAULT_NAME, "");

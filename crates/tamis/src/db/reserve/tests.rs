@@ -106,8 +106,8 @@ fn on_a_full_disk_deletes_and_compactions_make_room_by_themselves() {
     let db = filled(&fs, 5000);
     until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
     let taken = fill_up(&fs, &db, 5000, 400 << 10);
-    // On a slow machine a compaction may have freed enough for another reserve meanwhile, which the next writes spend.
-    // A put may be told of a table that found no room instead.
+    // On a slow machine a compaction may have freed enough for another reserve meanwhile, which the
+    // next writes spend. A put may be told of a table that found no room instead.
     until(&db, "only deletes are accepted", |db| {
         let refused = db.put(key(0), value(0)).map_err(|error| error.to_string());
         // The reserve may not be needed yet: that a flush would not fit is known before.
@@ -147,7 +147,8 @@ fn an_opening_on_a_full_disk_releases_the_reserve() {
     (0..50).for_each(|i| db.put(key(i), "new").unwrap());
     let killed = fs.after_crash(CrashMode::KeepAll);
     drop(db);
-    // The next opening removes the log that was created ahead, which would leave room; after that there is none.
+    // The next opening removes the log that was created ahead, which would leave room; after that
+    // there is none.
     let db = Db::open(DIR, options(&killed)).unwrap();
     until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
     db.put(key(0), "newer").unwrap();
@@ -181,8 +182,8 @@ fn a_reserve_that_cannot_be_created_or_released_does_no_harm() {
     until(&db, "a new one", |db| db.stats().reserve_bytes > 0);
 }
 
-/// Fills the disk, deletes, and frees space again, while one operation fails, or all of them from one on. No acknowledged
-/// write is lost, and if the machine keeps running, writes resume.
+/// Fills the disk, deletes, and frees space again, while one operation fails, or all of them from
+/// one on. No acknowledged write is lost, and if the machine keeps running, writes resume.
 #[test]
 fn no_error_and_no_crash_around_the_reserve_loses_anything() {
     let prepared = {
@@ -258,8 +259,9 @@ fn no_error_and_no_crash_around_the_reserve_loses_anything() {
     assert!(spent > 0, "the reserve was never needed");
 }
 
-/// Small memtables kept the logs at about one size, by which it was seen whether they grow. Others grew by the header of a record alone,
-/// time after time, since only the operations were counted where it was looked.
+/// Small memtables kept the logs at about one size, by which it was seen whether they grow. Others
+/// grew by the header of a record alone, time after time, since only the operations were counted
+/// where it was looked.
 #[test]
 fn what_is_in_memory_can_always_be_flushed() {
     for (seed, memtable_bytes) in [(6, 8 << 10), (7, 64 << 20)] {
@@ -282,7 +284,8 @@ fn what_is_in_memory_can_always_be_flushed() {
     }
 }
 
-/// Deletes of single keys took the last bytes. Then nothing was accepted any more, not even what frees space without a merge.
+/// Deletes of single keys took the last bytes. Then nothing was accepted any more, not even what
+/// frees space without a merge.
 #[test]
 fn a_range_delete_is_accepted_where_deletes_of_single_keys_are_no_longer() {
     let fs = FaultyFs::new(8);

@@ -1,20 +1,23 @@
-//! Decides which of the tables in a directory make up the tree: those that no other table was made from.
+//! Decides which of the tables in a directory make up the tree: those that no other table was made
+//! from.
 //!
-//! A merge makes tables from tables, and until its input files are removed both exist. An unfinished merge leaves only some
-//! of its outputs, and perhaps all of its inputs. A merge that was undone may have left an output behind. Only the manifest
-//! records which of these happened; without it, the following rules tell them apart:
+//! A merge makes tables from tables, and until its input files are removed both exist. An
+//! unfinished merge leaves only some of its outputs, and perhaps all of its inputs. A merge that
+//! was undone may have left an output behind. Only the manifest records which of these happened;
+//! without it, the following rules tell them apart:
 //!
-//! * An input is removed only once the merge is in the manifest, and merges take whole tables. So if one input of a merge is
-//!   gone, the merge took effect, and its remaining inputs are obsolete.
-//! * If all inputs exist, the merge may or may not have taken effect. Its outputs hold the same data as its inputs, so the
-//!   inputs are kept and the outputs left out.
-//! * In every state of a tree, the epochs that tables may hold at a key are disjoint, and a merge's epochs are the union of
-//!   its inputs'. So if the epochs of two tables meet at a key, either the later table was made from the earlier one, through
-//!   any number of merges that left no trace, or the earlier one is the output of a merge that was undone. In both cases the
-//!   earlier one is left out.
+//! * An input is removed only once the merge is in the manifest, and merges take whole tables. So
+//!   if one input of a merge is gone, the merge took effect, and its remaining inputs are obsolete.
+//! * If all inputs exist, the merge may or may not have taken effect. Its outputs hold the same
+//!   data as its inputs, so the inputs are kept and the outputs left out.
+//! * In every state of a tree, the epochs that tables may hold at a key are disjoint, and a merge's
+//!   epochs are the union of its inputs'. So if the epochs of two tables meet at a key, either the
+//!   later table was made from the earlier one, through any number of merges that left no trace, or
+//!   the earlier one is the output of a merge that was undone. In both cases the earlier one is
+//!   left out.
 //!
-//! Merges are examined from the latest to the first, so that it is already known for each whether its outputs' descendants
-//! took effect.
+//! Merges are examined from the latest to the first, so that it is already known for each whether
+//! its outputs' descendants took effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +33,8 @@ pub(super) struct Facts<'a, E> {
     pub(super) tables: &'a Tables,
     /// Reports whether a file of this number exists, usable or not.
     pub(super) there: &'a dyn Fn(TableId) -> bool,
-    /// Reports whether the manifest names a table; it must not miss any table that it names in this keyspace.
+    /// Reports whether the manifest names a table; it must not miss any table that it names in this
+    /// keyspace.
     pub(super) named: &'a dyn Fn(TableId) -> bool,
     /// Reports whether every byte of a table is sound; called only where it matters.
     pub(super) sound: &'a mut dyn FnMut(TableId) -> Result<bool, E>,
@@ -99,7 +103,8 @@ pub(super) fn decide<E>(facts: Facts<'_, E>) -> Result<Decided, E> {
     Ok(decided)
 }
 
-/// Returns the outputs of merges, grouped so that outputs that share inputs are together, the latest merge first.
+/// Returns the outputs of merges, grouped so that outputs that share inputs are together, the
+/// latest merge first.
 fn groups(tables: &Tables) -> Vec<Vec<TableId>> {
     let mut of_mark: BTreeMap<u64, Vec<TableId>> = BTreeMap::new();
     for (&id, d) in tables {
@@ -158,8 +163,9 @@ fn covers(outputs: &[&Described], table: &TableMeta) -> bool {
     false
 }
 
-/// Handles tables from before origins were recorded, which do not say what they were made from. A table that lies wholly
-/// under later tables of the same epochs is left out; one that lies partly under them stays, and is reported.
+/// Handles tables from before origins were recorded, which do not say what they were made from. A
+/// table that lies wholly under later tables of the same epochs is left out; one that lies partly
+/// under them stays, and is reported.
 fn without_origin(tables: &Tables, decided: &mut Decided) {
     let old: Vec<&TableMeta> =
         tables.values().filter(|d| d.origin.keyspace.is_none() && !d.external).map(|d| &d.meta).collect();
@@ -207,7 +213,8 @@ pub(super) fn epochs_meet(a: &TableMeta, b: &TableMeta) -> bool {
     a.overlaps(b) && cuts(a, b).any(meet)
 }
 
-/// Reports whether `a` is newer than `b` wherever both cover a key; `None` if there is no such key, or the keys disagree.
+/// Reports whether `a` is newer than `b` wherever both cover a key; `None` if there is no such key,
+/// or the keys disagree.
 pub(super) fn is_newer(a: &TableMeta, b: &TableMeta) -> Option<bool> {
     let mut seen = None;
     for key in cuts(a, b) {

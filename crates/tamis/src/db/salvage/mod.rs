@@ -1,25 +1,30 @@
 //! Salvage: opening a damaged database with everything that can still be read.
 //!
-//! [`prepare`] examines everything in the directory and decides what becomes of it, changing nothing. An opening for writing
-//! then calls [`Salvage::preserve`], which gives every file that will not be part of the database a second name (`….aside`;
-//! for unreadable tables that the manifest names, `….damaged`), and continues like any other opening, with the prepared tree
+//! [`prepare`] examines everything in the directory and decides what becomes of it, changing
+//! nothing. An opening for writing then calls [`Salvage::preserve`], which gives every file that
+//! will not be part of the database a second name (`….aside`; for unreadable tables that the
+//! manifest names, `….damaged`), and continues like any other opening, with the prepared tree
 //! instead of the manifest's. It ends with a new manifest, put in force in one step.
 //!
 //! # Invariants
 //!
-//! * No file is ever lost from the directory: a file loses its old name only once it has another. That holds for `CURRENT` and
-//!   `OPTIONS`, too, which are replaced.
-//! * A directory without a file that bears this engine's mark is not touched ([`foreign`](super::foreign)).
-//! * A crash before the new manifest is in force leaves everything as it was, except for second names.
+//! * No file is ever lost from the directory: a file loses its old name only once it has another.
+//!   That holds for `CURRENT` and `OPTIONS`, too, which are replaced.
+//! * A directory without a file that bears this engine's mark is not touched
+//!   ([`foreign`](super::foreign)).
+//! * A crash before the new manifest is in force leaves everything as it was, except for second
+//!   names.
 //! * Decisions follow from the directory alone: an interrupted salvage is repeated in the same way.
 //!
 //! # When the manifest is believed
 //!
-//! The manifest is believed as far as it can be read. If it is whole, and so are the files that it names, the tree is what it
-//! says, without the tables that cannot be opened. If it is damaged or truncated (truncation shows only in files that have
-//! since been removed, in logs that should have been removed later, and in writes to keyspaces that it does not know), names
-//! and options of keyspaces are taken from what can be read, and the tree is rebuilt from the tables found ([`lineage`],
-//! [`tree`]). The tables themselves say which part of the logs they hold; the rest is replayed.
+//! The manifest is believed as far as it can be read. If it is whole, and so are the files that it
+//! names, the tree is what it says, without the tables that cannot be opened. If it is damaged or
+//! truncated (truncation shows only in files that have since been removed, in logs that should have
+//! been removed later, and in writes to keyspaces that it does not know), names and options of
+//! keyspaces are taken from what can be read, and the tree is rebuilt from the tables found
+//! ([`lineage`], [`tree`]). The tables themselves say which part of the logs they hold; the rest is
+//! replayed.
 //!
 //! A single thread does this. It holds the directory lock, or changes nothing.
 
@@ -198,8 +203,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Reports why a table that no manifest names is not complete, if a blob file that it refers to is missing or damaged and what it
-    /// was made from may still be there: inputs of its merge, or logs.
+    /// Reports why a table that no manifest names is not complete, if a blob file that it refers to
+    /// is missing or damaged and what it was made from may still be there: inputs of its merge, or
+    /// logs.
     fn lacks_values(&self, d: &Described) -> Result<Option<String>, StorageError> {
         let there = |id: &TableId| self.files.tables.binary_search(id).is_ok();
         if d.origin.merged.as_ref().is_some_and(|merged| !merged.inputs.iter().any(there)) {
@@ -319,7 +325,8 @@ impl Work<'_> {
         }))
     }
 
-    /// Reads the logs from `floor` on; returns what each holds, and those that cannot be read at all.
+    /// Reads the logs from `floor` on; returns what each holds, and those that cannot be read at
+    /// all.
     fn scan_logs(
         &self,
         floor: LogId,
@@ -381,9 +388,9 @@ impl Work<'_> {
         self.report.keyspaces.push(SalvagedKeyspace { name, source, tables, entries });
     }
 
-    /// Returns the blob files that get a second name: those that no table of the tree refers to, which would be removed, and those
-    /// that a table set aside refers to, which would be once the tables of the tree no longer do. With their values, such a table can
-    /// be put back.
+    /// Returns the blob files that get a second name: those that no table of the tree refers to,
+    /// which would be removed, and those that a table set aside refers to, which would be once the
+    /// tables of the tree no longer do. With their values, such a table can be put back.
     fn blobs_to_keep(&self, tree: &ManifestState) -> Vec<BlobFileId> {
         let tables = tree.keyspaces.values().flat_map(|keyspace| keyspace.tables());
         let in_tree: BTreeSet<BlobFileId> =
@@ -403,12 +410,14 @@ impl Work<'_> {
         keep
     }
 
-    /// The number after those of all blob files that a table refers to, whether or not they are there: no new file may get one.
+    /// The number after those of all blob files that a table refers to, whether or not they are
+    /// there: no new file may get one.
     fn after_blobs(&self) -> Option<u64> {
         self.values.values().flatten().max().map(|largest| largest + 1)
     }
 
-    /// Gives every manifest and log a second name: the new manifest makes them superfluous, so they would be removed.
+    /// Gives every manifest and log a second name: the new manifest makes them superfluous, so they
+    /// would be removed.
     fn finish(mut self, mut salvage: Salvage) -> Salvage {
         for &number in &self.files.manifests {
             self.report.others.push(manifest_name(number));
@@ -450,8 +459,8 @@ impl Salvage {
         self.report.rebuilt
     }
 
-    /// Durably gives every file that will not be part of the database a second name, and makes the files that will be part of
-    /// it durable. Returns the first names with their second names.
+    /// Durably gives every file that will not be part of the database a second name, and makes the
+    /// files that will be part of it durable. Returns the first names with their second names.
     pub(crate) fn preserve(
         &self,
         fs: &dyn FileSystem,
@@ -524,7 +533,8 @@ pub(super) fn look(dir: &Path, options: &Options) -> Result<SalvageReport, OpenE
     salvage.map(|salvage| salvage.report).ok_or(OpenError::NotFound { path: dir.to_owned() })
 }
 
-/// Extends the error of an opening that found `CURRENT` or its manifest damaged or missing with what else was found.
+/// Extends the error of an opening that found `CURRENT` or its manifest damaged or missing with
+/// what else was found.
 pub(crate) fn explain(fs: &dyn FileSystem, dir: &Path, error: OpenError) -> OpenError {
     let OpenError::Storage(storage) = &error else { return error };
     if !is_damage(storage) {
@@ -543,8 +553,8 @@ pub(crate) fn explain(fs: &dyn FileSystem, dir: &Path, error: OpenError) -> Open
     StorageError::corrupt(&current_path(dir), None, format!("{what}; {more}")).into()
 }
 
-/// Returns the error of an opening that misses a file named by the manifest, saying whether the manifest probably lost its
-/// last edits.
+/// Returns the error of an opening that misses a file named by the manifest, saying whether the
+/// manifest probably lost its last edits.
 pub(crate) fn explain_missing(
     files: &[(String, FileKind)],
     number: u64,

@@ -236,7 +236,8 @@ impl Work<'_> {
         }
     }
 
-    /// Reports whether a table named by the manifest went into one that is kept, through merges that left no trace.
+    /// Reports whether a table named by the manifest went into one that is kept, through merges
+    /// that left no trace.
     fn is_merged(
         &self,
         keyspace: KeyspaceId,
@@ -252,7 +253,8 @@ impl Work<'_> {
         })
     }
 
-    /// Returns the logs that hold writes which are in no table, and the logs after them. Includes at least the last readable log.
+    /// Returns the logs that hold writes which are in no table, and the logs after them. Includes
+    /// at least the last readable log.
     fn needed_logs(&mut self, scans: &[LogScan], tree: &ManifestState) -> Vec<LogId> {
         let readable: Vec<&LogScan> = scans.iter().filter(|scan| !scan.unusable).collect();
         let first = readable.iter().position(|scan| scan.new > 0 || !scan.problems.is_empty());

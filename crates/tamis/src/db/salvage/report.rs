@@ -7,7 +7,8 @@
 pub struct SalvageReport {
     /// Whether nothing was changed.
     pub dry_run: bool,
-    /// Whether the tree had to be rebuilt from the tables found, because the manifest does not describe it (any more).
+    /// Whether the tree had to be rebuilt from the tables found, because the manifest does not
+    /// describe it (any more).
     pub rebuilt: bool,
     /// What is wrong with `CURRENT` and the manifest, in words; empty if nothing is.
     pub manifest: Vec<String>,
@@ -17,14 +18,16 @@ pub struct SalvageReport {
     pub logs: Vec<SalvagedLog>,
     /// The keyspaces, by number.
     pub keyspaces: Vec<SalvagedKeyspace>,
-    /// Names of other files that are set aside, or copied before they are replaced: manifests, filter files, blob files, `CURRENT`,
-    /// `OPTIONS`.
+    /// Names of other files that are set aside, or copied before they are replaced: manifests,
+    /// filter files, blob files, `CURRENT`, `OPTIONS`.
     pub others: Vec<String>,
-    /// What was done: the files that got a second name, each with that name, by name. Empty if nothing was changed.
+    /// What was done: the files that got a second name, each with that name, by name. Empty if
+    /// nothing was changed.
     pub moved: Vec<(String, String)>,
     /// Entries in all tables that could be opened.
     pub entries_found: u64,
-    /// Entries in the tables that are now part of the database. The difference is superseded data, not a loss.
+    /// Entries in the tables that are now part of the database. The difference is superseded data,
+    /// not a loss.
     pub entries_kept: u64,
     /// Writes in logs that are not in any table yet.
     pub writes_replayed: u64,

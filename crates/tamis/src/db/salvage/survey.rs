@@ -1,4 +1,5 @@
-//! A survey of the directory: the manifest to believe, the tables as they describe themselves, and the logs.
+//! A survey of the directory: the manifest to believe, the tables as they describe themselves, and
+//! the logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -134,7 +135,8 @@ pub(super) struct Described {
     pub(super) external: bool,
 }
 
-/// Describes table `id`, or says why it cannot be used. Nothing that the table says is trusted. Errors: failed reads.
+/// Describes table `id`, or says why it cannot be used. Nothing that the table says is trusted.
+/// Errors: failed reads.
 pub(super) fn describe(
     fs: &dyn FileSystem,
     dir: &Path,

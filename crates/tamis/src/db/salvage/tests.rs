@@ -93,7 +93,8 @@ fn an_orphaned_merge_output_does_not_hide_later_merges() {
     assert_eq!(Db::open("db", options(&fs)).unwrap().get("k").unwrap().unwrap(), "of 9");
 }
 
-/// Tables from before origins were recorded: those under later ones of the same flushes are left out.
+/// Tables from before origins were recorded: those under later ones of the same flushes are left
+/// out.
 #[test]
 fn tables_without_an_origin_are_told_apart_by_their_epochs() {
     let fs = MemFs::new();

@@ -1,8 +1,9 @@
 //! Rebuilding a tree: tables are ordered so that the newest version of each key comes first.
 //!
-//! Each table gets a *height*, one more than that of the highest older table that it overlaps. Tables of the same height do not
-//! overlap, so they form a run. The tree therefore has as many runs as the most tables that cover any one key. Leveled policies
-//! get one level per height, from the last level up, with the remainder in level 0; all other policies get everything in level 0.
+//! Each table gets a *height*, one more than that of the highest older table that it overlaps.
+//! Tables of the same height do not overlap, so they form a run. The tree therefore has as many
+//! runs as the most tables that cover any one key. Leveled policies get one level per height, from
+//! the last level up, with the remainder in level 0; all other policies get everything in level 0.
 
 use tamis_base::ids::{KeyspaceId, RunId, TableId};
 use tamis_base::meta::TableMeta;
@@ -12,7 +13,8 @@ use crate::options::{CompactionChoice, KeyspaceOptions};
 
 use super::lineage::is_newer;
 
-/// Adds the tables of a keyspace to `edit`, in runs numbered from `next_run` on. Returns doubts about their order.
+/// Adds the tables of a keyspace to `edit`, in runs numbered from `next_run` on. Returns doubts
+/// about their order.
 pub(super) fn place(
     keyspace: KeyspaceId,
     options: &KeyspaceOptions,

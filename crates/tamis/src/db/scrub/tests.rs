@@ -147,8 +147,8 @@ fn a_slow_scrub_keeps_to_its_rate_and_does_not_delay_closing() {
     drop(db.close());
 }
 
-/// The simulation's seed 3572: a database opened on a full disk still has the log that was in use when the power failed. The
-/// scrub took it for a finished log, and its end for damage.
+/// The simulation's seed 3572: a database opened on a full disk still has the log that was in use
+/// when the power failed. The scrub took it for a finished log, and its end for damage.
 #[test]
 fn the_last_log_of_a_crashed_session_is_not_damage_while_the_disk_is_full() {
     let fs = FaultyFs::new(1);

@@ -1,4 +1,5 @@
-//! Mistakes that tests make on purpose, to see that they would be found. A build that is no test has none of them.
+//! Mistakes that tests make on purpose, to see that they would be found. A build that is no test
+//! has none of them.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,18 +1,21 @@
-//! The condition under which a batch commits: nobody else has written what its transaction depends on.
+//! The condition under which a batch commits: nobody else has written what its transaction depends
+//! on.
 //!
 //! # Why validation and order are one step
 //!
-//! A group's leader holds the log's lock from before it judges the first member until the group is visible. So between the judgement of
-//! a batch and its place in the order of all writes there is nothing but the members of the group before it, and these are compared
-//! too. Whatever was assigned a sequence number earlier is in the memtables by then, or was kept from them
+//! A group's leader holds the log's lock from before it judges the first member until the group is
+//! visible. So between the judgement of a batch and its place in the order of all writes there is
+//! nothing but the members of the group before it, and these are compared too. Whatever was
+//! assigned a sequence number earlier is in the memtables by then, or was kept from them
 //! ([`history`](crate::db::history)).
 //!
 //! A batch that is refused leaves the group as if it had never joined; the others commit.
 //!
 //! # Costs
 //!
-//! A plain batch has no condition, and its writer tests for that once. A condition costs nothing more if nothing at all was
-//! committed since its transaction began; otherwise a probe of the memtables' filters for each key.
+//! A plain batch has no condition, and its writer tests for that once. A condition costs nothing
+//! more if nothing at all was committed since its transaction began; otherwise a probe of the
+//! memtables' filters for each key.
 
 use std::sync::{Arc, OnceLock};
 
@@ -59,7 +62,8 @@ impl Condition {
         Condition { parts, verdict: OnceLock::new() }
     }
 
-    /// Returns the verdict of a group that was committed: the sequence number of the batch's last write.
+    /// Returns the verdict of a group that was committed: the sequence number of the batch's last
+    /// write.
     pub(crate) fn verdict(&self) -> Result<SeqNo, Refusal> {
         self.verdict.get().cloned().expect("the leader judges every condition")
     }
@@ -82,9 +86,11 @@ impl DbInner {
         condition.verdict().map_err(TransactionError::from)
     }
 
-    /// Judges what is committed by now without any lock: ranges may take a while. Only later writes are left for the leader.
+    /// Judges what is committed by now without any lock: ranges may take a while. Only later writes
+    /// are left for the leader.
     fn judge_ahead(&self, condition: &mut Condition) -> Result<(), Refusal> {
-        // The number before the views: whatever is at or below it is in a memtable that the view has, or had.
+        // The number before the views: whatever is at or below it is in a memtable that the view
+        // has, or had.
         let seen = self.visible();
         for part in condition.parts.iter_mut().filter(|part| part.since < seen) {
             self.judge_part(part)?;
@@ -93,8 +99,9 @@ impl DbInner {
         Ok(())
     }
 
-    /// Reports whether the condition of a member of a group holds, and notes the verdict. `last` is the last write assigned, `ahead` are
-    /// the members before it that commit, and `seq` is the number that its own last write would get. For the holder of the log's lock.
+    /// Reports whether the condition of a member of a group holds, and notes the verdict. `last` is
+    /// the last write assigned, `ahead` are the members before it that commit, and `seq` is the
+    /// number that its own last write would get. For the holder of the log's lock.
     pub(crate) fn judge(
         &self,
         condition: &Condition,

@@ -1,7 +1,9 @@
-//! What a transaction depends on: the keys and ranges that nobody else may have written since it read them. Plain data.
+//! What a transaction depends on: the keys and ranges that nobody else may have written since it
+//! read them. Plain data.
 //!
-//! A footprint is compared with the memtables, which hold everything that is committed, and with the batches before it in its group,
-//! which hold what is about to be. Digests are compared first, and keys where they are equal: no two keys are ever confused.
+//! A footprint is compared with the memtables, which hold everything that is committed, and with
+//! the batches before it in its group, which hold what is about to be. Digests are compared first,
+//! and keys where they are equal: no two keys are ever confused.
 
 use std::sync::Arc;
 
@@ -91,7 +93,8 @@ impl Part {
         self.ranges.iter().any(|(_, (start, end))| &start[..] <= key && reaches(end.as_deref(), key))
     }
 
-    /// Returns a key of the footprint that a write of the range with the number `seq` changes, if it does.
+    /// Returns a key of the footprint that a write of the range with the number `seq` changes, if
+    /// it does.
     fn meets_range(&self, range: (&[u8], Option<&[u8]>), seq: SeqNo) -> Option<Vec<u8>> {
         let within = |key: &[u8]| range.0 <= key && reaches(range.1, key);
         if let Some(point) = self.points.iter().find(|point| point.since < seq && within(&point.key)) {
@@ -108,7 +111,8 @@ impl Part {
         self.meets_range((&range.smallest, end.as_deref()), seq)
     }
 
-    /// Returns a key of the footprint that an operation of a batch writes; `digest` is that of its key, if it has one.
+    /// Returns a key of the footprint that an operation of a batch writes; `digest` is that of its
+    /// key, if it has one.
     fn meets(&self, op: &BatchOp<'_>, digest: Option<Digest>) -> Option<Vec<u8>> {
         match *op {
             BatchOp::Put { key, .. } | BatchOp::Merge { key, .. } | BatchOp::Delete { key, .. } => {
@@ -123,8 +127,8 @@ impl Part {
 
     /// Returns a key of the footprint that a memtable holds a newer write of.
     ///
-    /// Cost: a probe of the memtable's filter for each point, and a search if it says "maybe"; for a range, a step for each version that
-    /// the memtable has in it.
+    /// Cost: a probe of the memtable's filter for each point, and a search if it says "maybe"; for
+    /// a range, a step for each version that the memtable has in it.
     pub(crate) fn meets_memtable(&self, memtable: &Arc<Memtable>) -> Option<Vec<u8>> {
         if memtable.max_seq().is_none_or(|last| last <= self.since) {
             return None;

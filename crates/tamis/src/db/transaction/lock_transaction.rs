@@ -1,11 +1,13 @@
-//! Pessimistic transactions: what they read and write is locked first, so that others of their kind wait instead of failing late.
+//! Pessimistic transactions: what they read and write is locked first, so that others of their kind
+//! wait instead of failing late.
 //!
-//! Two-phase locking: locks are taken before each read and write, and given up together when the transaction ends. Reads see what is
-//! committed now, under its lock, through the transaction's own writes.
+//! Two-phase locking: locks are taken before each read and write, and given up together when the
+//! transaction ends. Reads see what is committed now, under its lock, through the transaction's own
+//! writes.
 //!
-//! Plain writes and optimistic transactions take no locks and are not held off. So that these do no harm either, the commit is validated
-//! like that of an optimistic transaction: whatever was read must not have been written since. Among transactions that lock, this never
-//! fails.
+//! Plain writes and optimistic transactions take no locks and are not held off. So that these do no
+//! harm either, the commit is validated like that of an optimistic transaction: whatever was read
+//! must not have been written since. Among transactions that lock, this never fails.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -44,18 +46,21 @@ impl Default for LockOptions {
     }
 }
 
-/// A transaction that locks what it reads and writes, keys and ranges: others that lock wait, and its commit does not conflict with them.
-/// For keys that many want at once; where conflicts are rare, a [`Transaction`](crate::Transaction) costs less.
+/// A transaction that locks what it reads and writes, keys and ranges: others that lock wait, and
+/// its commit does not conflict with them. For keys that many want at once; where conflicts are
+/// rare, a [`Transaction`](crate::Transaction) costs less.
 ///
-/// Serializable. Reads take shared locks and see what is committed at that moment; [`get_for_update`](LockTransaction::get_for_update)
-/// and writes take exclusive ones. Locks are held until the transaction ends. A lock that is not granted in time, or that would close a
-/// circle of transactions waiting for each other, is an error that names them: then drop the transaction, which gives up its locks, and
-/// begin again.
+/// Serializable. Reads take shared locks and see what is committed at that moment;
+/// [`get_for_update`](LockTransaction::get_for_update) and writes take exclusive ones. Locks are
+/// held until the transaction ends. A lock that is not granted in time, or that would close a
+/// circle of transactions waiting for each other, is an error that names them: then drop the
+/// transaction, which gives up its locks, and begin again.
 ///
-/// Writers that take no locks are not held off. If one of them writes what this transaction has read, the commit is refused with
-/// [`TransactionError::Conflict`].
+/// Writers that take no locks are not held off. If one of them writes what this transaction has
+/// read, the commit is refused with [`TransactionError::Conflict`].
 ///
-/// Methods without a keyspace use the default one. Each lock costs a search under a mutex of the database, and memory until the end.
+/// Methods without a keyspace use the default one. Each lock costs a search under a mutex of the
+/// database, and memory until the end.
 ///
 /// ```
 /// use tamis::{Db, Options};
@@ -112,7 +117,8 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`TransactionError::Read`] if the transactions that were prepared before the database was opened cannot be read, which hold locks.
+    /// [`TransactionError::Read`] if the transactions that were prepared before the database was
+    /// opened cannot be read, which hold locks.
     pub fn lock_transaction(&self) -> Result<LockTransaction, TransactionError> {
         self.lock_transaction_with(LockOptions::default())
     }
@@ -188,13 +194,14 @@ impl LockTransaction {
     ///
     /// # Errors
     ///
-    /// [`TransactionError::LockTimeout`], [`TransactionError::Deadlock`], and [`TransactionError::Read`] as for [`Db::get`].
+    /// [`TransactionError::LockTimeout`], [`TransactionError::Deadlock`], and
+    /// [`TransactionError::Read`] as for [`Db::get`].
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, TransactionError> {
         self.get_in(&self.default_keyspace(), key)
     }
 
-    /// Returns the value of `key`, under an exclusive lock: for a key that will be written. Two transactions that lock it shared first
-    /// would wait for each other.
+    /// Returns the value of `key`, under an exclusive lock: for a key that will be written. Two
+    /// transactions that lock it shared first would wait for each other.
     ///
     /// # Errors
     ///
@@ -203,12 +210,13 @@ impl LockTransaction {
         self.get_for_update_in(&self.default_keyspace(), key)
     }
 
-    /// Iterates over the keys in a range, under a shared lock on all of it, whether they exist or not; as of this call. The iterator
-    /// ends with the transaction.
+    /// Iterates over the keys in a range, under a shared lock on all of it, whether they exist or
+    /// not; as of this call. The iterator ends with the transaction.
     ///
     /// # Errors
     ///
-    /// Those of [`get`](LockTransaction::get); [`TransactionError::Write`] for a reversed range. Errors of reading are items.
+    /// Those of [`get`](LockTransaction::get); [`TransactionError::Write`] for a reversed range.
+    /// Errors of reading are items.
     pub fn range<K: AsRef<[u8]>>(&mut self, range: impl RangeBounds<K>) -> Result<Iter, TransactionError> {
         self.range_in(&self.default_keyspace(), range)
     }
@@ -217,8 +225,8 @@ impl LockTransaction {
     ///
     /// # Errors
     ///
-    /// [`TransactionError::LockTimeout`], [`TransactionError::Deadlock`], and [`TransactionError::Write`] as for
-    /// [`Transaction::put`](crate::Transaction::put).
+    /// [`TransactionError::LockTimeout`], [`TransactionError::Deadlock`], and
+    /// [`TransactionError::Write`] as for [`Transaction::put`](crate::Transaction::put).
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), TransactionError> {
         self.put_in(&self.default_keyspace(), key, value)
     }
@@ -232,7 +240,8 @@ impl LockTransaction {
         self.delete_in(&self.default_keyspace(), key)
     }
 
-    /// Applies `operand` to the value of `key` with the keyspace's merge operator, under an exclusive lock, without reading it.
+    /// Applies `operand` to the value of `key` with the keyspace's merge operator, under an
+    /// exclusive lock, without reading it.
     ///
     /// # Errors
     ///
@@ -373,17 +382,19 @@ impl LockTransaction {
     ///
     /// # Errors
     ///
-    /// [`TransactionError::NoSavepoint`] if the savepoint was forgotten or is another transaction's.
+    /// [`TransactionError::NoSavepoint`] if the savepoint was forgotten or is another
+    /// transaction's.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), TransactionError> {
         self.writes.rollback_to(savepoint)
     }
 
-    /// Commits, gives up all locks, and returns the sequence number of the last write; without writes the last one visible.
+    /// Commits, gives up all locks, and returns the sequence number of the last write; without
+    /// writes the last one visible.
     ///
     /// # Errors
     ///
-    /// [`TransactionError::Conflict`] if somebody who took no lock has written what the transaction has read;
-    /// [`TransactionError::TooOld`] and [`TransactionError::Write`] as for
+    /// [`TransactionError::Conflict`] if somebody who took no lock has written what the transaction
+    /// has read; [`TransactionError::TooOld`] and [`TransactionError::Write`] as for
     /// [`Transaction::commit`](crate::Transaction::commit). Locks are given up in any case.
     pub fn commit(mut self) -> Result<u64, TransactionError> {
         if self.writes.is_empty() {
@@ -398,7 +409,8 @@ impl LockTransaction {
         inner.write_if(batch, sync, Condition::new(parts))
     }
 
-    /// Returns what must not have been written by others when the transaction commits, and that the keyspaces written to exist.
+    /// Returns what must not have been written by others when the transaction commits, and that the
+    /// keyspaces written to exist.
     fn take_parts(&mut self) -> SmallVec<[Part; 1]> {
         let mut parts = self.reads.take_parts(&self.db.handle().inner.history.bugs);
         parts.extend(self.writes.keyspaces().cloned().map(Part::existence));
@@ -408,17 +420,20 @@ impl LockTransaction {
     /// Forgets the transaction's writes and gives up its locks, as dropping it does.
     pub fn rollback(self) {}
 
-    /// Prepares the transaction for a commit that cannot fail for reasons of its own: its writes are stored under `name`, durably whatever
-    /// the durability, and become visible when it is [committed](PreparedTransaction::commit), by this process or, after a crash, by the
-    /// next one. For coordinating with another system: prepare both, then commit both.
+    /// Prepares the transaction for a commit that cannot fail for reasons of its own: its writes
+    /// are stored under `name`, durably whatever the durability, and become visible when it is
+    /// [committed](PreparedTransaction::commit), by this process or, after a crash, by the next
+    /// one. For coordinating with another system: prepare both, then commit both.
     ///
-    /// Shared locks are given up; exclusive ones are held until the commit or abort, by whichever process has the database open. Writers
-    /// that take no locks are not held off, and what they write in between is overwritten: keep to transactions that lock for such keys.
+    /// Shared locks are given up; exclusive ones are held until the commit or abort, by whichever
+    /// process has the database open. Writers that take no locks are not held off, and what they
+    /// write in between is overwritten: keep to transactions that lock for such keys.
     ///
     /// # Errors
     ///
-    /// Those of [`commit`](LockTransaction::commit): then nothing is prepared. [`TransactionError::PreparedExists`] if another transaction is
-    /// prepared under this name. After a failed system call, the next opening shows whether it was prepared.
+    /// Those of [`commit`](LockTransaction::commit): then nothing is prepared.
+    /// [`TransactionError::PreparedExists`] if another transaction is prepared under this name.
+    /// After a failed system call, the next opening shows whether it was prepared.
     pub fn prepare(mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction, TransactionError> {
         check_key(name.as_ref()).map_err(TransactionError::Write)?;
         let (name, owner) = (name.as_ref().to_vec(), self.held.owner);

@@ -2,32 +2,38 @@
 //!
 //! # Invariants
 //!
-//! * Of two transactions that hold locks on the same key, directly or by a range, both hold shared ones.
-//! * Locks are only added until a transaction ends; then all of them go at once. A transaction that is prepared gives up its shared ones.
-//! * A transaction waits for one lock at a time. Whoever is about to wait first looks for a cycle of those who wait for each other: it gets
-//!   [`Deadlock`](NotGranted::Deadlock) instead. Who blocks whom is computed from the locks that are held at that moment, so it is never out
-//!   of date.
-//! * Whenever locks are given up, those who wait and are not blocked any more are woken, the longest waiting first, except who would be
-//!   blocked by one woken before. Who is blocked again when it comes to itself wakes others in its place. So nobody sleeps unless a lock that
-//!   is held, or somebody awake, is in the way.
+//! * Of two transactions that hold locks on the same key, directly or by a range, both hold shared
+//!   ones.
+//! * Locks are only added until a transaction ends; then all of them go at once. A transaction that
+//!   is prepared gives up its shared ones.
+//! * A transaction waits for one lock at a time. Whoever is about to wait first looks for a cycle
+//!   of those who wait for each other: it gets [`Deadlock`](NotGranted::Deadlock) instead. Who
+//!   blocks whom is computed from the locks that are held at that moment, so it is never out of
+//!   date.
+//! * Whenever locks are given up, those who wait and are not blocked any more are woken, the
+//!   longest waiting first, except who would be blocked by one woken before. Who is blocked again
+//!   when it comes to itself wakes others in its place. So nobody sleeps unless a lock that is
+//!   held, or somebody awake, is in the way.
 //!
 //! # Order
 //!
 //! A shared request waits behind every earlier exclusive request that it conflicts with, or readers
-//! that overlap would keep a writer out for ever. An exclusive request may overtake a waiter once, while
-//! that one is on its way: handing a lock to a thread that sleeps would leave it idle until the thread
-//! wakes. Nobody overtakes a waiter that was overtaken.
+//! that overlap would keep a writer out for ever. An exclusive request may overtake a waiter once,
+//! while that one is on its way: handing a lock to a thread that sleeps would leave it idle until
+//! the thread wakes. Nobody overtakes a waiter that was overtaken.
 //!
-//! The one exception keeps this order from closing a circle: who waits for a transaction, directly or
-//! through others, does not hold it up. So a circle consists of held locks alone.
+//! The one exception keeps this order from closing a circle: who waits for a transaction, directly
+//! or through others, does not hold it up. So a circle consists of held locks alone.
 //!
 //! # Cost
 //!
-//! A lock costs a search among the locks held in its keyspace; giving up all locks costs one for each.
+//! A lock costs a search among the locks held in its keyspace; giving up all locks costs one for
+//! each.
 //!
 //! # Threads
 //!
-//! One leaf lock over the whole table, held for such searches. Any thread may ask, with no lock of the engine held.
+//! One leaf lock over the whole table, held for such searches. Any thread may ask, with no lock of
+//! the engine held.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -132,8 +138,8 @@ struct Waiting {
     overtaken: bool,
 }
 
-/// Where a transaction waits. `called` is a hint for one that spins; whether it can go on is read under the table's lock, so `Relaxed`
-/// suffices.
+/// Where a transaction waits. `called` is a hint for one that spins; whether it can go on is read
+/// under the table's lock, so `Relaxed` suffices.
 #[derive(Debug, Default)]
 struct Place {
     called: AtomicBool,
@@ -256,7 +262,8 @@ impl InKeyspace {
 }
 
 impl Table {
-    /// Returns those who hold a request up, each once: holders, or if there are none, earlier waiters.
+    /// Returns those who hold a request up, each once: holders, or if there are none, earlier
+    /// waiters.
     fn blocking(&self, request: &Request) -> Vec<Owner> {
         let holders = self.holders(request);
         if holders.is_empty() { self.ahead(request).collect() } else { holders }
@@ -280,8 +287,8 @@ impl Table {
         })
     }
 
-    /// Reports whether one transaction waits for another: directly or through others, for a lock or for
-    /// its turn.
+    /// Reports whether one transaction waits for another: directly or through others, for a lock or
+    /// for its turn.
     fn leads_to(&self, from: Owner, to: Owner, seen: &mut Vec<Owner>) -> bool {
         let Some(waiting) = self.waiting(from) else { return false };
         let queued = self.queued_before(&waiting.request).map(|before| before.request.owner);
@@ -409,7 +416,8 @@ impl Locks {
                 }
                 return Err(cycle.map_or(NotGranted::Timeout { holders }, NotGranted::Deadlock));
             }
-            // Short transactions hold their locks for less than it takes to go to sleep and be woken.
+            // Short transactions hold their locks for less than it takes to go to sleep and be
+            // woken.
             table = if slept && interrupt::is_possible() {
                 drop(place.woken.wait_timeout(table, left.min(interrupt::INTERVAL)));
                 interrupted = interrupt::is_interrupted();
@@ -434,7 +442,8 @@ impl Locks {
         }
     }
 
-    /// Gives an exclusive lock to a transaction that held it before the database was opened. Nobody else holds any yet.
+    /// Gives an exclusive lock to a transaction that held it before the database was opened. Nobody
+    /// else holds any yet.
     pub(crate) fn restore(&self, owner: Owner, keyspace: KeyspaceId, target: Target) {
         self.table.lock().grant(Request { owner, keyspace, target, mode: Mode::Exclusive });
     }
@@ -540,7 +549,8 @@ mod tests {
         assert!(!granted(&locks, 2, key("a"), Mode::Shared));
     }
 
-    /// Three transactions that wait in a circle, by keys and a range: the last one is told who waits for whom.
+    /// Three transactions that wait in a circle, by keys and a range: the last one is told who
+    /// waits for whom.
     #[test]
     fn a_deadlock_is_named() {
         let locks = Locks::default();
@@ -596,8 +606,9 @@ mod tests {
         assert!(locks.table.lock().waiting.is_empty());
     }
 
-    /// Of those who wait and are not blocked any more, the first are woken; who would be blocked by them
-    /// sleeps on. A waiter that is still blocked holds up shared requests behind it, and no exclusive ones.
+    /// Of those who wait and are not blocked any more, the first are woken; who would be blocked by
+    /// them sleeps on. A waiter that is still blocked holds up shared requests behind it, and no
+    /// exclusive ones.
     #[test]
     fn those_who_can_go_on_together_are_woken() {
         use Mode::{Exclusive, Shared};
@@ -632,7 +643,8 @@ mod tests {
         }
     }
 
-    /// Two readers whose locks overlapped kept a writer out for ever, as each came while the other was inside.
+    /// Two readers whose locks overlapped kept a writer out for ever, as each came while the other
+    /// was inside.
     #[test]
     fn readers_that_overlap_do_not_starve_a_writer() {
         let locks = Locks::default();
@@ -653,8 +665,8 @@ mod tests {
         assert!(granted(&locks, 3, key("a"), Mode::Shared));
     }
 
-    /// A waits its turn behind B, which waits for C. When C comes to wait for A, A may go before B: no lock
-    /// that is held closes a circle.
+    /// A waits its turn behind B, which waits for C. When C comes to wait for A, A may go before B:
+    /// no lock that is held closes a circle.
     #[test]
     fn the_order_of_waiters_makes_no_deadlock() {
         let locks = Locks::default();
@@ -690,8 +702,9 @@ mod tests {
         assert_eq!(table.blocking(&request(1)), []);
     }
 
-    /// Threads that want overlapping keys and ranges, and begin again after a deadlock, all come to their end, and nobody is inside
-    /// with somebody who excludes him: a waiter left asleep would run into its timeout.
+    /// Threads that want overlapping keys and ranges, and begin again after a deadlock, all come to
+    /// their end, and nobody is inside with somebody who excludes him: a waiter left asleep would
+    /// run into its timeout.
     #[test]
     fn nobody_is_left_asleep() {
         const KEYS: [&str; 4] = ["a", "b", "c", "d"];

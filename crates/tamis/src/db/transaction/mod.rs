@@ -1,22 +1,24 @@
-//! Optimistic transactions: reads from a snapshot, writes kept aside, and a commit that succeeds unless somebody else has meanwhile
-//! written what the transaction depends on.
+//! Optimistic transactions: reads from a snapshot, writes kept aside, and a commit that succeeds
+//! unless somebody else has meanwhile written what the transaction depends on.
 //!
 //! # The parts
 //!
 //! * A transaction reads from a snapshot of its own, through its pending writes ([`Pending`]).
 //! * What it reads is noted if that will be validated ([`reads`]).
-//! * Its commit is one batch with a [`condition`], judged by the leader of its group against the [`footprint`].
+//! * Its commit is one batch with a [`condition`], judged by the leader of its group against the
+//!   [`footprint`].
 //! * [`history`](crate::db::history) keeps what the judgement needs while the transaction is open.
 //!
 //! # Why a serializable transaction is
 //!
-//! Everything that it read is, when its place in the order of all writes is fixed, still as it was in its snapshot. So it could have
-//! run as a whole at that place. A transaction without writes could have run as a whole at its snapshot, and is not validated.
+//! Everything that it read is, when its place in the order of all writes is fixed, still as it was
+//! in its snapshot. So it could have run as a whole at that place. A transaction without writes
+//! could have run as a whole at its snapshot, and is not validated.
 //!
 //! # Threads
 //!
-//! A transaction belongs to one thread at a time: it may be sent, not shared. Its iterators may be used by other threads, and end with
-//! it. It holds no lock between two calls.
+//! A transaction belongs to one thread at a time: it may be sent, not shared. Its iterators may be
+//! used by other threads, and end with it. It holds no lock between two calls.
 
 pub(crate) mod bugs;
 pub(crate) mod condition;
@@ -58,19 +60,21 @@ pub use savepoint::Savepoint;
 pub use view::TransactionView;
 use writes::Writes;
 
-/// An optimistic transaction: it sees the database as of its beginning with its own writes on top, across keyspaces, and its writes become
-/// visible together when it commits, or not at all.
+/// An optimistic transaction: it sees the database as of its beginning with its own writes on top,
+/// across keyspaces, and its writes become visible together when it commits, or not at all.
 ///
-/// Nothing is locked. Instead, the commit fails with [`TransactionError::Conflict`] if somebody else has meanwhile written what the
-/// transaction depends on (see [`Isolation`]); [`Db::transact`] then tries again. Plain writes count like transactions. Dropping a
-/// transaction forgets its writes. Its iterators end with it: from then on they return [`ReadError::Ended`].
+/// Nothing is locked. Instead, the commit fails with [`TransactionError::Conflict`] if somebody
+/// else has meanwhile written what the transaction depends on (see [`Isolation`]); [`Db::transact`]
+/// then tries again. Plain writes count like transactions. Dropping a transaction forgets its
+/// writes. Its iterators end with it: from then on they return [`ReadError::Ended`].
 ///
-/// Its reads are those of [`Readable`](crate::Readable), which need no import here; they read the default keyspace, and those of
-/// [`Transaction::of`] any other.
+/// Its reads are those of [`Readable`](crate::Readable), which need no import here; they read the
+/// default keyspace, and those of [`Transaction::of`] any other.
 ///
-/// Beginning one costs as much as a snapshot. A read costs what it costs from a snapshot, and a few ten nanoseconds to note it if it will
-/// be validated. Pending writes are in memory, and so are the keys read. Like a snapshot, an open transaction keeps old versions on disk;
-/// how long it may stay open is limited by [`transaction_history_bytes`](crate::Options::transaction_history_bytes).
+/// Beginning one costs as much as a snapshot. A read costs what it costs from a snapshot, and a few
+/// ten nanoseconds to note it if it will be validated. Pending writes are in memory, and so are the
+/// keys read. Like a snapshot, an open transaction keeps old versions on disk; how long it may stay
+/// open is limited by [`transaction_history_bytes`](crate::Options::transaction_history_bytes).
 ///
 /// ```
 /// use tamis::{Db, Options};
@@ -154,8 +158,8 @@ impl Transaction {
         self.writes.delete(self.db.default_keyspace(), key.as_ref())
     }
 
-    /// Applies `operand` to the value of `key` with the merge operator of the default keyspace, without reading the value: a key that is
-    /// only merged into is written, not read.
+    /// Applies `operand` to the value of `key` with the merge operator of the default keyspace,
+    /// without reading the value: a key that is only merged into is written, not read.
     ///
     /// # Errors
     ///
@@ -164,8 +168,8 @@ impl Transaction {
         self.writes.merge(self.db.default_keyspace(), key.as_ref(), operand.as_ref())
     }
 
-    /// Deletes all keys in a range, whether the transaction sees them or they are written by others before it commits. With
-    /// [`Isolation::Snapshot`] the whole range counts as written.
+    /// Deletes all keys in a range, whether the transaction sees them or they are written by others
+    /// before it commits. With [`Isolation::Snapshot`] the whole range counts as written.
     ///
     /// # Errors
     ///
@@ -178,7 +182,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of [`put`](Transaction::put), [`WriteError::ForeignKeyspace`] and [`WriteError::Dropped`].
+    /// Those of [`put`](Transaction::put), [`WriteError::ForeignKeyspace`] and
+    /// [`WriteError::Dropped`].
     pub fn put_in(
         &mut self,
         keyspace: &Keyspace,
@@ -192,7 +197,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of [`delete`](Transaction::delete), [`WriteError::ForeignKeyspace`] and [`WriteError::Dropped`].
+    /// Those of [`delete`](Transaction::delete), [`WriteError::ForeignKeyspace`] and
+    /// [`WriteError::Dropped`].
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         self.writes.delete(keyspace, key.as_ref())
     }
@@ -201,7 +207,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of [`merge`](Transaction::merge), [`WriteError::ForeignKeyspace`] and [`WriteError::Dropped`].
+    /// Those of [`merge`](Transaction::merge), [`WriteError::ForeignKeyspace`] and
+    /// [`WriteError::Dropped`].
     pub fn merge_in(
         &mut self,
         keyspace: &Keyspace,
@@ -215,7 +222,8 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of [`delete_range`](Transaction::delete_range), [`WriteError::ForeignKeyspace`] and [`WriteError::Dropped`].
+    /// Those of [`delete_range`](Transaction::delete_range), [`WriteError::ForeignKeyspace`] and
+    /// [`WriteError::Dropped`].
     pub fn delete_range_in<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,
@@ -224,18 +232,19 @@ impl Transaction {
         self.writes.delete_range(keyspace, range)
     }
 
-    /// Returns a point to which [`rollback_to`](Transaction::rollback_to) can return. Until then, or until the end of the transaction, each
-    /// write costs memory to be undone.
+    /// Returns a point to which [`rollback_to`](Transaction::rollback_to) can return. Until then,
+    /// or until the end of the transaction, each write costs memory to be undone.
     pub fn savepoint(&mut self) -> Savepoint {
         self.writes.savepoint()
     }
 
-    /// Undoes all writes made since `savepoint`, and forgets the savepoints set since; this one remains. Reads stay noted: what the
-    /// program has seen may have influenced it.
+    /// Undoes all writes made since `savepoint`, and forgets the savepoints set since; this one
+    /// remains. Reads stay noted: what the program has seen may have influenced it.
     ///
     /// # Errors
     ///
-    /// [`TransactionError::NoSavepoint`] if the savepoint was forgotten or is another transaction's.
+    /// [`TransactionError::NoSavepoint`] if the savepoint was forgotten or is another
+    /// transaction's.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -257,15 +266,17 @@ impl Transaction {
         !self.writes.is_empty()
     }
 
-    /// Commits, and returns the sequence number of the transaction's last write; without writes that of its snapshot. Commits of concurrent
-    /// transactions and plain writes share one record of the log and one sync, as far as they ask for one.
+    /// Commits, and returns the sequence number of the transaction's last write; without writes
+    /// that of its snapshot. Commits of concurrent transactions and plain writes share one record
+    /// of the log and one sync, as far as they ask for one.
     ///
     /// # Errors
     ///
-    /// [`TransactionError::Conflict`] if somebody else has written what the transaction depends on: nothing was committed, and a new
-    /// attempt may succeed. [`TransactionError::TooOld`] if that is not known any more. [`TransactionError::Write`] for whatever else a
-    /// [write](Db::write) may meet; after a failed system call the transaction may be there when the database is opened again, or may
-    /// not.
+    /// [`TransactionError::Conflict`] if somebody else has written what the transaction depends on:
+    /// nothing was committed, and a new attempt may succeed. [`TransactionError::TooOld`] if that
+    /// is not known any more. [`TransactionError::Write`] for whatever else a [write](Db::write)
+    /// may meet; after a failed system call the transaction may be there when the database is
+    /// opened again, or may not.
     pub fn commit(self) -> Result<u64, TransactionError> {
         if !self.has_writes() {
             return Ok(self.seq());

@@ -1,16 +1,20 @@
-//! Checks the protocol of validation under every interleaving and every value that the memory model lets a load return.
+//! Checks the protocol of validation under every interleaving and every value that the memory model
+//! lets a load return.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib transaction::model
 //! ```
 //!
-//! One keyspace with one key and two memtables, the first of which is sealed and flushed. A memtable is the number of its newest write, a
-//! view the set of its memtables with the active one; that a write can be found in a memtable once its number is visible is the subject of
-//! `memtable::model`. Tables do not occur: validation never asks them. The steps are in the order of `Committer`, `SnapshotPin::new`,
-//! `DbInner::judge_ahead` and `judge_part`, `keep_for_transactions` and `trim_history`.
+//! One keyspace with one key and two memtables, the first of which is sealed and flushed. A
+//! memtable is the number of its newest write, a view the set of its memtables with the active one;
+//! that a write can be found in a memtable once its number is visible is the subject of
+//! `memtable::model`. Tables do not occur: validation never asks them. The steps are in the order
+//! of `Committer`, `SnapshotPin::new`, `DbInner::judge_ahead` and `judge_part`,
+//! `keep_for_transactions` and `trim_history`.
 //!
-//! The claims: a transaction commits only if no write has a number between that of its snapshot and its own; and nothing is kept without an
-//! open transaction. Each [`Mistake`] is an order of steps that the protocol forbids, and must be found to break one of them.
+//! The claims: a transaction commits only if no write has a number between that of its snapshot and
+//! its own; and nothing is kept without an open transaction. Each [`Mistake`] is an order of steps
+//! that the protocol forbids, and must be found to break one of them.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -23,7 +27,8 @@ enum Mistake {
     PublishFirst,
     /// Whoever validates asks the history before it loads the view.
     HistoryFirst,
-    /// A flush looks for open transactions without their lock being held until the memtable is kept.
+    /// A flush looks for open transactions without their lock being held until the memtable is
+    /// kept.
     UnlockedList,
     /// Whoever judges ahead takes what is visible afterwards for what it has judged.
     SeenAfter,
@@ -170,7 +175,8 @@ impl Db {
         floor <= since && newest(FIRST, 0).max(newest(SECOND, 1)) <= since
     }
 
-    /// A change of one key, which is not among the open transactions: reads as of now, and commits if nothing came between.
+    /// A change of one key, which is not among the open transactions: reads as of now, and commits
+    /// if nothing came between.
     fn update(&self) {
         let since = self.visible();
         self.commit(since, since);
@@ -187,7 +193,8 @@ impl Db {
         self.end(since);
     }
 
-    /// Commits a transaction that began at `since` and was judged up to `judged`, if nothing was written in between.
+    /// Commits a transaction that began at `since` and was judged up to `judged`, if nothing was
+    /// written in between.
     fn commit(&self, since: u64, judged: u64) {
         let mut last = self.log.lock().unwrap();
         if judged < *last && !self.judge(judged) {

@@ -1,17 +1,21 @@
 //! Prepared transactions: decided by nobody yet, and durable.
 //!
-//! A prepared transaction is one entry of a keyspace of its own, under its name: the operations that its commit will write, in the encoding
-//! of batches (`docs/transactions.md` has the bytes). So it is recovered, checked, copied and compacted like all other data. Preparing
-//! writes the entry, committing deletes it and writes the operations in one batch, aborting deletes it: each is atomic, and synced.
+//! A prepared transaction is one entry of a keyspace of its own, under its name: the operations
+//! that its commit will write, in the encoding of batches (`docs/transactions.md` has the bytes).
+//! So it is recovered, checked, copied and compacted like all other data. Preparing writes the
+//! entry, committing deletes it and writes the operations in one batch, aborting deletes it: each
+//! is atomic, and synced.
 //!
 //! # Threads and locks
 //!
-//! What is prepared is read when the first transaction that locks begins, and takes its exclusive locks then. The mutex of this type is held
-//! for that; it comes before every lock of the database but that of a session that has not begun.
+//! What is prepared is read when the first transaction that locks begins, and takes its exclusive
+//! locks then. The mutex of this type is held for that; it comes before every lock of the database
+//! but that of a session that has not begun.
 //!
 //! # Failures
 //!
-//! After a failed commit or abort the transaction is still prepared, unless the process ends: then the next opening shows which.
+//! After a failed commit or abort the transaction is still prepared, unless the process ends: then
+//! the next opening shows which.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -53,8 +57,9 @@ pub(crate) struct Prepared {
     names: Mutex<Names>,
 }
 
-/// A transaction that is [prepared](crate::transactions::LockTransaction::prepare): its writes are durable and not visible, and its exclusive
-/// locks are held. Dropping this changes nothing; [`Db::prepared_transactions`] returns it again, also after a crash.
+/// A transaction that is [prepared](crate::transactions::LockTransaction::prepare): its writes are
+/// durable and not visible, and its exclusive locks are held. Dropping this changes nothing;
+/// [`Db::prepared_transactions`] returns it again, also after a crash.
 #[must_use = "it stays prepared, and holds its locks, until it is committed or aborted"]
 pub struct PreparedTransaction {
     db: Db,
@@ -78,9 +83,10 @@ impl PreparedTransaction {
     ///
     /// # Errors
     ///
-    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle, even if another transaction is prepared
-    /// under its name by now. [`WriteError::Dropped`] if one of its
-    /// keyspaces was dropped: then it can only be aborted. Those of [`Db::write`]: it is still prepared, and may be committed later.
+    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle,
+    /// even if another transaction is prepared under its name by now. [`WriteError::Dropped`] if
+    /// one of its keyspaces was dropped: then it can only be aborted. Those of [`Db::write`]: it is
+    /// still prepared, and may be committed later.
     pub fn commit(&self) -> Result<(), TransactionError> {
         self.end(|entry, batch| self.db.write_prepared(&self.name, entry, batch))
     }
@@ -89,7 +95,8 @@ impl PreparedTransaction {
     ///
     /// # Errors
     ///
-    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle, and those of [`Db::write`].
+    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle,
+    /// and those of [`Db::write`].
     pub fn abort(&self) -> Result<(), TransactionError> {
         self.end(|_, _| Ok(()))
     }
@@ -132,7 +139,8 @@ impl PreparedTransaction {
 }
 
 impl Db {
-    /// Returns the transactions that are prepared, by name: those of this process, and those that a crash or a close left behind.
+    /// Returns the transactions that are prepared, by name: those of this process, and those that a
+    /// crash or a close left behind.
     ///
     /// # Errors
     ///
@@ -149,7 +157,8 @@ impl Db {
         Ok(prepared.map(handle).collect())
     }
 
-    /// Takes the locks of the transactions that were prepared before the database was opened. Only the first call has an effect.
+    /// Takes the locks of the transactions that were prepared before the database was opened. Only
+    /// the first call has an effect.
     pub(super) fn load_prepared(&self) -> Result<(), TransactionError> {
         self.check_process().map_err(ReadError::from)?;
         let inner = &self.handle().inner;

@@ -1,7 +1,7 @@
 //! What a transaction has read: keys, present or absent, and ranges.
 //!
-//! A key is noted once, with the digest that its lookup computed. A range that is not locked is noted as its iterator advances
-//! ([`RangeRead`]).
+//! A key is noted once, with the digest that its lookup computed. A range that is not locked is
+//! noted as its iterator advances ([`RangeRead`]).
 
 use std::sync::Arc;
 
@@ -56,7 +56,8 @@ impl Reads {
         read
     }
 
-    /// Notes that a key was looked up as of `since`, with whatever result. Of several times the first counts.
+    /// Notes that a key was looked up as of `since`, with whatever result. Of several times the
+    /// first counts.
     pub(super) fn note(&mut self, keyspace: &Arc<KeyspaceInner>, key: &[u8], digest: Digest, since: SeqNo) {
         let ReadIn { points, known, .. } = self.within(keyspace, since);
         let is_known = |point: &Point| point.digest == digest && *point.key == *key;

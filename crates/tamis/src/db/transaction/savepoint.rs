@@ -1,4 +1,5 @@
-//! Savepoints: the states before each change since the first of them, so that changes can be undone in reverse.
+//! Savepoints: the states before each change since the first of them, so that changes can be undone
+//! in reverse.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,7 +8,8 @@ use crate::read::pending::Before;
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// A point within a transaction to return to: see [`Transaction::savepoint`](crate::Transaction::savepoint).
+/// A point within a transaction to return to: see
+/// [`Transaction::savepoint`](crate::Transaction::savepoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint {
     /// Unique in the process.
@@ -40,7 +42,8 @@ impl Savepoints {
         savepoint
     }
 
-    /// Returns the changes since a savepoint, the last one first, and forgets them and the savepoints after it.
+    /// Returns the changes since a savepoint, the last one first, and forgets them and the
+    /// savepoints after it.
     pub(super) fn undone(&mut self, savepoint: Savepoint) -> Result<Vec<(usize, Before)>, TransactionError> {
         let found = self.set.iter().position(|(set, _)| *set == savepoint);
         let place = found.ok_or(TransactionError::NoSavepoint)?;

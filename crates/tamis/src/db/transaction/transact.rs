@@ -11,8 +11,8 @@ use crate::sync;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// The pauses between attempts: each is drawn from a range that doubles, so that those who collided spread out. The first are none:
-/// whoever won has committed already.
+/// The pauses between attempts: each is drawn from a range that doubles, so that those who collided
+/// spread out. The first are none: whoever won has committed already.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     attempts: u32,
@@ -55,13 +55,15 @@ impl Db {
         Transaction::begin(self, options)
     }
 
-    /// Calls `body` with a serializable transaction and commits it; after a conflict all of it is repeated with a new transaction, after
-    /// a pause that grows. So `body` should have no effects but through the transaction.
+    /// Calls `body` with a serializable transaction and commits it; after a conflict all of it is
+    /// repeated with a new transaction, after a pause that grows. So `body` should have no effects
+    /// but through the transaction.
     ///
     /// # Errors
     ///
-    /// That of `body`, which is not repeated and commits nothing; otherwise that of [`Transaction::commit`]. A conflict is returned
-    /// after 100 attempts; [`Db::transact_with`] sets another limit.
+    /// That of `body`, which is not repeated and commits nothing; otherwise that of
+    /// [`Transaction::commit`]. A conflict is returned after 100 attempts; [`Db::transact_with`]
+    /// sets another limit.
     ///
     /// ```
     /// use tamis::{Db, Error, Options};

@@ -4,8 +4,8 @@ use crate::db::Keyspace;
 use crate::db::readable::{HasPlace, Place};
 use crate::db::transaction::Transaction;
 
-/// One keyspace as a [`Transaction`] sees it, its own writes included. Its reads are those of [`Readable`](crate::Readable), which need no
-/// import here.
+/// One keyspace as a [`Transaction`] sees it, its own writes included. Its reads are those of
+/// [`Readable`](crate::Readable), which need no import here.
 #[derive(Clone, Copy)]
 pub struct TransactionView<'t> {
     pub(super) transaction: &'t Transaction,

@@ -26,7 +26,8 @@ pub(super) struct Writes {
     savepoints: Savepoints,
 }
 
-/// The pending writes of one keyspace. Shared with iterators, and copied if changed while one lives.
+/// The pending writes of one keyspace. Shared with iterators, and copied if changed while one
+/// lives.
 #[derive(Debug)]
 struct Written {
     keyspace: Arc<KeyspaceInner>,
@@ -146,7 +147,8 @@ impl Writes {
         self.keyspaces.iter().map(|written| &written.keyspace)
     }
 
-    /// Returns what is written in each keyspace: keys, and ranges that are deleted, all as of `since`.
+    /// Returns what is written in each keyspace: keys, and ranges that are deleted, all as of
+    /// `since`.
     pub(super) fn written(
         &self,
         since: SeqNo,

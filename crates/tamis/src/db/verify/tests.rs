@@ -22,7 +22,8 @@ fn filter_of(keys: &[u64], scheme: BloomScheme) -> Vec<u8> {
     builder.finish().unwrap().unwrap()
 }
 
-/// Returns the problems of a table that holds `keys`, some in several versions, with these bytes as its elastic filter.
+/// Returns the problems of a table that holds `keys`, some in several versions, with these bytes as
+/// its elastic filter.
 fn problems(keys: &[u64], filter: Vec<u8>) -> Vec<String> {
     let (fs, dir) = (MemFs::new(), Path::new("/t"));
     fs.create_dir_all(dir).unwrap();

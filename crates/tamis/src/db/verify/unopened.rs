@@ -1,8 +1,9 @@
 //! Verification of a database that damage may keep from being opened.
 //!
-//! It is opened read-only. If that fails because of damage, it is opened read-only again as a salvage would leave it, which changes
-//! nothing: tables are then checked as in any verification, and what the salvage leaves out is damaged for the reasons that
-//! it gives. Logs are read one by one, since what follows a damaged record may be sound.
+//! It is opened read-only. If that fails because of damage, it is opened read-only again as a
+//! salvage would leave it, which changes nothing: tables are then checked as in any verification,
+//! and what the salvage leaves out is damaged for the reasons that it gives. Logs are read one by
+//! one, since what follows a damaged record may be sound.
 
 use std::path::Path;
 

@@ -53,7 +53,8 @@ fn check(ranges: &Ranges, map: &RangeMap, list: &[RangeTombstone], keys: u16) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Against a list that is searched as a whole, for readers at every number, old maps among them.
+    /// Against a list that is searched as a whole, for readers at every number, old maps among
+    /// them.
     #[test]
     fn every_reader_finds_the_newest_tombstone_that_it_sees(
         ops in prop::collection::vec((0u16..24, prop::option::weighted(0.9, 1u16..12), 1u64..3), 0..40),
@@ -82,7 +83,8 @@ proptest! {
     }
 }
 
-/// Readers at snapshots go by blocks: the number of tombstones that they look at does not grow with all that are newer.
+/// Readers at snapshots go by blocks: the number of tombstones that they look at does not grow with
+/// all that are newer.
 #[test]
 fn nested_and_moving_tombstones_are_found_at_every_number() {
     let shapes: [fn(u16) -> (u16, u16); 3] = [|i| (i, 400 - i), |i| (0, i + 1), |i| (180 - i, 190 + i)];
@@ -103,7 +105,8 @@ fn nested_and_moving_tombstones_are_found_at_every_number() {
     }
 }
 
-/// A cutoff that moves leaves one fragment, and a path through the tree stays short however tombstones come.
+/// A cutoff that moves leaves one fragment, and a path through the tree stays short however
+/// tombstones come.
 #[test]
 fn the_tree_is_small_and_shallow() {
     fn depth(link: &Link) -> usize {
@@ -138,7 +141,8 @@ fn the_tree_is_small_and_shallow() {
     }
 }
 
-/// Readers load a number and then search while tombstones are inserted: each sees all up to its number and none after.
+/// Readers load a number and then search while tombstones are inserted: each sees all up to its
+/// number and none after.
 #[test]
 fn readers_during_insertions_see_what_their_number_says() {
     const COUNT: u16 = if cfg!(miri) { 60 } else { 2000 };
@@ -151,7 +155,8 @@ fn readers_during_insertions_see_what_their_number_says() {
                 let map = ranges.map();
                 for back in 0..4 {
                     let snapshot = last.saturating_sub(back * 7);
-                    // Number i deletes the keys up to i, so the newest visible one is over all of these.
+                    // Number i deletes the keys up to i, so the newest visible one is over all of
+                    // these.
                     for i in [0, snapshot / 2, snapshot.saturating_sub(1)] {
                         let key = key(i as u16);
                         assert_eq!(ranges.cover(&key, snapshot), snapshot);

@@ -70,7 +70,8 @@ impl LatencyHistogram {
         Duration::from_nanos(self.total_nanos)
     }
 
-    /// The longest duration; of a difference of two readings, the longest since the database was opened.
+    /// The longest duration; of a difference of two readings, the longest since the database was
+    /// opened.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max_nanos)
     }
@@ -80,8 +81,9 @@ impl LatencyHistogram {
         Duration::from_nanos(self.total_nanos.checked_div(self.samples()).unwrap_or(0))
     }
 
-    /// Returns a duration within which this share of the operations (between 0 and 1) was done: the end of a bucket, so at most an
-    /// eighth too long, and never longer than [`max`](Self::max). Zero if nothing was timed.
+    /// Returns a duration within which this share of the operations (between 0 and 1) was done: the
+    /// end of a bucket, so at most an eighth too long, and never longer than [`max`](Self::max).
+    /// Zero if nothing was timed.
     pub fn percentile(&self, share: f64) -> Duration {
         let samples = self.samples();
         let wanted = ((samples as f64 * share.clamp(0.0, 1.0)).ceil() as u64).clamp(1, samples.max(1));
@@ -95,13 +97,15 @@ impl LatencyHistogram {
         Duration::ZERO
     }
 
-    /// Returns the buckets that are not empty, in order: the end of each (excluded) in nanoseconds, and its count.
+    /// Returns the buckets that are not empty, in order: the end of each (excluded) in nanoseconds,
+    /// and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let counts = self.counts.iter().enumerate();
         counts.filter(|(_, count)| **count > 0).map(|(bucket, count)| (end_of(bucket), *count))
     }
 
-    /// Returns how many of the operations took less than a power of two of nanoseconds, which is the end of a bucket.
+    /// Returns how many of the operations took less than a power of two of nanoseconds, which is
+    /// the end of a bucket.
     pub(crate) fn below_power(&self, log: u32) -> u64 {
         let end = bucket_of(1 << log).min(self.counts.len());
         self.counts[..end].iter().sum()
@@ -136,7 +140,8 @@ impl Sub<&LatencyHistogram> for LatencyHistogram {
     }
 }
 
-/// As numbers for people: `samples`, and `mean_nanos`, `p50_nanos`, `p90_nanos`, `p99_nanos`, `p999_nanos`, `max_nanos`.
+/// As numbers for people: `samples`, and `mean_nanos`, `p50_nanos`, `p90_nanos`, `p99_nanos`,
+/// `p999_nanos`, `max_nanos`.
 #[cfg(feature = "serde")]
 impl serde::Serialize for LatencyHistogram {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -11,7 +11,8 @@ pub(crate) struct DeadKeys {
     pub(crate) since_jump: u64,
     /// Whether some were jumped over.
     pub(crate) jumped: bool,
-    /// From here on none has a value: forwards the first of them, the start of the first gap, or that of the iteration.
+    /// From here on none has a value: forwards the first of them, the start of the first gap, or
+    /// that of the iteration.
     pub(crate) start: Vec<u8>,
     /// Backwards, the key with a value behind them, or the end of the iteration.
     pub(crate) end: Option<Vec<u8>>,
@@ -20,7 +21,8 @@ pub(crate) struct DeadKeys {
 }
 
 impl DeadKeys {
-    /// Counts one more, and reports whether it is time to ask for gaps: at the first, and then more and more rarely.
+    /// Counts one more, and reports whether it is time to ask for gaps: at the first, and then more
+    /// and more rarely.
     #[inline]
     pub(crate) fn add(&mut self) -> bool {
         self.count += 1;
@@ -36,7 +38,8 @@ impl DeadKeys {
         ends
     }
 
-    /// Tells the gaps that no key from the first of these up to `end` has a value for a reader `at`, if that is worth it.
+    /// Tells the gaps that no key from the first of these up to `end` has a value for a reader
+    /// `at`, if that is worth it.
     #[inline]
     pub(crate) fn over(&mut self, gaps: &Gaps, end: Option<&[u8]>, at: Standpoint, knows_gaps: bool) {
         if self.are_worth_it() && knows_gaps {

@@ -1,11 +1,12 @@
 //! Which keys were deleted lately.
 //!
-//! The first reader that comes to a long stretch of deleted keys would walk over all of them. So writers count deletions, and a
-//! background thread [takes](Deletions::take) the place of the last ones now and then and walks over what is dead around it: that finds
-//! gaps, as every walk does.
+//! The first reader that comes to a long stretch of deleted keys would walk over all of them. So
+//! writers count deletions, and a background thread [takes](Deletions::take) the place of the last
+//! ones now and then and walks over what is dead around it: that finds gaps, as every walk does.
 //!
-//! A writer notes a key after its insertion, under no lock of its own; the place is under one that is taken once in [`EVERY`] deletions. The
-//! counter is a hint and publishes nothing. All is done as well by a reader that comes first.
+//! A writer notes a key after its insertion, under no lock of its own; the place is under one that
+//! is taken once in [`EVERY`] deletions. The counter is a hint and publishes nothing. All is done
+//! as well by a reader that comes first.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,7 +18,8 @@ const EVERY: u64 = if cfg!(debug_assertions) { 64 } else { 1024 };
 /// A walk gives up after so many dead keys for each deletion since the last walk.
 const DEAD_KEYS: u64 = 16;
 
-/// But after no more than this: others go on from there, and whoever closes the database waits for a walk.
+/// But after no more than this: others go on from there, and whoever closes the database waits for
+/// a walk.
 const MOST_DEAD_KEYS: u64 = 1 << 16;
 
 /// The most that a failed walk delays the next one, in deletions.
@@ -72,7 +74,8 @@ impl Deletions {
         last.extend_from_slice(key);
     }
 
-    /// Returns where a walk is due. Called under the `state` lock, so that counts do not pass each other.
+    /// Returns where a walk is due. Called under the `state` lock, so that counts do not pass each
+    /// other.
     pub(crate) fn take(&self) -> Option<Stretch> {
         let count = self.count.load(Relaxed);
         let mut place = self.place.lock();

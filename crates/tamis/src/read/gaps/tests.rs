@@ -43,7 +43,8 @@ fn a_gap_serves_readers_at_its_number_and_later_ones() {
     assert!(gaps.is_empty() && gaps.jump(b"c", 10).is_none());
 }
 
-/// A range delete is known without a walk: over keys written before, over what other gaps noted, and up to keys written after.
+/// A range delete is known without a walk: over keys written before, over what other gaps noted,
+/// and up to keys written after.
 #[test]
 fn a_range_delete_makes_a_gap_and_joins_others() {
     let (gaps, clock) = gaps();
@@ -71,7 +72,8 @@ fn a_range_delete_makes_a_gap_and_joins_others() {
     assert_eq!(gaps.jump(b"k", 31), None);
 }
 
-/// A walk that is older than the last number proves nothing, since a writer may have asked before the watch stood.
+/// A walk that is older than the last number proves nothing, since a writer may have asked before
+/// the watch stood.
 #[test]
 fn an_old_walk_leaves_a_watch_and_the_next_one_proves() {
     let (gaps, clock) = gaps();
@@ -190,8 +192,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2000 }))]
 
-    /// Writers that take their numbers, tell, and become visible in any order of steps that the protocol allows, and readers at the
-    /// last visible number or at an older one.
+    /// Writers that take their numbers, tell, and become visible in any order of steps that the
+    /// protocol allows, and readers at the last visible number or at an older one.
     #[test]
     fn no_reader_jumps_over_a_value(steps in proptest::collection::vec(step(), 1..120)) {
         let (gaps, clock) = gaps();

@@ -60,7 +60,8 @@ impl Iter {
             let deleted = self.covers.as_mut().map_or(0, |covers| covers.at(coming));
             let cover = deleted.max(self.context.horizon);
             let operator = self.context.operator.as_deref().filter(|_| !self.keys_only);
-            // Versions of one key come oldest first: the last visible one counts, and the operands after it.
+            // Versions of one key come oldest first: the last visible one counts, and the operands
+            // after it.
             let mut newest = Base::Nothing;
             // In place of `newest`, a value that is not read before it is known to be needed.
             let mut separated: Option<(Arc<OpenTable>, Slice)> = None;
@@ -73,7 +74,8 @@ impl Iter {
                         stepped += cursor.pass(coming, 0)?;
                         break;
                     }
-                    // From the newest visible version down, as forwards: no older one than those left counts if that is a value.
+                    // From the newest visible version down, as forwards: no older one than those
+                    // left counts if that is a value.
                     let mut newer = Operands::new(Order::NewestFirst);
                     let climb = cursor.climb(coming, self.context.snapshot)?;
                     while cursor.valid() && cursor.seq() >= seq.max(cover) {
@@ -177,8 +179,8 @@ impl Iter {
     }
 }
 
-/// Returns what the version at the cursor, which is not an operand, is for newer operands. In place of a value that is not read before it
-/// is known to be needed, its table and the reference to it.
+/// Returns what the version at the cursor, which is not an operand, is for newer operands. In place
+/// of a value that is not read before it is known to be needed, its table and the reference to it.
 #[inline]
 fn base_at(cursor: &MergeCursor, kind: Kind) -> (Base, Option<(Arc<OpenTable>, Slice)>) {
     match kind {

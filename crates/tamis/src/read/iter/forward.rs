@@ -165,8 +165,8 @@ impl Iter {
     }
 }
 
-/// Returns the item of a key whose newest visible version is the operand at the cursor. Leaves the cursor on the base
-/// or behind the key.
+/// Returns the item of a key whose newest visible version is the operand at the cursor. Leaves the
+/// cursor on the base or behind the key.
 #[cold]
 fn merge_forward(
     cursor: &mut MergeCursor,

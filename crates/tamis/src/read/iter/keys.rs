@@ -11,11 +11,12 @@ pub struct Keys(Iter);
 debug_as!(Keys, "Keys", keys => "iter": keys.0);
 
 impl Iter {
-    /// Returns an iterator over the keys that are left, which reads no value: no blob file is touched, nothing is merged, and of a
-    /// table's blocks only the parts that hold keys.
+    /// Returns an iterator over the keys that are left, which reads no value: no blob file is
+    /// touched, nothing is merged, and of a table's blocks only the parts that hold keys.
     ///
-    /// A key whose value would be an error (damaged in its blob file, or refused by the merge operator) is returned as any
-    /// other. In a transaction values are read, since what it wrote may depend on them.
+    /// A key whose value would be an error (damaged in its blob file, or refused by the merge
+    /// operator) is returned as any other. In a transaction values are read, since what it wrote
+    /// may depend on them.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

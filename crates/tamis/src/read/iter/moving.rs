@@ -6,8 +6,9 @@ use crate::error::ReadError;
 use crate::slice::Slice;
 
 impl Iter {
-    /// Returns the next item from the front as [`next`](Iterator::next) does, but lends its key and its value, which stay in the block or
-    /// the memtable where they are: no reference is counted and nothing is copied. For loops over many items, the cheapest way.
+    /// Returns the next item from the front as [`next`](Iterator::next) does, but lends its key and
+    /// its value, which stay in the block or the memtable where they are: no reference is counted
+    /// and nothing is copied. For loops over many items, the cheapest way.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -33,8 +34,8 @@ impl Iter {
         self.lend_found(found, |iter| &iter.front)
     }
 
-    /// Returns the next item from the back as [`next_back`](DoubleEndedIterator::next_back) does, and lends it as
-    /// [`next_ref`](Self::next_ref) does.
+    /// Returns the next item from the back as [`next_back`](DoubleEndedIterator::next_back) does,
+    /// and lends it as [`next_ref`](Self::next_ref) does.
     #[inline]
     #[expect(clippy::type_complexity, reason = "an iterator's item, lent")]
     pub fn next_back_ref(&mut self) -> Option<Result<(&[u8], &[u8]), ReadError>> {

@@ -1,29 +1,35 @@
 //! Runs that a merge leaves lazy because a global filter excludes them.
 //!
-//! A filter for the whole tree knows which of its runs have keys in a key range. A merge over a version with such a
-//! filter therefore opens no run by itself. It asks the filter about the keys ahead of its position
-//! ([`RunSelector::ahead`], [`RunSelector::behind`]) and activates the listed runs, each where its keys may begin. The
-//! others stay lazy. At the end of the range the merge asks again.
+//! A filter for the whole tree knows which of its runs have keys in a key range. A merge over a
+//! version with such a filter therefore opens no run by itself. It asks the filter about the keys
+//! ahead of its position ([`RunSelector::ahead`], [`RunSelector::behind`]) and activates the listed
+//! runs, each where its keys may begin. The others stay lazy. At the end of the range the merge
+//! asks again.
 //!
 //! # Invariants
-//! * A run is in one of three states. *In the heap*: it has a version, or a lazy position at a bound before which it has
-//!   nothing in the range. *Done*: nothing of it is left within the bounds of the merge. *Lazy without a position*
-//!   ([`LazyRuns`]): it has nothing left before the end of the range (`RunContext::until`), in the direction of the merge.
-//! * Nothing is missed as long as the merge returns no version at or beyond the end of the range before it asks about
-//!   these runs again. This is checked whenever the top of the heap changes.
-//! * A run that stands on a version stays in the heap: keeping it there costs nothing. One with a lazy position at the
-//!   end of a range loses its position, since the filter knows better when to open it.
-//! * A question whose answer lists most runs is the last one until the next seek: the runs that are not listed get a lazy
-//!   position at the end of the range, and whatever follows is merged as without a filter.
-//! * Each probe reaches further than the one before. A filter that makes no progress is not trusted: in that case, as
-//!   when it knows nothing, all lazy runs are activated.
+//! * A run is in one of three states. *In the heap*: it has a version, or a lazy position at a
+//!   bound before which it has nothing in the range. *Done*: nothing of it is left within the
+//!   bounds of the merge. *Lazy without a position* ([`LazyRuns`]): it has nothing left before the
+//!   end of the range (`RunContext::until`), in the direction of the merge.
+//! * Nothing is missed as long as the merge returns no version at or beyond the end of the range
+//!   before it asks about these runs again. This is checked whenever the top of the heap changes.
+//! * A run that stands on a version stays in the heap: keeping it there costs nothing. One with a
+//!   lazy position at the end of a range loses its position, since the filter knows better when to
+//!   open it.
+//! * A question whose answer lists most runs is the last one until the next seek: the runs that are
+//!   not listed get a lazy position at the end of the range, and whatever follows is merged as
+//!   without a filter.
+//! * Each probe reaches further than the one before. A filter that makes no progress is not
+//!   trusted: in that case, as when it knows nothing, all lazy runs are activated.
 //!
 //! # Cost
-//! One probe per key range, and for each listed run a search among its tables. A run that is not listed costs nothing.
-//! A step of the merge costs one more comparison, mostly of two numbers, and none in the last range.
+//! One probe per key range, and for each listed run a search among its tables. A run that is not
+//! listed costs nothing. A step of the merge costs one more comparison, mostly of two numbers, and
+//! none in the last range.
 //!
-//! A scan that comes through the keys of most runs gains nothing from the filter. If nearly all scans of the keyspace lately did
-//! ([`ReadHabits`]), scans do not ask, except one in some, which tells whether that is still so.
+//! A scan that comes through the keys of most runs gains nothing from the filter. If nearly all
+//! scans of the keyspace lately did ([`ReadHabits`]), scans do not ask, except one in some, which
+//! tells whether that is still so.
 //!
 //! Belongs to its merge, and like it to one thread at a time.
 //!
@@ -49,7 +55,8 @@ const FIRST_KEYS: usize = 8;
 /// The factor by which each following range may be larger.
 const MORE_KEYS: usize = 8;
 
-/// Reports whether these are so many of all runs that leaving the others closed is not worth a question.
+/// Reports whether these are so many of all runs that leaving the others closed is not worth a
+/// question.
 fn are_most(runs: usize, all: usize) -> bool {
     4 * runs >= 3 * all
 }
@@ -122,7 +129,8 @@ impl LazyRuns {
         *cost = *cost + std::mem::take(&mut self.cost);
     }
 
-    /// Asks the filter about the range from `start` on. Returns whether it knows; if so, `self.listed` holds its answer.
+    /// Asks the filter about the range from `start` on. Returns whether it knows; if so,
+    /// `self.listed` holds its answer.
     fn ask(&mut self, start: Start<'_>, context: &RunContext) -> bool {
         let Tables::Of(view) = &context.tables else { return false };
         let mut cost = ReadCost::default();
@@ -208,7 +216,8 @@ impl LazyRuns {
             } else {
                 run.check_gap(context, from, Some(bound));
                 run.wake_from(context, bound);
-                // An iteration through a whole range will need it: its cache misses overlap with those of the others.
+                // An iteration through a whole range will need it: its cache misses overlap with
+                // those of the others.
                 if self.listed.wanted() > FIRST_KEYS {
                     run.prepare_lazy(context, false)?;
                 }
@@ -291,7 +300,8 @@ fn end_of_range(context: &RunContext) -> Option<&[u8]> {
     context.until.as_ref().map(|until| &until.key[..]).or(context.end.as_deref())
 }
 
-/// Returns the run at this place of the version if it is lazy without a position, with its number among the sources.
+/// Returns the run at this place of the version if it is lazy without a position, with its number
+/// among the sources.
 fn lazy_run<'s>(
     of_run: &[Option<u32>],
     place: usize,

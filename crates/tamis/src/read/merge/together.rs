@@ -1,19 +1,21 @@
 //! Reads the blocks of several runs together.
 //!
-//! Where tables are not mapped, a merge waits for blocks, and waiting once for many costs little more than waiting for one.
-//! So it reads ahead in all of its runs at once, in the order in which it will need the blocks. That order is known without
-//! reading any: a run needs its next block when the merge passes the separator of the one it is in (*forecasting*, Knuth, The
-//! Art of Computer Programming, vol. 3, 5.4.6).
+//! Where tables are not mapped, a merge waits for blocks, and waiting once for many costs little
+//! more than waiting for one. So it reads ahead in all of its runs at once, in the order in which
+//! it will need the blocks. That order is known without reading any: a run needs its next block
+//! when the merge passes the separator of the one it is in (*forecasting*, Knuth, The Art of
+//! Computer Programming, vol. 3, 5.4.6).
 //!
-//! * A seek is prepared in every run before it is made in any. The blocks that it needs are one batch, together with those that
-//!   scans of this keyspace usually go on to ([`ReadHabits`]).
-//! * A run stops at the edge of a block, at a lazy position. When the merge gets there, the next batch is read: twice as many
-//!   blocks each time, up to the queue depth for each run and 1 MiB for all.
+//! * A seek is prepared in every run before it is made in any. The blocks that it needs are one
+//!   batch, together with those that scans of this keyspace usually go on to ([`ReadHabits`]).
+//! * A run stops at the edge of a block, at a lazy position. When the merge gets there, the next
+//!   batch is read: twice as many blocks each time, up to the queue depth for each run and 1 MiB
+//!   for all.
 //!
 //! # Invariants
 //! * No block is read in which every key lies beyond the bounds of the iteration.
-//! * A batch is a hint. What it could not read is read by its run once the merge gets there, and an error is reported then: a scan
-//!   does not fail because of a block that it does not need.
+//! * A batch is a hint. What it could not read is read by its run once the merge gets there, and an
+//!   error is reported then: a scan does not fail because of a block that it does not need.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -34,7 +36,8 @@ pub(crate) struct Ahead {
     depth: usize,
     /// The number of blocks that the last batch aimed for.
     window: usize,
-    /// The number of blocks that the scan needed beyond those of its seek; `None` before the first seek.
+    /// The number of blocks that the scan needed beyond those of its seek; `None` before the first
+    /// seek.
     needed: Option<usize>,
 }
 
@@ -94,7 +97,8 @@ pub(super) fn fetch_next(context: &mut RunContext, sources: &mut [Source], backw
     read(context, sources, backward, Some(top), window);
 }
 
-/// Returns the blocks that a source will load next. A lazy position in a table that is not open is prepared.
+/// Returns the blocks that a source will load next. A lazy position in a table that is not open is
+/// prepared.
 fn coming(context: &RunContext, source: &mut Source, backward: bool) -> Option<Coming> {
     let Source::Run(run) = source else { return None };
     // An error is left to the move for which this prepares.
@@ -124,8 +128,9 @@ impl PartialOrd for Need {
     }
 }
 
-/// Reads up to `most` blocks, beyond those for which a seek waits: all sources' in the order in which the merge will need them.
-/// With `top`, a source with a lazy position, those that are needed at the same key are read in any case.
+/// Reads up to `most` blocks, beyond those for which a seek waits: all sources' in the order in
+/// which the merge will need them. With `top`, a source with a lazy position, those that are needed
+/// at the same key are read in any case.
 fn read(context: &mut RunContext, sources: &mut [Source], backward: bool, top: Option<usize>, most: usize) {
     let mut all: SmallVec<[Option<Coming>; 24]> = SmallVec::new();
     all.extend((0..sources.len()).map(|_| None));

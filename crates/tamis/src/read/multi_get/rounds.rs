@@ -1,15 +1,17 @@
 //! The search of a batch in rounds, where tables are read from files.
 //!
-//! In each round every unanswered key searches its next candidate. First all keys name the block they need. Then these
-//! blocks, each once, are taken from the cache or read in one batch. Then the keys are answered. A key whose candidate
-//! did not have it, or had only a merge operand, goes on to the next round. A call thus waits as many times as its keys
-//! have candidates to search at most, not once per key. (Older blocks of merge operands within a table come on top.)
+//! In each round every unanswered key searches its next candidate. First all keys name the block
+//! they need. Then these blocks, each once, are taken from the cache or read in one batch. Then the
+//! keys are answered. A key whose candidate did not have it, or had only a merge operand, goes on
+//! to the next round. A call thus waits as many times as its keys have candidates to search at
+//! most, not once per key. (Older blocks of merge operands within a table come on top.)
 //!
 //! # Invariants
 //!
-//! * Candidates of a key are searched in their order, newest run first, exactly as by single lookups.
-//! * The blocks of a round are held until all of its keys are answered: a cache smaller than a round does not cause
-//!   repeated reads.
+//! * Candidates of a key are searched in their order, newest run first, exactly as by single
+//!   lookups.
+//! * The blocks of a round are held until all of its keys are answered: a cache smaller than a
+//!   round does not cause repeated reads.
 //! * An error of any block that a key needs is the error of the call.
 //!
 //! Belongs to one call, and so to one thread.
@@ -47,7 +49,8 @@ pub(super) fn search(batch: &mut Batch<'_, '_>, reads: &BatchReader) -> Result<(
             }
         }
         searches.sort_unstable_by_key(|search| (search.table, search.at.index));
-        // Fetches each block once, and maps keys to blocks; a key without a block is not in its candidate.
+        // Fetches each block once, and maps keys to blocks; a key without a block is not in its
+        // candidate.
         let mut fetches: SmallVec<[Fetch<'_>; BATCH]> = SmallVec::new();
         let mut block_of: SmallVec<[Option<usize>; BATCH]> = smallvec::smallvec![None; open.len()];
         let mut last = None;

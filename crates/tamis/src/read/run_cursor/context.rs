@@ -21,7 +21,8 @@ pub(crate) enum Tables {
     List(Vec<Arc<OpenTable>>),
 }
 
-/// The end of the range that a global filter answered for: forwards the first key behind it, backwards its last key.
+/// The end of the range that a global filter answered for: forwards the first key behind it,
+/// backwards its last key.
 #[derive(Debug)]
 pub(crate) struct Until {
     pub(crate) prefix: u64,
@@ -36,8 +37,8 @@ pub(crate) struct RunContext {
     /// No key before `start` or from `end` on is ever requested.
     pub(crate) start: Vec<u8>,
     pub(crate) end: Option<Vec<u8>>,
-    /// The end of the range in which lazy runs have nothing. `None`: no run is lazy, or the range extends to the end of
-    /// the iteration.
+    /// The end of the range in which lazy runs have nothing. `None`: no run is lazy, or the range
+    /// extends to the end of the iteration.
     pub(crate) until: Option<Until>,
     /// What to read ahead, where reads of the tables overlap.
     pub(crate) ahead: Option<Box<Ahead>>,
@@ -117,7 +118,8 @@ impl RunContext {
     }
 }
 
-/// Counters of a run cursor besides the cost of its blocks. Every iterator has one per run, so it is small.
+/// Counters of a run cursor besides the cost of its blocks. Every iterator has one per run, so it
+/// is small.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) seeks: u64,

@@ -68,8 +68,8 @@ fn the_first_iteration_jumps_to_the_end_of_a_range_delete_in_a_memtable() {
     check_first_reads(&db, 20);
 }
 
-/// The same in tables, of one run and of several, with the delete in memory and in a table of its own. Tables that lie in the hole are not
-/// opened: their blocks are not read.
+/// The same in tables, of one run and of several, with the delete in memory and in a table of its
+/// own. Tables that lie in the hole are not opened: their blocks are not read.
 #[test]
 fn the_first_iteration_jumps_to_the_end_of_a_range_delete_in_tables() {
     for flushed in [false, true] {
@@ -136,7 +136,8 @@ fn a_moving_cutoff_leaves_one_fragment_and_nested_ranges_two_for_each() {
     assert_eq!(db.iter().count() as u32, KEYS - 999 - 800);
 }
 
-/// With every compaction policy, and many range deletes between snapshots, all readers see what they should.
+/// With every compaction policy, and many range deletes between snapshots, all readers see what
+/// they should.
 #[test]
 fn snapshots_between_many_range_deletes_see_their_keys_in_memory_and_in_tables() {
     for compaction in [CompactionChoice::Leveling, CompactionChoice::Tiering, CompactionChoice::Fragmented] {

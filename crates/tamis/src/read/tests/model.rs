@@ -51,7 +51,8 @@ fn hot() -> impl Strategy<Value = Op> {
         2 => Just(Again::Snapshot),
         1 => Just(Again::Flush),
     ];
-    // Few keys, one after the other: an iteration goes from one into the next. And more of them, that begin with these versions.
+    // Few keys, one after the other: an iteration goes from one into the next. And more of them,
+    // that begin with these versions.
     let key = prop_oneof![50..56u16, 60..95u16];
     (key, proptest::collection::vec(again, 1..10)).prop_map(|(key, all)| Op::Hot(key, all))
 }
@@ -71,8 +72,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Returns key number `i`, ascending: the empty key, keys that are prefixes of others, and keys that share their first
-/// eight bytes.
+/// Returns key number `i`, ascending: the empty key, keys that are prefixes of others, and keys
+/// that share their first eight bytes.
 fn key(i: u16) -> Vec<u8> {
     match i {
         0 => Vec::new(),
@@ -137,7 +138,8 @@ pub(super) fn options() -> Options {
     options
 }
 
-/// Returns a database after these operations, with its expected contents, including those of snapshots.
+/// Returns a database after these operations, with its expected contents, including those of
+/// snapshots.
 fn carry_out(ops: &[Op], read_mode: ReadMode) -> (Db, Content, Vec<(Snapshot, Content)>) {
     let mut options = Options { read_mode, ..options() };
     options.keyspace.block_bytes = 128;
@@ -298,7 +300,8 @@ proptest! {
     }
 }
 
-/// Versions of one key that an iterator does not return are passed by a seek, in memory and on disk, whatever it reads.
+/// Versions of one key that an iterator does not return are passed by a seek, in memory and on
+/// disk, whatever it reads.
 #[test]
 fn an_iterator_steps_over_few_of_many_versions() {
     const VERSIONS: u64 = 3000;
@@ -368,8 +371,8 @@ fn an_iterator_steps_over_few_of_many_versions() {
     }
 }
 
-/// However the versions of a key are divided between those that an iterator steps over and those that it climbs to, it uses each operand
-/// once.
+/// However the versions of a key are divided between those that an iterator steps over and those
+/// that it climbs to, it uses each operand once.
 #[test]
 fn an_iterator_uses_each_of_many_operands_once() {
     for (base, flushed, count) in
@@ -399,8 +402,8 @@ fn an_iterator_uses_each_of_many_operands_once() {
     }
 }
 
-/// A queue whose head is taken steps over few deleted keys, whatever was taken before and wherever the deletions are, also while a
-/// snapshot is held.
+/// A queue whose head is taken steps over few deleted keys, whatever was taken before and wherever
+/// the deletions are, also while a snapshot is held.
 #[test]
 fn a_queue_steps_over_few_of_the_keys_taken() {
     for held in [false, true] {
@@ -430,8 +433,8 @@ fn a_queue_steps_over_few_of_the_keys_taken() {
     }
 }
 
-/// A reader whose view was replaced before it read the visible number reads an older state than that number says: it neither learns
-/// nor jumps.
+/// A reader whose view was replaced before it read the visible number reads an older state than
+/// that number says: it neither learns nor jumps.
 #[test]
 fn a_reader_with_a_view_that_lacks_writes_has_nothing_to_do_with_gaps() {
     let db = Db::open("/db", options()).expect("opening");
@@ -467,8 +470,8 @@ fn a_reader_with_a_view_that_lacks_writes_has_nothing_to_do_with_gaps() {
     assert_eq!((between().count(), between().rev().count()), (20, 20));
 }
 
-/// The second walk over deleted keys jumps, from either end. The first steps over each deletion of a key, and soon jumps
-/// to the end of a range delete.
+/// The second walk over deleted keys jumps, from either end. The first steps over each deletion of
+/// a key, and soon jumps to the end of a range delete.
 #[test]
 fn the_second_walk_over_deleted_keys_jumps() {
     let db = Db::open("/db", options()).expect("opening");
@@ -498,9 +501,9 @@ fn the_second_walk_over_deleted_keys_jumps() {
     assert_eq!(walk(false).0, 202);
 }
 
-/// A read that fails when runs are activated in the middle of an iteration leaves some of them prepared for a seek that
-/// does not happen. After another seek, a run that is then opened at a later bound must not start at the block prepared
-/// for the old seek.
+/// A read that fails when runs are activated in the middle of an iteration leaves some of them
+/// prepared for a seek that does not happen. After another seek, a run that is then opened at a
+/// later bound must not start at the block prepared for the old seek.
 #[test]
 fn a_seek_after_a_failed_activation_starts_afresh() {
     let fs = FaultyFs::new(1);

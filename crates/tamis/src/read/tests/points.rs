@@ -57,14 +57,16 @@ fn a_global_filter_is_probed_once_whatever_the_number_of_runs() {
         questions += keys.len() as u64;
         assert_eq!(asked.select.load(Relaxed), questions);
         let used = db.stats().read - before;
-        // Each existing key is searched for in its one run, the merged one in four; all of this twice.
+        // Each existing key is searched for in its one run, the merged one in four; all of this
+        // twice.
         assert_eq!((used.filter_probes, used.runs_searched), (questions, 2 * RUNS as u64 + 2 * 4));
         assert_eq!(used.false_positives, 0);
     }
 }
 
-/// Search results are recorded at the run that was searched, although several runs follow one probe. (They once all
-/// went to the last run of a probe, from the time when a probe concerned one run.)
+/// Search results are recorded at the run that was searched, although several runs follow one
+/// probe. (They once all went to the last run of a probe, from the time when a probe concerned one
+/// run.)
 #[test]
 fn explain_records_which_run_was_searched() {
     let db = filled(true);

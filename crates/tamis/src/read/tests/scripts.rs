@@ -189,7 +189,8 @@ impl World {
             }
             "versions" => self.versions(case),
             "iterate" => {
-                // The same with global filters that know of one or several keys ahead, claim too much, or answer nonsense.
+                // The same with global filters that know of one or several keys ahead, claim too
+                // much, or answer nonsense.
                 let shown = self.walk(case);
                 let old = self.view();
                 for (keys, lies, stuck) in

@@ -37,7 +37,8 @@ impl Span {
     }
 }
 
-/// Calls `each` with every key of a table within the span, its digest and its epochs at that key, in ascending order.
+/// Calls `each` with every key of a table within the span, its digest and its epochs at that key,
+/// in ascending order.
 pub(super) fn each_key(
     table: &OpenTable,
     span: &Span,
@@ -81,11 +82,13 @@ pub(super) struct Gathered {
     pub(super) unread: Vec<(Arc<OpenTable>, StorageError)>,
 }
 
-/// Returns all keys of the given tables within the span, in order; a key of several tables occurs once for each.
+/// Returns all keys of the given tables within the span, in order; a key of several tables occurs
+/// once for each.
 ///
 /// Errors: a failed system call. A damaged table is left out and listed.
 ///
-/// Cost: reads the lists of the tables that have one, and of the others the data within the span; a digest per key, and a merge.
+/// Cost: reads the lists of the tables that have one, and of the others the data within the span; a
+/// digest per key, and a merge.
 pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered, StorageError> {
     let mut lists = Vec::new();
     let (mut read, mut unread) = (Vec::new(), Vec::new());
@@ -131,8 +134,8 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
     Ok(Gathered { batch, read, unread })
 }
 
-/// Returns the end of the epochs of a version's oldest run within a span (a code "last" may stand for all before it),
-/// and the run's tables there.
+/// Returns the end of the epochs of a version's oldest run within a span (a code "last" may stand
+/// for all before it), and the run's tables there.
 pub(super) fn oldest_run(version: &Version, span: &Span) -> Option<(Epoch, Vec<u64>)> {
     let run = version.runs.last()?;
     let first = version.first_reaching(&run.tables, &span.start);

@@ -1,20 +1,25 @@
 //! Whether the maps that were chosen are still those for what is asked.
 //!
-//! `key_map = auto` chooses a partition's map when the partition is built, by the reads of then: after a load, by a guess. A tree
-//! that is only read is never rebuilt for another reason. So the sampled reads are put to the partitions themselves now and then
-//! ([`Review`]), and those that do clearly worse than another map would are stale.
+//! `key_map = auto` chooses a partition's map when the partition is built, by the reads of then:
+//! after a load, by a guess. A tree that is only read is never rebuilt for another reason. So the
+//! sampled reads are put to the partitions themselves now and then ([`Review`]), and those that do
+//! clearly worse than another map would are stale.
 //!
 //! # What is compared
-//! The cost of a learned map depends on keys and queries. It is measured, and compared with a local map and one by the digest, whose
-//! costs follow from the partition's size. Of the other maps the cost is known, but what a learned map would do is not; they are
-//! rebuilt only if the shares of ranges and seeks have changed since they were chosen, and if the best of all maps would do clearly better.
+//! The cost of a learned map depends on keys and queries. It is measured, and compared with a local
+//! map and one by the digest, whose costs follow from the partition's size. Of the other maps the
+//! cost is known, but what a learned map would do is not; they are rebuilt only if the shares of
+//! ranges and seeks have changed since they were chosen, and if the best of all maps would do
+//! clearly better.
 //!
 //! # Why nothing oscillates
-//! A partition is looked at after [`FEWEST_READS`] since its map was chosen. Each time that a key range was rebuilt for this reason
-//! it waits for twice as many, whichever map came out. Chance does not count ([`is_clear`]).
+//! A partition is looked at after [`FEWEST_READS`] since its map was chosen. Each time that a key
+//! range was rebuilt for this reason it waits for twice as many, whichever map came out. Chance
+//! does not count ([`is_clear`]).
 //!
 //! # Threads
-//! Reviews are made under the `state` lock, one in [`FEWEST_READS`] / 4 reads: a probe or walk for each of at most 768 samples.
+//! Reviews are made under the `state` lock, one in [`FEWEST_READS`] / 4 reads: a probe or walk for
+//! each of at most 768 samples.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -33,7 +38,8 @@ const LONGEST_WAIT: u64 = FEWEST_READS << 16;
 const MARGIN: f64 = 1.5;
 /// Runs named in vain by all samples together that may be chance.
 const CHANCE: f64 = 8.0;
-/// The least change of the shares of ranges and seeks among reads, and the factor of it, that makes a map doubtful whose rivals are not known.
+/// The least change of the shares of ranges and seeks among reads, and the factor of it, that makes
+/// a map doubtful whose rivals are not known.
 const MOVED: (f64, f64) = (0.1, 2.0);
 
 /// For which reads a cell's map was chosen.
@@ -49,7 +55,8 @@ pub(super) struct Chosen {
     is_unsuited: AtomicBool,
 }
 
-/// The shares of ranges and of seeks among reads: a map that serves ones may be the worst for the others.
+/// The shares of ranges and of seeks among reads: a map that serves ones may be the worst for the
+/// others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     pub(super) ranges: f64,
@@ -142,7 +149,8 @@ impl Sum {
 pub(super) struct Reviewed(AtomicU64);
 
 impl Grf {
-    /// Marks the cells whose map does clearly worse for the reads of now than another would. Under the `state` lock.
+    /// Marks the cells whose map does clearly worse for the reads of now than another would. Under
+    /// the `state` lock.
     pub(super) fn review(&self, directory: &Directory) {
         if self.spec.map != MapChoice::Auto {
             return;

@@ -1,13 +1,15 @@
-//! Checks the publishing protocol under every interleaving and every value that the memory model lets a load return.
+//! Checks the publishing protocol under every interleaving and every value that the memory model
+//! lets a load return.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib global::model
 //! ```
 //!
-//! The protocol of the parent module with the smallest values that can go wrong: one key, written by the flushes of epochs 1
-//! and 2. A partition is the set of epochs of its entries. A version is the set of epochs of its tables and the number of its
-//! directory, which has one cell. Pointers are these values themselves, stored and loaded in the order of `ArcSwap`. `images` has crashes, and
-//! `turns` a filter that is not always in force.
+//! The protocol of the parent module with the smallest values that can go wrong: one key, written
+//! by the flushes of epochs 1 and 2. A partition is the set of epochs of its entries. A version is
+//! the set of epochs of its tables and the number of its directory, which has one cell. Pointers
+//! are these values themselves, stored and loaded in the order of `ArcSwap`. `images` has crashes,
+//! and `turns` a filter that is not always in force.
 
 mod images;
 mod turns;

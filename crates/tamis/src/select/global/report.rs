@@ -15,10 +15,11 @@ pub struct GlobalFilterStats {
     pub kind: String,
     /// Number of key ranges with a partition of their own.
     pub partitions: usize,
-    /// Number of key ranges read without the filter, because their partitions are not built yet or could not be.
+    /// Number of key ranges read without the filter, because their partitions are not built yet or
+    /// could not be.
     pub unbuilt: usize,
-    /// Number of entries: one for each key of each run, minus those that could be joined, plus those of deleted keys
-    /// that are still present.
+    /// Number of entries: one for each key of each run, minus those that could be joined, plus
+    /// those of deleted keys that are still present.
     pub entries: u64,
     /// Memory of the current partitions and their directory.
     pub bytes: u64,
@@ -38,8 +39,8 @@ pub struct GlobalFilterStats {
     pub rebuilt: (u64, u64),
     /// Keys read from key lists since opening: those of flushed and ingested tables.
     pub keys_from_lists: u64,
-    /// Keys read from the data of tables since opening, as these have no key list, or a damaged one: for rebuilds, and to add what
-    /// the filter files lack.
+    /// Keys read from the data of tables since opening, as these have no key list, or a damaged
+    /// one: for rebuilds, and to add what the filter files lack.
     pub keys_from_data: u64,
     /// How often a key list was found damaged since opening. The keys then come from the data.
     pub damaged_lists: u64,
@@ -57,8 +58,8 @@ pub struct KeyMapStats {
     pub map: String,
     /// Number of partitions that use it.
     pub partitions: usize,
-    /// False positive rate of the learned map on keys held out at build time (a share of 1): the mean over the
-    /// partitions where it was measured.
+    /// False positive rate of the learned map on keys held out at build time (a share of 1): the
+    /// mean over the partitions where it was measured.
     pub holdout_rate: Option<f64>,
     /// The best rate that any map can have, for comparison.
     pub ideal_rate: f64,

@@ -1,5 +1,6 @@
-//! Images of partitions: what of the filter is saved, and when, and how cells are made of images again. The parent module's
-//! documentation argues why a filter made of images denies no key. The bytes are described in `docs/filter-images.md`.
+//! Images of partitions: what of the filter is saved, and when, and how cells are made of images
+//! again. The parent module's documentation argues why a filter made of images denies no key. The
+//! bytes are described in `docs/filter-images.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,8 +22,8 @@ use crate::tree::version::Version;
 /// The version of an image's head.
 const VERSION: u32 = 1;
 
-/// An image is due again once this share of its partition's keys was added since, or [some were merged into the oldest
-/// run](is_merged_into_oldest) …
+/// An image is due again once this share of its partition's keys was added since, or [some were
+/// merged into the oldest run](is_merged_into_oldest) …
 const CHANGED: u64 = 5;
 /// … but not for fewer keys than this: adding them at the next opening costs less than a file.
 const FEWEST_CHANGED: u64 = 1 << 10;
@@ -112,13 +113,15 @@ impl Drop for TakenEpoch {
 }
 
 impl Grf {
-    /// Records that an epoch was taken for tables to come. Called under the `state` lock under which it was taken.
+    /// Records that an epoch was taken for tables to come. Called under the `state` lock under
+    /// which it was taken.
     pub(crate) fn note_taken(&self, epoch: Epoch) -> TakenEpoch {
         self.unpublished.lock().push(epoch);
         TakenEpoch { epochs: self.unpublished.clone(), epoch }
     }
 
-    /// Returns the epoch below which the filter has the keys of every table, now and from now on. Under `work` and `state`.
+    /// Returns the epoch below which the filter has the keys of every table, now and from now on.
+    /// Under `work` and `state`.
     fn until(&self, version: &Version, next_epoch: Epoch) -> Epoch {
         let is_held = |epoch: &Epoch| version.tables.iter().any(|table| holds(&table.meta.epochs, *epoch));
         // Epochs that no table holds any more, or never did, come back in none.
@@ -132,7 +135,8 @@ impl Grf {
         directory.parts.iter().enumerate().any(|(at, (_, cell))| cell.is_due(version, || directory.span(at)))
     }
 
-    /// Takes images of the cells for which they are due, together of about `most` bytes. Under `work` and `state`.
+    /// Takes images of the cells for which they are due, together of about `most` bytes. Under
+    /// `work` and `state`.
     pub(crate) fn take_images(
         &self,
         version: &Version,
@@ -162,7 +166,8 @@ impl Grf {
             bytes += keys.memory_bytes() + prefixes.as_ref().map_or(0, |prefixes| prefixes.memory_bytes());
             taken.images.push(TakenImage { span: directory.span(at), keys, prefixes, cell: cell.clone() });
         }
-        // A cell that serves two ranges must be saved for both, or it would count as saved for neither.
+        // A cell that serves two ranges must be saved for both, or it would count as saved for
+        // neither.
         let is_taken = |cell: &Arc<Cell>| taken.images.iter().any(|image| Arc::ptr_eq(&image.cell, cell));
         let mut cells: Vec<&Arc<Cell>> = directory.parts.iter().map(|(_, cell)| cell).collect();
         cells.sort_unstable_by_key(|cell| Arc::as_ptr(cell));
@@ -182,7 +187,8 @@ impl Grf {
         taken
     }
 
-    /// Returns the bytes of an image: that of the keys, and that of the prefixes if these are filtered.
+    /// Returns the bytes of an image: that of the keys, and that of the prefixes if these are
+    /// filtered.
     pub(crate) fn image_bytes(&self, image: &TakenImage) -> (Vec<u8>, Option<Vec<u8>>) {
         let bytes = |partition: &Partition| {
             let mut out = head(&self.spec, &image.cell.oldest);
@@ -198,7 +204,8 @@ impl Grf {
         self.counts.images_saved.fetch_add(taken.images.len() as u64, Relaxed);
     }
 
-    /// Makes a partition of an image's bytes, whose checksum was right. An error says what is wrong with them.
+    /// Makes a partition of an image's bytes, whose checksum was right. An error says what is wrong
+    /// with them.
     pub(crate) fn restore(&self, bytes: &[u8]) -> Result<Restored, String> {
         let mut from = bytes;
         let head = read_head(&mut from).ok_or("an image begins with something else")?;
@@ -222,10 +229,12 @@ impl Grf {
         self.loaded.store(true, Relaxed);
     }
 
-    /// Makes cells of restored partitions, in key order, and adds the keys of the version's tables that came after them. Between
-    /// [`begin_build`](Self::begin_build) and [`catch_up`](Self::catch_up). Takes no lock.
+    /// Makes cells of restored partitions, in key order, and adds the keys of the version's tables
+    /// that came after them. Between [`begin_build`](Self::begin_build) and
+    /// [`catch_up`](Self::catch_up). Takes no lock.
     ///
-    /// Cost: for each table with later epochs than the images of its range, what [`insert_flushed`](Self::insert_flushed) costs.
+    /// Cost: for each table with later epochs than the images of its range, what
+    /// [`insert_flushed`](Self::insert_flushed) costs.
     pub(crate) fn load(&self, version: &Version, restored: Vec<Part>) -> Built {
         let started = sync::now();
         let images = restored.len() as u64;
@@ -282,7 +291,8 @@ impl Grf {
             |at: usize, epochs: Epochs| wanted[at] && untils[at].is_some_and(|until| epochs.hi > until);
         let mut from = 0;
         while let Some(first) = (from..parts.len()).find(|at| wanted[*at]) {
-            // A list is read as a whole, however small the range. Of data no more is read than what is wanted.
+            // A list is read as a whole, however small the range. Of data no more is read than what
+            // is wanted.
             let last = match table.filter {
                 TableFilter::Keys => wanted.iter().rposition(|wanted| *wanted).unwrap_or(first),
                 _ => (first..parts.len()).take_while(|at| wanted[*at]).last().unwrap_or(first),
@@ -312,8 +322,8 @@ impl Cell {
     }
 }
 
-/// Reports whether most of the oldest run in a key range was merged with what an image up to `until` lacks. It has no key lists, so
-/// after a crash its data would be read for a few new keys.
+/// Reports whether most of the oldest run in a key range was merged with what an image up to
+/// `until` lacks. It has no key lists, so after a crash its data would be read for a few new keys.
 fn is_merged_into_oldest(version: &Version, span: &Span, until: Epoch) -> bool {
     let Some(run) = version.runs.last() else { return false };
     let first = version.first_reaching(&run.tables, &span.start);

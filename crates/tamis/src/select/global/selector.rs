@@ -1,4 +1,5 @@
-//! One version's view of the global filter: maps the codes that a key matches to the tables that may hold it.
+//! One version's view of the global filter: maps the codes that a key matches to the tables that
+//! may hold it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use crate::tree::version::{Run, Version};
 /// Ranges without any key that one probe of an iterator may skip.
 const EMPTY_STRETCHES: usize = 16;
 
-/// Keys of a batch whose cache misses overlap. Each holds a partition, of which a thread can hold eight cheaply.
+/// Keys of a batch whose cache misses overlap. Each holds a partition, of which a thread can hold
+/// eight cheaply.
 const AT_ONCE: usize = 8;
 
 /// See the module documentation.
@@ -48,10 +50,12 @@ pub(crate) struct GlobalSelector {
 /// Codes of entries that match a key: as many as its few neighbours lie in runs.
 type Codes = SmallVec<[Epochs; 32]>;
 
-/// The runs of a version in the order of their epochs, so that a code finds its runs without a look at all others.
+/// The runs of a version in the order of their epochs, so that a code finds its runs without a look
+/// at all others.
 #[derive(Debug)]
 struct RunsByEpoch {
-    /// The hull of a run's epochs, the end of the latest epochs so far, and the run; by the first epoch.
+    /// The hull of a run's epochs, the end of the latest epochs so far, and the run; by the first
+    /// epoch.
     runs: Vec<(Epochs, Epoch, u32)>,
 }
 
@@ -67,8 +71,8 @@ impl RunsByEpoch {
         RunsByEpoch { runs }
     }
 
-    /// Calls `met` with each run that has epochs in common with `code`. Costs a binary search and a step for each of them, if
-    /// the epochs of runs are disjoint.
+    /// Calls `met` with each run that has epochs in common with `code`. Costs a binary search and a
+    /// step for each of them, if the epochs of runs are disjoint.
     #[inline]
     fn meeting(&self, code: Epochs, mut met: impl FnMut(u32)) {
         let end = self.runs.partition_point(|(hull, ..)| hull.lo < code.hi);
@@ -139,7 +143,8 @@ impl GlobalSelector {
         self.lacking.get(table).copied().unwrap_or(false)
     }
 
-    /// Probes a table about which the global filter knows nothing, by the table's own filter if it has one.
+    /// Probes a table about which the global filter knows nothing, by the table's own filter if it
+    /// has one.
     #[cold]
     fn ask_table(
         &self,
@@ -169,7 +174,8 @@ impl GlobalSelector {
         }
     }
 
-    /// Returns the codes of the longest known prefix that all keys from `start` up to `end` share, in this cell.
+    /// Returns the codes of the longest known prefix that all keys from `start` up to `end` share,
+    /// in this cell.
     fn prefix_codes(
         &self,
         cell: &Cell,
@@ -189,8 +195,8 @@ impl GlobalSelector {
         Some(codes)
     }
 
-    /// Reports whether a walk `within` a part of a range would name nearly all runs and no known prefix of the `whole` range could
-    /// then exclude any.
+    /// Reports whether a walk `within` a part of a range would name nearly all runs and no known
+    /// prefix of the `whole` range could then exclude any.
     fn walks_in_vain(
         &self,
         partition: &Partition,
@@ -213,8 +219,8 @@ impl GlobalSelector {
         Some(end)
     }
 
-    /// Reports whether some table of `run`, whose hull meets `code`, overlaps the keys from `start` up to `end` and meets it
-    /// there.
+    /// Reports whether some table of `run`, whose hull meets `code`, overlaps the keys from `start`
+    /// up to `end` and meets it there.
     fn meets_within(
         &self,
         version: &Version,
@@ -224,7 +230,8 @@ impl GlobalSelector {
         end: Option<&[u8]>,
     ) -> bool {
         if self.uniform_runs[run] {
-            // True of any table. One without keys in the range costs a check of its bounds, not a block.
+            // True of any table. One without keys in the range costs a check of its bounds, not a
+            // block.
             return true;
         }
         let tables = &version.runs[run].tables;
@@ -240,8 +247,8 @@ impl GlobalSelector {
             })
     }
 
-    /// Lists in `out` the runs that meet one of the codes found by the walk, each with the first of its bounds, and the
-    /// runs about which the filter knows nothing.
+    /// Lists in `out` the runs that meet one of the codes found by the walk, each with the first of
+    /// its bounds, and the runs about which the filter knows nothing.
     fn list_runs(&self, version: &Version, walk: Walk<'_>, out: &mut RangeRuns) {
         let Walk { partition, ahead, start, end, backward, prefix } = walk;
         let mut numbers: SmallVec<[(u32, u64); 32]> = SmallVec::new();

@@ -51,8 +51,8 @@ fn database(claimed: u64) -> MemFs {
     fs
 }
 
-/// A filter for the whole tree was sized by the number of keys that the tables claimed, so a damaged table of a kilobyte could make
-/// it allocate gigabytes.
+/// A filter for the whole tree was sized by the number of keys that the tables claimed, so a
+/// damaged table of a kilobyte could make it allocate gigabytes.
 #[test]
 fn a_claimed_entry_count_takes_no_memory() {
     for claimed in [100, 1 << 30, 1 << 45] {
@@ -66,8 +66,8 @@ fn a_claimed_entry_count_takes_no_memory() {
     }
 }
 
-/// All keys with another beginning than those of a partition had one number. They were in a single segment, and nearly every absent
-/// one matched, until the partition had doubled.
+/// All keys with another beginning than those of a partition had one number. They were in a single
+/// segment, and nearly every absent one matched, until the partition had doubled.
 #[test]
 fn keys_with_another_beginning_get_a_partition_of_their_own() {
     let fs = MemFs::new();

@@ -24,16 +24,18 @@ use crate::sync;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-/// Keys per partition: few enough that a flush copies it within the cache, enough that the directory stays small.
+/// Keys per partition: few enough that a flush copies it within the cache, enough that the
+/// directory stays small.
 const PARTITION_KEYS: u64 = 1 << 16;
-/// The least number of keys per partition, however small the tables are: the parts of a partition that do not depend on its
-/// size are then a hundredth of it.
+/// The least number of keys per partition, however small the tables are: the parts of a partition
+/// that do not depend on its size are then a hundredth of it.
 const FEWEST_KEYS: u64 = 1 << 13;
 
-/// A partition is rebuilt once it has grown by an eighth, or has lost bits that there is memory for again, and the oldest run has
-/// changed below it …
+/// A partition is rebuilt once it has grown by an eighth, or has lost bits that there is memory for
+/// again, and the oldest run has changed below it …
 const STALE: u64 = 8;
-/// … or, whatever has changed, once it has this many times the keys it was built with: its segments have become long.
+/// … or, whatever has changed, once it has this many times the keys it was built with: its segments
+/// have become long.
 const OVERGROWN: u64 = 2;
 
 /// About the bytes of a cell and its place in the directory.
@@ -76,8 +78,9 @@ impl Built {
 }
 
 impl Grf {
-    /// Returns the work due, given the current version; images are due only if the database `saves` any. Under the `state` lock.
-    /// Cheap: O(partitions · runs · log tables), mostly without the runs.
+    /// Returns the work due, given the current version; images are due only if the database `saves`
+    /// any. Under the `state` lock. Cheap: O(partitions · runs · log tables), mostly without the
+    /// runs.
     pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
         if !self.has_loaded() {
             return (!version.tables.is_empty()).then_some(Task::Load);
@@ -138,8 +141,8 @@ impl Grf {
 
     fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
         let (keys, built) = (partition.keys(), partition.built_keys());
-        // Keys outside of the common prefix, or in the middle of others, are told apart by a map of their own only; and the map may
-        // be one for other reads.
+        // Keys outside of the common prefix, or in the middle of others, are told apart by a map of
+        // their own only; and the map may be one for other reads.
         if cell.is_outdated
             || cell.chosen.is_unsuited()
             || partition.is_crowded()
@@ -147,20 +150,22 @@ impl Grf {
         {
             return true;
         }
-        // Tombstones and what they deleted stay entries until then (the paper's lazy way, section 4.2). `eager` is the other
-        // way, as far as versions allow: older ones need these entries, so they cannot be removed from their partition.
+        // Tombstones and what they deleted stay entries until then (the paper's lazy way, section
+        // 4.2). `eager` is the other way, as far as versions allow: older ones need these entries,
+        // so they cannot be removed from their partition.
         let has_grown = keys >= built + built / STALE + 64;
         if !self.spec.eager && !has_grown && !partition.is_starved() {
             return false;
         }
         let Some((_, oldest)) = oldest_run(version, span) else { return false };
         let changed = oldest.iter().filter(|id| !cell.oldest.contains(id)).count();
-        // More than half: a key range covers a few tables of the oldest run, and those at its borders may be rewritten
-        // for its neighbours.
+        // More than half: a key range covers a few tables of the oldest run, and those at its
+        // borders may be rewritten for its neighbours.
         2 * changed > oldest.len()
     }
 
-    /// Returns a span large enough for a partition: the tables of the oldest run that it touches, and more if these are small.
+    /// Returns a span large enough for a partition: the tables of the oldest run that it touches,
+    /// and more if these are small.
     fn widened(&self, version: &Version, span: Span) -> Span {
         let Some(run) = version.runs.last() else { return span };
         let tables = &version.tables[run.tables.clone()];
@@ -194,7 +199,8 @@ impl Grf {
         work.since = None;
     }
 
-    /// Builds the partitions of a span from the tables of a version. Takes no lock during the build.
+    /// Builds the partitions of a span from the tables of a version. Takes no lock during the
+    /// build.
     pub(crate) fn build(&self, version: &Version, span: Span) -> Result<Built, StorageError> {
         let started = sync::now();
         let Gathered { batch, read, unread } = gather(&version.tables, &span)?;
@@ -223,7 +229,8 @@ impl Grf {
         Ok(Built { span, parts, started, warnings, images: 0 })
     }
 
-    /// Returns what the keyspace's reads ask of a key range: its recent queries there, in the proportion of all of them.
+    /// Returns what the keyspace's reads ask of a key range: its recent queries there, in the
+    /// proportion of all of them.
     fn mix(&self, span: &Span) -> (QueryMix, Shares) {
         let Queries { absent, ranges, seeks, rates, .. } = self.queries.snapshot();
         let within = |key: &KeyBytes| *key >= span.start && span.end.as_ref().is_none_or(|end| key < end);
@@ -263,7 +270,8 @@ impl Grf {
         Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, is_outdated, chosen, saved }))
     }
 
-    /// Adds what was flushed during the build. `work` must be held from now until the result is [installed](Self::install).
+    /// Adds what was flushed during the build. `work` must be held from now until the result is
+    /// [installed](Self::install).
     pub(crate) fn catch_up(&self, work: &mut Work, built: &Built) {
         let parts = &built.parts[..];
         let since = work.since.take().unwrap_or_default();
@@ -272,8 +280,8 @@ impl Grf {
         }
     }
 
-    /// Makes the built partitions part of the current directory. The caller holds `work` and `state`, and publishes a
-    /// version with the new directory before it releases either.
+    /// Makes the built partitions part of the current directory. The caller holds `work` and
+    /// `state`, and publishes a version with the new directory before it releases either.
     pub(crate) fn install(&self, _work: &Work, built: Built) -> Replaced {
         let Built { span, parts, started, images, .. } = built;
         let old = self.directory.load_full();
@@ -289,7 +297,8 @@ impl Grf {
         Replaced(old.parts.iter().map(|(_, cell)| cell).filter(|cell| !kept(cell)).cloned().collect())
     }
 
-    /// Shrinks cells that only readers of older versions still use. Called after the version without them is published.
+    /// Shrinks cells that only readers of older versions still use. Called after the version
+    /// without them is published.
     pub(crate) fn shrink(&self, _work: &Work, replaced: Replaced) {
         for cell in replaced.0 {
             // Other than this reference, only directories hold a cell.
@@ -307,8 +316,9 @@ impl Grf {
         }
     }
 
-    /// Adds the keys of flushed tables that are published together. `work` must be held until the version with them is
-    /// published. `tables` must include every table whose keys were added but which is not published yet: cuts would miss it.
+    /// Adds the keys of flushed tables that are published together. `work` must be held until the
+    /// version with them is published. `tables` must include every table whose keys were added but
+    /// which is not published yet: cuts would miss it.
     pub(crate) fn insert_flushed(&self, work: &mut Work, tables: &[Arc<OpenTable>]) {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
@@ -320,7 +330,8 @@ impl Grf {
         }
     }
 
-    /// Adds the keys of tables that were published without. With `work` held. Returns `false` if a table cannot be read.
+    /// Adds the keys of tables that were published without. With `work` held. Returns `false` if a
+    /// table cannot be read.
     pub(crate) fn insert_lacking(&self, _work: &mut Work, version: &Version) -> bool {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
@@ -331,7 +342,8 @@ impl Grf {
         {
             return false;
         }
-        // Excludes epochs of tables that this version does not have yet, and of tables found to be damaged.
+        // Excludes epochs of tables that this version does not have yet, and of tables found to be
+        // damaged.
         let wanted = self.wanted(version);
         let done = |epoch: &u64| {
             wanted.contains(epoch) && lacking.iter().any(|table| holds(&table.meta.epochs, *epoch))
@@ -342,8 +354,9 @@ impl Grf {
         true
     }
 
-    /// Adds a table's keys within a span to the directory's cells; the table is one of the `coming` ones. If its keys
-    /// cannot be read, the filter keeps lacking the table; returns `false` if a later attempt may succeed.
+    /// Adds a table's keys within a span to the directory's cells; the table is one of the `coming`
+    /// ones. If its keys cannot be read, the filter keeps lacking the table; returns `false` if a
+    /// later attempt may succeed.
     fn insert_within(
         &self,
         parts: &[(KeyBytes, Arc<Cell>)],
@@ -354,7 +367,8 @@ impl Grf {
         self.insert_where(parts, table, coming, span, &|_, _| true)
     }
 
-    /// Like [`insert_within`](Self::insert_within), but only what is `wanted`, by the number of the part and the epochs of the key.
+    /// Like [`insert_within`](Self::insert_within), but only what is `wanted`, by the number of the
+    /// part and the epochs of the key.
     pub(super) fn insert_where(
         &self,
         parts: &[(KeyBytes, Arc<Cell>)],
@@ -434,14 +448,16 @@ fn uninhabited(version: &Version, directory: &Directory, at: usize) -> Span {
     Span { start: directory.start(first).clone(), end: directory.end(last).cloned() }
 }
 
-/// Returns the number of keys per partition in this tree: not many more than a table has, since tables are the unit of change.
+/// Returns the number of keys per partition in this tree: not many more than a table has, since
+/// tables are the unit of change.
 fn partition_keys(version: &Version) -> u64 {
     let entries: u64 = version.tables.iter().map(|table| table.meta.entries).sum();
     (entries / version.tables.len().max(1) as u64).clamp(FEWEST_KEYS, PARTITION_KEYS)
 }
 
-/// Returns where a batch ends and is cut into partitions of up to `most` keys or so: keys with different beginnings apart if that is
-/// what eight bytes behind the common one cannot tell ([`beginnings`]), and all entries of a key together.
+/// Returns where a batch ends and is cut into partitions of up to `most` keys or so: keys with
+/// different beginnings apart if that is what eight bytes behind the common one cannot tell
+/// ([`beginnings`]), and all entries of a key together.
 fn borders(batch: &Batch, most: usize) -> Vec<usize> {
     let mut borders = Vec::new();
     for group in beginnings(batch) {
@@ -462,8 +478,9 @@ fn borders(batch: &Batch, most: usize) -> Vec<usize> {
     borders
 }
 
-/// Returns the parts of a batch: keys with a beginning of their own, two bytes longer than what all keys share, are apart if they are
-/// enough for a partition and too long for a map to see all of them. It then sees two bytes more.
+/// Returns the parts of a batch: keys with a beginning of their own, two bytes longer than what all
+/// keys share, are apart if they are enough for a partition and too long for a map to see all of
+/// them. It then sees two bytes more.
 fn beginnings(batch: &Batch) -> Vec<Range<usize>> {
     let key = |at: usize| batch.get(at).0;
     let shared = |range: &Range<usize>| {
@@ -509,7 +526,8 @@ fn beginnings(batch: &Batch) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the known prefixes of a batch's keys as a batch, each once for all keys with the same epochs.
+/// Returns the known prefixes of a batch's keys as a batch, each once for all keys with the same
+/// epochs.
 fn prefixes_of(known: PrefixFilter, batch: &Batch) -> Batch {
     let mut all: Vec<(&[u8], Epochs)> = Vec::new();
     for (key, _, epochs) in batch.iter() {

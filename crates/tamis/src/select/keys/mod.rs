@@ -1,8 +1,8 @@
 //! All keys of a table in a range: the input of a global filter.
 //!
-//! A table that a flush wrote has a list of them. One that a merge wrote has none, as the filter has its keys, nor has one that
-//! was written before the tree had such a filter; they are read, as is a table whose list is damaged: the same keys, but slower by
-//! the size of its values.
+//! A table that a flush wrote has a list of them. One that a merge wrote has none, as the filter
+//! has its keys, nor has one that was written before the tree had such a filter; they are read, as
+//! is a table whose list is damaged: the same keys, but slower by the size of its values.
 //!
 //! May be called from any thread. Nothing is cached, and the block cache is left alone.
 
@@ -52,13 +52,15 @@ impl KeysRead {
     }
 }
 
-/// Calls `f` with every distinct user key of `table` from `start` on, up to `end` (excluded; `None`: all), ascending,
-/// each once. Deleted keys are included, bounds of range deletes are not. If the key list is damaged or of another
-/// table, the data is read instead; the caller may warn.
+/// Calls `f` with every distinct user key of `table` from `start` on, up to `end` (excluded;
+/// `None`: all), ascending, each once. Deleted keys are included, bounds of range deletes are not.
+/// If the key list is damaged or of another table, the data is read instead; the caller may warn.
 ///
-/// Errors: a failed system call; damage in the data if that had to be read. `f` may have been called by then.
+/// Errors: a failed system call; damage in the data if that had to be read. `f` may have been
+/// called by then.
 ///
-/// Cost: reads the whole list once (checksum), decodes the chunks that meet the range. No allocation per key.
+/// Cost: reads the whole list once (checksum), decodes the chunks that meet the range. No
+/// allocation per key.
 pub(crate) fn for_each_key(
     table: &OpenTable,
     start: &[u8],
@@ -83,7 +85,8 @@ pub(crate) fn for_each_key(
     Ok(Source::DamagedList)
 }
 
-/// Passes the keys of the range to `f` by the list. An error holds the last key passed before the damage, if any.
+/// Passes the keys of the range to `f` by the list. An error holds the last key passed before the
+/// damage, if any.
 fn keys_of_list(
     table: &OpenTable,
     list: &[u8],
@@ -106,7 +109,8 @@ fn given(keys: &KeyListCursor<'_, '_>, start: &[u8]) -> Option<Vec<u8>> {
     keys.key().filter(|key| *key >= start).map(<[u8]>::to_vec)
 }
 
-/// Opens a key list and checks that it agrees with the table's properties: the list of another table is refused.
+/// Opens a key list and checks that it agrees with the table's properties: the list of another
+/// table is refused.
 pub(crate) fn open_list<'b>(table: &OpenTable, bytes: &'b [u8]) -> Result<KeyListReader<'b>, Damage> {
     let list = KeyListReader::open(bytes)?;
     let properties = table.table.properties();
@@ -117,8 +121,8 @@ pub(crate) fn open_list<'b>(table: &OpenTable, bytes: &'b [u8]) -> Result<KeyLis
     Ok(list)
 }
 
-/// Passes the keys of the range behind `after` to `f`, reading the data. Keys that do not ascend are damage: a filter would deny
-/// some of them.
+/// Passes the keys of the range behind `after` to `f`, reading the data. Keys that do not ascend
+/// are damage: a filter would deny some of them.
 fn scan(
     table: &OpenTable,
     start: &[u8],
@@ -150,7 +154,8 @@ fn scan(
     Ok(())
 }
 
-/// Returns what is wrong with the table's key list, in words, if anything is. Reads all of the data.
+/// Returns what is wrong with the table's key list, in words, if anything is. Reads all of the
+/// data.
 pub(crate) fn key_list_problem(table: &OpenTable) -> Option<&'static str> {
     let mut cursor =
         TableCursor::new(table.table.clone(), CursorOptions { fill_cache: false, read_ahead: READ_AHEAD });

@@ -17,7 +17,8 @@ use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::tree::open_table::TableFilter;
 
-/// A table of several versions of keys, some of them deletes, with a given block in place of its filter.
+/// A table of several versions of keys, some of them deletes, with a given block in place of its
+/// filter.
 struct Sample {
     file: Vec<u8>,
     /// The location of the block in place of the filter.
@@ -175,8 +176,9 @@ fn with_a_global_filter_the_builder_lists_the_distinct_keys() {
     }
 }
 
-/// A merge's output has no list under the engine's own global filter, and says that it has no filter of its own. Per-table filters
-/// do not depend on it, nor do filters that the program supplies: these read the keys of every new table.
+/// A merge's output has no list under the engine's own global filter, and says that it has no
+/// filter of its own. Per-table filters do not depend on it, nor do filters that the program
+/// supplies: these read the keys of every new table.
 #[test]
 fn a_table_that_brings_no_keys_has_no_list() {
     #[cfg(feature = "unstable-selector")]
@@ -206,7 +208,8 @@ fn a_table_written_for_a_global_filter_is_told_from_one_without_a_filter() {
     assert!(matches!(table.filter, TableFilter::None));
 }
 
-/// Blocks whose checksums are right and whose keys do not ascend: no key is passed out of order, or outside the range.
+/// Blocks whose checksums are right and whose keys do not ascend: no key is passed out of order, or
+/// outside the range.
 #[test]
 fn data_whose_keys_do_not_ascend_is_damaged() {
     let sample = Sample::of_kind(keys(60), GLOBAL, None);
@@ -264,7 +267,8 @@ fn the_data_of_a_range_is_read_and_no_more() {
     assert!(collect(&table, start, Some(end)) == (expected, Source::Data));
 }
 
-/// The writer compares the list it reads back with its input, which reveals a key that changed on the way.
+/// The writer compares the list it reads back with its input, which reveals a key that changed on
+/// the way.
 #[test]
 fn a_list_of_other_keys_is_not_written() {
     let options = KeyspaceOptions { filter: FilterChoice::Grf.into(), ..KeyspaceOptions::default() };
@@ -274,8 +278,9 @@ fn a_list_of_other_keys_is_not_written() {
     assert!(builder.finish(&options, 1).is_err());
 }
 
-/// Changes every byte of the list, its trailer and the trailer of its block: the keys are then those of the data. Does
-/// the same with the block's checksum corrected, so that only the list's own is wrong, and with both corrected.
+/// Changes every byte of the list, its trailer and the trailer of its block: the keys are then
+/// those of the data. Does the same with the block's checksum corrected, so that only the list's
+/// own is wrong, and with both corrected.
 #[test]
 fn a_damaged_list_is_replaced_by_the_data() {
     let sample = Sample::with_list(40);
@@ -307,8 +312,8 @@ fn a_damaged_list_is_replaced_by_the_data() {
                 let undone = resealed == 1 && at > list.end
                     || resealed == 2 && (at >= list.end - 16 && at < list.end - 8 || at > list.end);
                 match resealed {
-                    // A list with correct checksums cannot be told from that of a table with other keys; it is only
-                    // certain that keys ascend, and are in the range.
+                    // A list with correct checksums cannot be told from that of a table with other
+                    // keys; it is only certain that keys ascend, and are in the range.
                     2 if source == Source::List => assert!(all.is_sorted() && some.is_sorted()),
                     _ if undone => assert_eq!((source, some_source), (Source::List, Source::List)),
                     0 | 1 => {
@@ -325,8 +330,8 @@ fn a_damaged_list_is_replaced_by_the_data() {
     }
 }
 
-/// Damage under correct checksums shows only after some keys were returned: the rest comes from the data, without gaps
-/// or duplicates.
+/// Damage under correct checksums shows only after some keys were returned: the rest comes from the
+/// data, without gaps or duplicates.
 #[test]
 fn keys_continue_from_the_data_where_the_list_is_damaged() {
     let keys: Vec<Vec<u8>> = (0..9000u32).map(|i| (i * 3).to_be_bytes().to_vec()).collect();
@@ -369,7 +374,8 @@ fn a_list_of_another_table_is_not_used() {
     check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::DamagedList);
 }
 
-/// A list with correct ends and checksums but a wrong middle passes for the table's own until all of it is compared.
+/// A list with correct ends and checksums but a wrong middle passes for the table's own until all
+/// of it is compared.
 #[test]
 fn a_comparison_with_the_data_finds_missing_changed_and_extra_keys() {
     let own = keys(100);

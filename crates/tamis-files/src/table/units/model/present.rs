@@ -1,13 +1,13 @@
-//! [`ArcSwap`](arc_swap::ArcSwap) and [`Arc`](std::sync::Arc) for the model, which cannot look into them: what they promise in
-//! its atomics, and no more.
+//! [`ArcSwap`](arc_swap::ArcSwap) and [`Arc`](std::sync::Arc) for the model, which cannot look into
+//! them: what they promise in its atomics, and no more.
 //!
-//! * A load returns what was stored last, together with a reference to it. It acquires what the store released, and orders
-//!   nothing else: not one load with another, as a lock would.
+//! * A load returns what was stored last, together with a reference to it. It acquires what the
+//!   store released, and orders nothing else: not one load with another, as a lock would.
 //! * A store releases and acquires.
 //! * The drop of a reference releases, and the last one acquires all others.
 //!
-//! The pointer and the number of its loads are one word, so that a load is one step. The number is settled with the count of
-//! references when the pointer is replaced.
+//! The pointer and the number of its loads are one word, so that a load is one step. The number is
+//! settled with the count of references when the pointer is replaced.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;

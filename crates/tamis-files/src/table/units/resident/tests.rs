@@ -1,5 +1,6 @@
-//! Tests of units that come and go beside readers. Small enough for Miri, which sees races and memory that is probed after it
-//! was freed; the model (`units::model`) has all interleavings of the same protocol.
+//! Tests of units that come and go beside readers. Small enough for Miri, which sees races and
+//! memory that is probed after it was freed; the model (`units::model`) has all interleavings of
+//! the same protocol.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,7 +17,8 @@ fn key(i: u64) -> [u8; 8] {
     i.to_be_bytes()
 }
 
-/// A filter of `count` keys in segments of 85, none of whose units is in memory, and the units of each segment.
+/// A filter of `count` keys in segments of 85, none of whose units is in memory, and the units of
+/// each segment.
 fn filter(count: u64) -> (ElasticFilter, Vec<Vec<ElasticUnit>>) {
     let mut builder = ElasticBuilder::new((UNITS, 3.0, BloomScheme::Rotation), 0, Verify::Yes, Some(7));
     (0..count).for_each(|i| builder.add(&key(i), Digest::of(&key(i))));

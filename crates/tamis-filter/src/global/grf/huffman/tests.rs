@@ -59,7 +59,8 @@ proptest! {
     }
 }
 
-/// Returns `n` keys of a full tree, spread over its runs as expected, at random positions in the key space.
+/// Returns `n` keys of a full tree, spread over its runs as expected, at random positions in the
+/// key space.
 fn full_tree(n: u64, spec: &RunIndexSpec) -> Lists {
     let mut keys: Vec<u64> = (0..n).map(|n| Digest::from_u64(n).remix(1)).collect();
     let mut lists = Lists::new();
@@ -88,7 +89,8 @@ fn codes_take_little_more_than_one_bit() {
     let rate = f64::from(named) / strangers as f64;
     assert!(filter.code_bits() < 1.7, "{} bits", filter.code_bits());
     assert!(bits < 10.1, "{bits} bits per key");
-    // One bit per key is for knots and directory, a little more than two is the overhead of Elias-Fano coding.
+    // One bit per key is for knots and directory, a little more than two is the overhead of
+    // Elias-Fano coding.
     assert!(rate < 0.5f64.powf(10.0 - 3.25 - filter.code_bits()), "{rate} with {bits} bits per key");
 }
 
@@ -105,8 +107,9 @@ fn keys_in_time_order_get_their_own_blocks() {
     assert!(probe(&filter, &4500u64.to_be_bytes()).is_empty());
 }
 
-/// Keys of other runs came between two neighbours of the last level: all of them had one position, each probe of it read all of
-/// their tags, each from the start of the block, and gets took 15 milliseconds.
+/// Keys of other runs came between two neighbours of the last level: all of them had one position,
+/// each probe of it read all of their tags, each from the start of the block, and gets took 15
+/// milliseconds.
 #[test]
 fn keys_that_pile_up_are_left_to_a_new_map() {
     let spec = RunIndexSpec { slots: vec![10, 1], ..spec(40_000) };
@@ -154,7 +157,8 @@ fn invalid_sizes_are_rejected() {
     assert!(one.change(&[], &[(&numbers(0..9), tag(0, 1))]).is_none(), "ten keys, and it was made for one");
 }
 
-/// The number after the greatest one came out as the greatest, and the key with that number was rejected.
+/// The number after the greatest one came out as the greatest, and the key with that number was
+/// rejected.
 #[test]
 fn the_greatest_key_is_found_backwards() {
     // Numbers of short keys have fewer bits; one with more was taken for a small number.

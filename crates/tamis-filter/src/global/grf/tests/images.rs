@@ -1,4 +1,5 @@
-//! Bytes of partitions: what was changed on the way is either rejected, or a filter that answers something.
+//! Bytes of partitions: what was changed on the way is either rejected, or a filter that answers
+//! something.
 
 use proptest::prelude::*;
 
@@ -15,8 +16,8 @@ fn exercise(partition: &Partition, kind: usize) {
         partition.prefetch(partition.position(&key, digest));
         let mut found = 0;
         partition.probe(&key, digest, |_| found += 1);
-        // A probe goes through 32 slots at a time and asks for the end of the block after that, so bits that stand for more entries
-        // than the block has add up to 31.
+        // A probe goes through 32 slots at a time and asks for the end of the block after that, so
+        // bits that stand for more entries than the block has add up to 31.
         assert!(found <= partition.entries() + 31);
         if partition.ahead(&key, None, &mut out) {
             let numbers = out.found.iter().map(|(_, number)| *number).chain(out.until);

@@ -27,8 +27,9 @@ pub(super) fn spec(map: MapChoice) -> PartitionSpec {
     PartitionSpec { bits_per_key: 10.0, map, mix: QueryMix::default() }
 }
 
-/// Choices of a map, with the share of ranges among queries. With few ranges or many, [`MapChoice::Auto`] chooses maps that the
-/// other choices do not name: ordered ones whose cells the digest divides.
+/// Choices of a map, with the share of ranges among queries. With few ranges or many,
+/// [`MapChoice::Auto`] chooses maps that the other choices do not name: ordered ones whose cells
+/// the digest divides.
 pub(super) const MAPS: [(MapChoice, f64); 8] = [
     (MapChoice::Auto, 0.0),
     (MapChoice::Auto, 0.1),
@@ -108,7 +109,8 @@ pub(super) fn contents(partition: &Partition) -> Vec<Vec<Entry>> {
     (0..inner.set.blocks()).map(decode).collect()
 }
 
-/// Checks that the counters agree with the contents, and that the partition comes back from its bytes.
+/// Checks that the counters agree with the contents, and that the partition comes back from its
+/// bytes.
 pub(super) fn consistent(partition: &Partition) {
     let inner = &*partition.inner;
     let (layout, blocks) = (inner.set.layout, contents(partition));

@@ -1,5 +1,5 @@
-//! No key of any version is rejected, whatever the tree does; on the schedules of the paper exactly one table is
-//! named.
+//! No key of any version is rejected, whatever the tree does; on the schedules of the paper exactly
+//! one table is named.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,8 @@ struct Table {
     keys: BTreeSet<Key>,
 }
 
-/// Tables of two stripes of the key space, each oldest first: merges of one stripe only are partial merges.
+/// Tables of two stripes of the key space, each oldest first: merges of one stripe only are partial
+/// merges.
 #[derive(Clone, Debug, Default)]
 struct Version {
     stripes: [Vec<Table>; 2],
@@ -58,8 +59,8 @@ impl Version {
         self.tables().flat_map(|table| table.keys.iter().map(|key| (key, table.epochs)))
     }
 
-    /// Checks that every key is named by one of these partitions, or may be in a last level that one of them does not
-    /// know.
+    /// Checks that every key is named by one of these partitions, or may be in a last level that
+    /// one of them does not know.
     fn is_covered_by(&self, partitions: &[&Partition]) {
         for (key, table) in self.keys() {
             let covered = partitions.iter().any(|partition| {
@@ -76,8 +77,8 @@ struct Tree {
     now: Version,
     partition: Partition,
     spec: PartitionSpec,
-    /// Live versions, with the partition they were published with and, if that round is over, the snapshot of its
-    /// last one.
+    /// Live versions, with the partition they were published with and, if that round is over, the
+    /// snapshot of its last one.
     held: Vec<(Version, Partition, bool)>,
     rest: Option<Partition>,
     next_epoch: u64,
@@ -187,7 +188,8 @@ proptest! {
     }
 }
 
-/// A deterministic tree: tiering above a last level that takes all of the level above at once (lazy leveling).
+/// A deterministic tree: tiering above a last level that takes all of the level above at once (lazy
+/// leveling).
 fn deterministic(t: u64, levels: u32, flushes: u64) -> Vec<Epochs> {
     let round = t.pow(levels - 1);
     let mut tables = Vec::new();
@@ -206,8 +208,8 @@ fn deterministic(t: u64, levels: u32, flushes: u64) -> Vec<Epochs> {
     tables
 }
 
-/// The paper's rule and the intervals name the same run, after every flush, for every flush of the round, with
-/// garbage collection by the oldest of three live versions.
+/// The paper's rule and the intervals name the same run, after every flush, for every flush of the
+/// round, with garbage collection by the oldest of three live versions.
 #[test]
 fn codes_name_the_same_runs_as_the_paper() {
     for (t, levels) in [(3u64, 3u32), (4, 4), (5, 3), (10, 3)] {
@@ -240,7 +242,8 @@ fn codes_name_the_same_runs_as_the_paper() {
                 let of_level: Vec<&Epochs> =
                     now.iter().filter(|table| table.lo >= base && table.hi - table.lo == size).collect();
                 assert_eq!(*of_level[run as usize], named[0], "T {t}: flush {flush} of {flushes}");
-                // Garbage collection leaves no finer a code than the paper's does: it has the digits dropped there.
+                // Garbage collection leaves no finer a code than the paper's does: it has the
+                // digits dropped there.
                 let dropped = kse.len() - shape::Shape::kept(&kse, &shape.vse(oldest));
                 let size = t.pow(dropped as u32);
                 let of_paper = epochs(base + flush / size * size, base + (flush / size + 1) * size);
@@ -251,7 +254,8 @@ fn codes_name_the_same_runs_as_the_paper() {
     }
 }
 
-/// The same through partitions: a key that shares its position with no other is named once, with its own table.
+/// The same through partitions: a key that shares its position with no other is named once, with
+/// its own table.
 #[test]
 fn deterministic_trees_name_one_table() {
     for (t, levels) in [(3u64, 3u32), (4, 4), (10, 3)] {
@@ -284,8 +288,9 @@ fn deterministic_trees_name_one_table() {
     }
 }
 
-/// A table merged into few runs has short codes, and an encoding with them room for more bits than its entries have: the low bit of
-/// positions in coarse blocks, or any that were cut. The layout took the room, and keys whose bit was a one were denied.
+/// A table merged into few runs has short codes, and an encoding with them room for more bits than
+/// its entries have: the low bit of positions in coarse blocks, or any that were cut. The layout
+/// took the room, and keys whose bit was a one were denied.
 #[test]
 fn bits_once_cut_are_never_asked_for() {
     for map in [MapChoice::Learned, MapChoice::Digest, MapChoice::Mixed, MapChoice::Local] {

@@ -7,7 +7,8 @@ use layout::{BUCKETS, Layout};
 use names::Names;
 use set::Set;
 
-/// Compares a set with the list that it was written from, and with what it is after being stored and read.
+/// Compares a set with the list that it was written from, and with what it is after being stored
+/// and read.
 fn same_as_list(layout: Layout, names: &Names, entries: &[Entry], queries: impl Iterator<Item = u64>) {
     let set = Set::write(layout, names, entries);
     assert_eq!((set.entries(), set.blocks() as u64), (entries.len() as u64, layout.blocks()));

@@ -84,8 +84,8 @@ fn the_map_is_chosen_by_its_rate_on_held_out_keys() {
     }
 }
 
-/// Ranges of such keys open all runs under every map. What that costs once hid that a mixed map lets three times as many absent keys
-/// pass as the digest.
+/// Ranges of such keys open all runs under every map. What that costs once hid that a mixed map
+/// lets three times as many absent keys pass as the digest.
 #[test]
 fn where_order_tells_nothing_points_choose_the_map() {
     let clumps = |i: u64| {
@@ -106,8 +106,9 @@ fn where_order_tells_nothing_points_choose_the_map() {
     );
 }
 
-/// A seek to a key that is there was taken for a range of that number alone, at which a local map is good. But it walks through the rest of
-/// the segment and opens what it meets there: a filter chosen for ranges and seeks made each seek open 9 of 19 runs.
+/// A seek to a key that is there was taken for a range of that number alone, at which a local map
+/// is good. But it walks through the rest of the segment and opens what it meets there: a filter
+/// chosen for ranges and seeks made each seek open 9 of 19 runs.
 #[test]
 fn seeks_to_existing_keys_cost_what_a_walk_to_the_end_of_the_segment_does() {
     let keys: BTreeSet<Key> = (0..80_000).map(|i| key(0, i)).collect();
@@ -157,13 +158,14 @@ fn a_number_shared_by_many_keys_gets_many_blocks_of_a_mixed_map() {
     let partition =
         Partition::build(&batch(keys.iter().map(|key| (key, LAST))), 1000, &spec(MapChoice::Mixed))
             .expect("sound");
-    // All but two hundred keys are in one segment of three or so, which has its share of the positions only.
+    // All but two hundred keys are in one segment of three or so, which has its share of the
+    // positions only.
     assert!(partition.largest_block() < 512, "{}", partition.largest_block());
     assert!(keys.iter().all(|key| named(&partition, key) == [epochs(0, 1000)]));
 }
 
-/// New keys of a series all come after the last knot. They used to share the edge's last position, so every probe for
-/// a new key hit every new table.
+/// New keys of a series all come after the last knot. They used to share the edge's last position,
+/// so every probe for a new key hit every new table.
 #[test]
 fn a_growing_series_keeps_its_rate() {
     for (map, per_flush) in [(MapChoice::Learned, 700), (MapChoice::Learned, 5), (MapChoice::Mixed, 700)] {
@@ -269,8 +271,8 @@ fn invalid_specifications_are_rejected() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A batch is encoded with other codes, and maybe fewer bits of positions, than the same keys one after the other. But both
-    /// name the tables of all keys, and with many bits no others.
+    /// A batch is encoded with other codes, and maybe fewer bits of positions, than the same keys
+    /// one after the other. But both name the tables of all keys, and with many bits no others.
     #[test]
     fn one_batch_or_many_give_the_same_answers(
         kind in 0..KINDS,
@@ -317,8 +319,9 @@ proptest! {
 
 /// Equal runs, one after the other; then all of them merged into one, and into two of unequal size.
 ///
-/// Memory was for entries once. Where there are few positions many keys are one entry, so each encoding had less memory, cut bits and
-/// joined more: of 6 bits a key 4.2 were in use in a tree of 19 runs, which named three times as many runs in vain.
+/// Memory was for entries once. Where there are few positions many keys are one entry, so each
+/// encoding had less memory, cut bits and joined more: of 6 bits a key 4.2 were in use in a tree of
+/// 19 runs, which named three times as many runs in vain.
 #[test]
 fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
     let keys = 120_000u64;
@@ -356,13 +359,15 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
             let two = piled.collect(&Cuts::of([epochs(0, half), epochs(half, runs.max(half + 1)), open]));
             for (when, partition) in [("piled up", &piled), ("merged", &merged), ("in two", &two)] {
                 let bits = partition.memory_bytes() as f64 * 8.0 / keys as f64;
-                // How many versions of a key became one is estimated, and an ordered map is less even than chance.
+                // How many versions of a key became one is estimated, and an ordered map is less
+                // even than chance.
                 let off = (partition.keys() as f64 / keys as f64 - 1.0).abs();
                 let most = if when == "piled up" { 0.01 } else { 0.25 };
                 assert!(off < most, "{what}, {when}: {} keys", partition.keys());
-                // What was merged has lost bits that it no longer would have to: it can be far smaller.
-                // Nor are there more positions than when the first run was all: below a bit or two per entry, halving the load saves
-                // less than a bit. What is saved as entries join when positions lose a bit is left for those to come.
+                // What was merged has lost bits that it no longer would have to: it can be far
+                // smaller. Nor are there more positions than when the first run was all: below a
+                // bit or two per entry, halving the load saves less than a bit. What is saved as
+                // entries join when positions lose a bit is left for those to come.
                 let least = match (when, runs) {
                     ("piled up", 74) => 0.85,
                     ("piled up", _) => 0.90,
@@ -370,8 +375,9 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
                 };
                 assert!(bits < bits_per_key * 1.02, "{what}, {when}: {bits} bits");
                 assert!(bits > bits_per_key * least, "{what}, {when}: {bits} bits");
-                // A random position has as many entries as there are for one, a coarse one twice as many. An ordered map has edges
-                // without keys, and segments that are fuller than others. Where most positions are taken, coarse blocks have fewer entries.
+                // A random position has as many entries as there are for one, a coarse one twice as
+                // many. An ordered map has edges without keys, and segments that are fuller than
+                // others. Where most positions are taken, coarse blocks have fewer entries.
                 let layout = partition.inner.set.layout;
                 let coarse = f64::from(layout.coarse) / layout.blocks() as f64;
                 let load = partition.entries() as f64 / layout.positions as f64 * (1.0 + coarse);
@@ -384,10 +390,12 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
                 let rate = measured(partition, (1 << 30..(1 << 30) + 60_000).map(|i| key(0, i)));
                 let deviation = 4.0 * (expected / 60_000.0).sqrt() + 0.06 * expected;
                 assert!((rate - expected).abs() < deviation, "{what}, {when}: {rate}, expected {expected}");
-                // Where hardly a bit per entry is left for positions, Elias-Fano coding has other costs.
+                // Where hardly a bit per entry is left for positions, Elias-Fano coding has other
+                // costs.
                 let is_left = bits_per_key - (runs as f64).log2();
                 if when == "piled up" && is_left > 3.0 {
-                    // Two bits for Elias-Fano coding, the directory of one to two buckets per entry, and the knots.
+                    // Two bits for Elias-Fano coding, the directory of one to two buckets per
+                    // entry, and the knots.
                     let overhead = 2.0 + 0.56 + if map == MapChoice::Digest { 0.0 } else { 0.8 };
                     let exponent = bits - overhead - partition.code_bits();
                     assert!(rate < (-exponent).exp2(), "{what}: {rate}, codes {}", partition.code_bits());
@@ -401,8 +409,9 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
     }
 }
 
-/// After a crash, an ingestion or a merge that a follower sees, tables are inserted whose keys are there already. Each time they were
-/// counted again, and the partition took more memory than it may.
+/// After a crash, an ingestion or a merge that a follower sees, tables are inserted whose keys are
+/// there already. Each time they were counted again, and the partition took more memory than it
+/// may.
 #[test]
 fn keys_that_are_inserted_again_count_once() {
     for (bits_per_key, map) in
@@ -423,7 +432,8 @@ fn keys_that_are_inserted_again_count_once() {
             let once = partition.insert(&new, &cuts);
             assert_eq!(once.keys(), partition.keys() + 800, "{map:?}");
             partition = once.insert(&new, &cuts);
-            // Cut positions may join a key with one of the same table that is not there; there are few of them.
+            // Cut positions may join a key with one of the same table that is not there; there are
+            // few of them.
             assert!(
                 partition.keys() - once.keys() < 40,
                 "{map:?}: {} keys more",
@@ -461,12 +471,13 @@ fn versions_of_a_key_count_once_after_a_merge() {
     }
 }
 
-/// A partition of no keys had a single position, and one of a few keys one for two of them. The segments that new keys got had no
-/// more, so that every probe named every table. Besides, an entry right before an edge made the edge seem occupied, and new keys
-/// stayed in it.
+/// A partition of no keys had a single position, and one of a few keys one for two of them. The
+/// segments that new keys got had no more, so that every probe named every table. Besides, an entry
+/// right before an edge made the edge seem occupied, and new keys stayed in it.
 #[test]
 fn a_partition_of_few_keys_that_grows_keeps_its_rate() {
-    // Not a local map: it keeps neighbours together, and the bits that are cut as it grows are those that tell them apart.
+    // Not a local map: it keeps neighbours together, and the bits that are cut as it grows are
+    // those that tell them apart.
     for map in [MapChoice::Learned, MapChoice::Digest, MapChoice::Mixed, MapChoice::Auto] {
         for built in [0, 1, 10, 200] {
             let keys: Vec<Key> = (0..built).map(|i| key(2, i)).collect();
@@ -492,7 +503,8 @@ fn a_partition_of_few_keys_that_grows_keeps_its_rate() {
     }
 }
 
-/// Returns the entries of the blocks that a batch goes to, each block counted once: what an insertion encodes, at most.
+/// Returns the entries of the blocks that a batch goes to, each block counted once: what an
+/// insertion encodes, at most.
 fn touched(partition: &Partition, batch: &Batch) -> u64 {
     let inner = &*partition.inner;
     let block = |(key, digest, _): (&[u8], _, _)| {
@@ -503,8 +515,9 @@ fn touched(partition: &Partition, batch: &Batch) -> u64 {
     blocks.into_iter().map(|at| inner.set.count(at as usize)).sum()
 }
 
-/// Inserts `new` in flushes of a thousand, and builds anew whenever the partition is crowded. Returns the partition, the entries
-/// encoded for each inserted key (a rebuild encodes all), and the entries of the largest block on the way.
+/// Inserts `new` in flushes of a thousand, and builds anew whenever the partition is crowded.
+/// Returns the partition, the entries encoded for each inserted key (a rebuild encodes all), and
+/// the entries of the largest block on the way.
 fn with_upkeep(old: &[Key], new: &[Key], map: MapChoice) -> (Partition, f64, usize) {
     let of = |keys: &[(Key, Epochs)]| batch(keys.iter().map(|(key, table)| (key, *table)));
     let mut all: Vec<(Key, Epochs)> = old.iter().map(|key| (key.clone(), LAST)).collect();
@@ -534,7 +547,8 @@ fn with_upkeep(old: &[Key], new: &[Key], map: MapChoice) -> (Partition, f64, usi
     (partition, encoded as f64 / new.len() as f64, largest)
 }
 
-/// A cluster of new keys between two old ones: one position for all of a table's, or a block of all their digests, for good.
+/// A cluster of new keys between two old ones: one position for all of a table's, or a block of all
+/// their digests, for good.
 #[test]
 fn a_cluster_between_two_keys_makes_a_partition_crowded() {
     let old: Vec<Key> = (0..30_000).map(|i| key(0, i)).collect();

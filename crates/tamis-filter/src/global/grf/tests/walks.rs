@@ -1,5 +1,5 @@
-//! Compares walks with a sorted list of all keys: none is skipped, no bound is too late, and every walk makes
-//! progress.
+//! Compares walks with a sorted list of all keys: none is skipped, no bound is too late, and every
+//! walk makes progress.
 
 use proptest::prelude::*;
 
@@ -35,7 +35,8 @@ fn lower(partition: &Partition, number: u64) -> Key {
     key
 }
 
-/// Checks that a walk from `from` to `end` finds all keys, with correct bounds. Returns the number of steps.
+/// Checks that a walk from `from` to `end` finds all keys, with correct bounds. Returns the number
+/// of steps.
 fn forwards(
     partition: &Partition,
     all: &BTreeSet<(Key, Epochs)>,
@@ -170,9 +171,9 @@ fn digests_carry_no_order() {
     assert!(!partition.behind(None, b"", &mut out));
 }
 
-/// A partition of no keys used to take later keys for integers of eight bytes, and the trailing zeros of a number for
-/// bytes of the key. The lower key of a number then came after a shorter key, and a walk that ended there missed that
-/// key: an iterator skipped it.
+/// A partition of no keys used to take later keys for integers of eight bytes, and the trailing
+/// zeros of a number for bytes of the key. The lower key of a number then came after a shorter key,
+/// and a walk that ended there missed that key: an iterator skipped it.
 #[test]
 fn a_partition_of_no_keys_accepts_keys_of_any_length() {
     for map in [MapChoice::Learned, MapChoice::Mixed, MapChoice::Local] {

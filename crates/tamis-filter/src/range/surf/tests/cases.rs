@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn bytes_that_others_use_as_terminators_are_ordinary() {
-    // A key, the key with ff after it, and zeros: the published sparse form writes 255 for "a key ends here".
+    // A key, the key with ff after it, and zeros: the published sparse form writes 255 for "a key
+    // ends here".
     let keys: BTreeSet<Key> = [&b"k"[..], b"k\xff", b"k\xff\xff", b"k\0", b"", b"\xff", b"\0"]
         .iter()
         .map(|key| key.to_vec())
@@ -24,7 +25,8 @@ fn bytes_that_others_use_as_terminators_are_ordinary() {
 
 #[test]
 fn labels_at_the_end_of_a_section_are_found() {
-    // Label counts around every multiple of a word's eight: the public code reads bytes past its last label.
+    // Label counts around every multiple of a word's eight: the public code reads bytes past its
+    // last label.
     for n in 2..40u8 {
         for offset in [0, 255 - n] {
             let keys: BTreeSet<Key> =
@@ -101,7 +103,8 @@ fn fixture_keys() -> BTreeSet<Key> {
 
 #[test]
 fn layout_matches_the_fixtures() {
-    // Computed from `docs/filter-format.md` by a separate script, not by this crate. All words, as a polynomial.
+    // Computed from `docs/filter-format.md` by a separate script, not by this crate. All words, as
+    // a polynomial.
     for (prefix, suffix, params, len, sum) in [
         ("", SurfSuffix::None, [0, 0], 221, 0xaf3c_1744_4d52_7f77),
         ("", SurfSuffix::Hash, [11, 0], 371, 0xe576_4ef3_a4af_0917),
@@ -129,7 +132,8 @@ fn inconsistent_headers_are_rejected() {
     for params in [[33, 0], [0, 33], [255, 255], [0, 0], [head.params[0] + 1, head.params[1]]] {
         assert!(!opens(Head { params, ..head }, &words), "{params:?}");
     }
-    // All words of the header, one field at a time: no count can be changed. Wrong lengths only mislead.
+    // All words of the header, one field at a time: no count can be changed. Wrong lengths only
+    // mislead.
     for (word, shift) in [(0, 0), (0, 32), (1, 0), (1, 32), (2, 0), (4, 0), (4, 8), (4, 9), (4, 63)] {
         let mut words = words.clone();
         words[word] = words[word].wrapping_add(1001 << shift);

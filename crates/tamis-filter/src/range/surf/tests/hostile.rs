@@ -74,8 +74,8 @@ proptest! {
     }
 }
 
-/// Where the labels of a node do not ascend, the label after one is not above it: the fuzzer found a successor that
-/// was before its key, which sends a loop over successors round forever.
+/// Where the labels of a node do not ascend, the label after one is not above it: the fuzzer found
+/// a successor that was before its key, which sends a loop over successors round forever.
 #[test]
 fn labels_that_do_not_ascend_yield_no_successor_before_its_key() {
     let keys = [&b"b1"[..], b"b2", b"c"].map(<[u8]>::to_vec).into();

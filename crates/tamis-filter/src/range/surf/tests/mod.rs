@@ -40,7 +40,8 @@ fn random(i: u64) -> u64 {
     x ^ (x >> 32)
 }
 
-/// A small alphabet that includes the bytes that implementations use as markers or at which carries end.
+/// A small alphabet that includes the bytes that implementations use as markers or at which carries
+/// end.
 fn byte() -> impl Strategy<Value = u8> {
     prop::sample::select(vec![0, 1, 0xfe, 0xff, b'a'])
 }
@@ -116,8 +117,8 @@ fn near(keys: &BTreeSet<Key>) -> Vec<Bounds> {
     ranges
 }
 
-/// The keys one leaf stands for, by definitions that have nothing in common with a trie: `lowest` may be the key, no
-/// key before it may, and none from `beyond` on may.
+/// The keys one leaf stands for, by definitions that have nothing in common with a trie: `lowest`
+/// may be the key, no key before it may, and none from `beyond` on may.
 struct Leaf {
     path: usize,
     lowest: Key,
@@ -237,7 +238,8 @@ proptest! {
         }
         for key in &keys {
             prop_assert!(filter.contains_key(key, Digest::of(key)));
-            // With another key's digest, the leaf's hash bits differ, except for keys known from the trie alone.
+            // With another key's digest, the leaf's hash bits differ, except for keys known from
+            // the trie alone.
             if hash_bits >= 20 && !leaves.iter().any(|leaf| leaf.whole && leaf.lowest == *key) {
                 prop_assert!(!filter.contains_key(key, Digest::from_u64(!Digest::of(key).get())));
             }

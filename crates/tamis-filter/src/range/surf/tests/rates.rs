@@ -10,7 +10,8 @@ fn integers(n: u64) -> KeyList {
     keys
 }
 
-/// Returns the size in bits per key, and the share of `probes` uniform points and of ranges of `width` that are answered "maybe".
+/// Returns the size in bits per key, and the share of `probes` uniform points and of ranges of
+/// `width` that are answered "maybe".
 fn rates(filter: &Surf, probes: u64, width: u64) -> (f64, f64, f64) {
     let bits = filter.words().len() as f64 * 64.0 / filter.head().keys as f64;
     let rate = |maybe: &dyn Fn(u64) -> bool| {
@@ -28,9 +29,10 @@ fn rates(filter: &Surf, probes: u64, width: u64) -> (f64, f64, f64) {
 fn sizes_and_rates_of_uniform_integers_match_theory() {
     let n = 50_000;
     let keys = integers(n);
-    // By depth, with an expected load of n / 256^depth keys per cell: a node is a cell of two keys or more; a label
-    // is a cell of the next depth with a key, unless that key was already alone; a leaf is a key that is alone from
-    // there on. A uniform point reaches a leaf if it falls into its cell.
+    // By depth, with an expected load of n / 256^depth keys per cell: a node is a cell of two keys
+    // or more; a label is a cell of the next depth with a key, unless that key was already alone; a
+    // leaf is a key that is alone from there on. A uniform point reaches a leaf if it falls into
+    // its cell.
     let (mut leaf_rate, mut expected) = (0.0, 0.0);
     for depth in 0..4 {
         let cells = 256f64.powi(depth);
@@ -96,8 +98,8 @@ fn consecutive_integers_are_held_exactly_in_few_bits() {
     }
 }
 
-/// Keys whose trie has dense and sparse levels, wide nodes and long chains side by side at one depth, and keys that
-/// are prefixes of others.
+/// Keys whose trie has dense and sparse levels, wide nodes and long chains side by side at one
+/// depth, and keys that are prefixes of others.
 fn mixed_keys() -> BTreeSet<Key> {
     let mut keys: BTreeSet<Key> = (0..10_000u64).map(|i| random(i).to_be_bytes().to_vec()).collect();
     for i in 0..1500u16 {

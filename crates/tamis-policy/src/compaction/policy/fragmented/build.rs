@@ -19,8 +19,9 @@ impl Fragmented {
         self.build(shape, layout, &seed, 0, output_level, reason)
     }
 
-    /// Plans the merge of everything at `level` that overlaps `seed`, and of what must be included with it, into
-    /// `output_level`. If the plan has to wait for a running job, returns the range that it would take.
+    /// Plans the merge of everything at `level` that overlaps `seed`, and of what must be included
+    /// with it, into `output_level`. If the plan has to wait for a running job, returns the range
+    /// that it would take.
     pub(super) fn build(
         &self,
         shape: &Shape,
@@ -30,7 +31,8 @@ impl Fragmented {
         output_level: usize,
         reason: Reason,
     ) -> Result<Plan, Option<KeyRange>> {
-        // From the newest run to the oldest: data that is older than an input and overlaps it comes later.
+        // From the newest run to the oldest: data that is older than an input and overlaps it comes
+        // later.
         let mut closure = seed.clone();
         let mut inputs = Vec::new();
         let mut tables: Vec<&TableShape> = Vec::new();
@@ -80,8 +82,8 @@ impl Fragmented {
         })
     }
 
-    /// Reports whether tables may move to a level unchanged: they are disjoint and not tiny, no deletes are to be
-    /// dropped, and none straddles a guard there with data below it.
+    /// Reports whether tables may move to a level unchanged: they are disjoint and not tiny, no
+    /// deletes are to be dropped, and none straddles a guard there with data below it.
     pub(super) fn may_move(
         &self,
         shape: &Shape,
@@ -105,9 +107,10 @@ impl Fragmented {
         })
     }
 
-    /// Moves tables of one run of a level with many runs into the next older run where that is free. A merge puts all
-    /// of its outputs into one run, above everything in its range; where less lies below, they float. Each move costs a
-    /// manifest edit and lowers the number of runs below a table.
+    /// Moves tables of one run of a level with many runs into the next older run where that is
+    /// free. A merge puts all of its outputs into one run, above everything in its range; where
+    /// less lies below, they float. Each move costs a manifest edit and lowers the number of runs
+    /// below a table.
     pub(super) fn sink(&self, shape: &Shape, layout: &Layout<'_>, level: usize) -> Option<Plan> {
         let runs = shape.runs(level);
         if runs.len() <= self.most_runs(level) {
@@ -152,7 +155,8 @@ impl Fragmented {
     }
 }
 
-/// The runs of a level by number, newest first, with their tables; includes runs that running jobs will recreate.
+/// The runs of a level by number, newest first, with their tables; includes runs that running jobs
+/// will recreate.
 pub(super) fn runs_to_be(shape: &Shape, level: usize) -> Vec<(u64, &[TableShape])> {
     let mut runs: Vec<(u64, &[TableShape])> =
         shape.runs(level).iter().map(|run| (run.id, &run.tables[..])).collect();
@@ -171,8 +175,8 @@ pub(super) fn oldest_run(shape: &Shape, level: usize) -> Option<u64> {
     runs_to_be(shape, level).last().map(|(id, _)| *id)
 }
 
-/// Returns the oldest run of `level` such that neither it nor a newer one has a table in `range`. No running job that
-/// writes to the level may overlap the range.
+/// Returns the oldest run of `level` such that neither it nor a newer one has a table in `range`.
+/// No running job that writes to the level may overlap the range.
 pub(super) fn place(shape: &Shape, level: usize, range: &KeyRange) -> OutputRun {
     let runs = runs_to_be(shape, level);
     let free = runs.iter().take_while(|(_, tables)| range.overlap(tables).is_empty());

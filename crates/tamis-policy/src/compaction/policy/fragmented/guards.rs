@@ -1,13 +1,13 @@
 //! The guards of a tree, and the groups between them.
 //!
-//! A guard of a level is a key whose digest ends in at least the level's number of zero bits. The known guards follow
-//! from where tables start: a merge cuts its output before every guard that it meets, so every known guard starts a
-//! table, at its own level or deeper. Nothing else is recorded, and a guard whose key was deleted everywhere is
-//! forgotten.
+//! A guard of a level is a key whose digest ends in at least the level's number of zero bits. The
+//! known guards follow from where tables start: a merge cuts its output before every guard that it
+//! meets, so every known guard starts a table, at its own level or deeper. Nothing else is
+//! recorded, and a guard whose key was deleted everywhere is forgotten.
 //!
-//! Between two adjacent guards of a level lies a [`Group`], the unit of compaction. Tables left by another policy, or
-//! moved here unchanged, may straddle guards; such a table belongs to the group it starts in, and counts as one more
-//! table in the groups it reaches into.
+//! Between two adjacent guards of a level lies a [`Group`], the unit of compaction. Tables left by
+//! another policy, or moved here unchanged, may straddle guards; such a table belongs to the group
+//! it starts in, and counts as one more table in the groups it reaches into.
 
 use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_filter::Digest;
@@ -36,7 +36,8 @@ impl<'a> Guards<'a> {
             .map(|(n, key)| (key, Digest::of(key).get().trailing_zeros(), n))
             .filter(|(_, zeros, _)| *zeros >= fewest)
             .collect();
-        // Of tables with the same start, the deepest represents all: it makes a guard at every level above, too.
+        // Of tables with the same start, the deepest represents all: it makes a guard at every
+        // level above, too.
         starts.sort_unstable_by(|a, b| a.0.cmp(b.0).then(b.2.cmp(&a.2)));
         starts.dedup_by(|a, b| a.0 == b.0);
         Guards { starts, bits }
@@ -77,8 +78,8 @@ pub(super) struct Group {
     pub(super) bytes: u64,
     /// The greatest number of tables over one key.
     pub(super) depth: usize,
-    /// The runs that have tables here, including tables that reach in, and their bytes. Runs are given as positions in
-    /// the level, newest first.
+    /// The runs that have tables here, including tables that reach in, and their bytes. Runs are
+    /// given as positions in the level, newest first.
     pub(super) runs: Vec<(usize, u64)>,
     /// A running job reads a table that starts here.
     pub(super) busy: bool,
@@ -91,8 +92,8 @@ impl Group {
         KeyRange { smallest: self.from.clone(), largest }
     }
 
-    /// All bytes divided by those of the largest run. A run holds each key once, so this bounds how many times the
-    /// group's live data is stored (deletes aside).
+    /// All bytes divided by those of the largest run. A run holds each key once, so this bounds how
+    /// many times the group's live data is stored (deletes aside).
     pub(super) fn amplification(&self) -> f64 {
         let total: u64 = self.runs.iter().map(|(_, bytes)| bytes).sum();
         let largest = self.runs.iter().map(|(_, bytes)| *bytes).max().unwrap_or(1);
@@ -107,8 +108,9 @@ impl Group {
     }
 }
 
-/// Returns the groups of a level between `borders` (ascending), split further where one would hold more than `limit`
-/// bytes: a level left by another policy has no known guards yet. O(tables · (runs + log tables)).
+/// Returns the groups of a level between `borders` (ascending), split further where one would hold
+/// more than `limit` bytes: a level left by another policy has no known guards yet. O(tables ·
+/// (runs + log tables)).
 pub(super) fn groups<'a>(
     level: &LevelShape,
     borders: impl Iterator<Item = &'a KeyBytes>,

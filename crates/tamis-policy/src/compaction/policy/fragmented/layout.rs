@@ -1,4 +1,5 @@
-//! The layout of a fragmented tree: where the data should be, how it is divided into groups, and what is due.
+//! The layout of a fragmented tree: where the data should be, how it is divided into groups, and
+//! what is due.
 
 use std::cmp::Ordering;
 

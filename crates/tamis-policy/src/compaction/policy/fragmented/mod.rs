@@ -1,57 +1,64 @@
-//! Fragmented compaction: the fragmented log-structured merge tree of PebblesDB (Raju, Kadekodi, Chidambaram, Abraham,
-//! SOSP 2017), on sorted runs.
+//! Fragmented compaction: the fragmented log-structured merge tree of PebblesDB (Raju, Kadekodi,
+//! Chidambaram, Abraham, SOSP 2017), on sorted runs.
 //!
-//! A level is divided by *guards*, keys chosen by their digest alone, into [groups](guards::Group), and a group is a stack
-//! of *fragments*: tables that overlap, the newer ones in newer runs. A compaction takes a group of level n, merges its
-//! fragments, cuts the result at the guards of level n+1 and lays the pieces on top of the groups there, without reading or
-//! rewriting anything of level n+1. Only in the last level is a group merged in place. Deeper levels have more guards, and
-//! every guard of a level is also a guard of all deeper ones (PebblesDB, section 3.2), so fragments of a level do not
-//! straddle the guards of that level.
+//! A level is divided by *guards*, keys chosen by their digest alone, into [groups](guards::Group),
+//! and a group is a stack of *fragments*: tables that overlap, the newer ones in newer runs. A
+//! compaction takes a group of level n, merges its fragments, cuts the result at the guards of
+//! level n+1 and lays the pieces on top of the groups there, without reading or rewriting anything
+//! of level n+1. Only in the last level is a group merged in place. Deeper levels have more guards,
+//! and every guard of a level is also a guard of all deeper ones (PebblesDB, section 3.2), so
+//! fragments of a level do not straddle the guards of that level.
 //!
 //! # Choice of guards
 //!
-//! A group should hold as much as `size_ratio` tables when its level is full; a compaction, which adds to about `size_ratio`
-//! groups of the next level, then writes tables of about `table_bytes`. This and the average size of an entry determine the
-//! number of zero bits of a guard's digest: it changes by one when the average doubles and by the logarithm of the size ratio
-//! from level to level, and does not depend on the amount of data.
+//! A group should hold as much as `size_ratio` tables when its level is full; a compaction, which
+//! adds to about `size_ratio` groups of the next level, then writes tables of about `table_bytes`.
+//! This and the average size of an entry determine the number of zero bits of a guard's digest: it
+//! changes by one when the average doubles and by the logarithm of the size ratio from level to
+//! level, and does not depend on the amount of data.
 //!
 //! # When a group is due
 //!
 //! * Level 0 is merged as a whole into the first used level once it has `level0_runs` runs.
-//! * In the levels between, a group is due when more than `size_ratio` tables lie over one key; when the level is larger
-//!   than its target, so is the group with the most bytes. Targets follow the last level, as in leveling, but the first level
-//!   is used up to the size of `size_ratio` merges of level 0: that is the number it collects.
-//! * In the last level a group is due when more than `size_ratio` tables lie over one key, or when all its tables together
-//!   are more than twice as large as those of its largest run.
+//! * In the levels between, a group is due when more than `size_ratio` tables lie over one key;
+//!   when the level is larger than its target, so is the group with the most bytes. Targets follow
+//!   the last level, as in leveling, but the first level is used up to the size of `size_ratio`
+//!   merges of level 0: that is the number it collects.
+//! * In the last level a group is due when more than `size_ratio` tables lie over one key, or when
+//!   all its tables together are more than twice as large as those of its largest run.
 //!
 //! # Where a fragment goes
 //!
-//! A fragment goes into the oldest run of its level such that neither this run nor any newer one has a table over the range
-//! of the plan. The number of runs of a level is therefore about the number of tables over one key, not the number of merges.
-//! Without such a run, the fragment starts a new one. A merge in place goes into the oldest run. If a level has more than
-//! twice `size_ratio` runs all the same, tables sink, unread, into older runs where these are free.
+//! A fragment goes into the oldest run of its level such that neither this run nor any newer one
+//! has a table over the range of the plan. The number of runs of a level is therefore about the
+//! number of tables over one key, not the number of merges. Without such a run, the fragment starts
+//! a new one. A merge in place goes into the oldest run. If a level has more than twice
+//! `size_ratio` runs all the same, tables sink, unread, into older runs where these are free.
 //!
 //! # Invariants of every plan
 //!
-//! * No input is busy, and no running job that writes to the same level overlaps the plan's range. A level gets one new run
-//!   at a time.
-//! * Inputs are a suffix by age: a table is included with all tables of its level that are older and share keys with it.
-//!   Whatever stays in the level is newer wherever it overlaps an input; nothing passes older data.
-//! * Everything at the output level that overlaps the range lies in older runs than the one the outputs join. Between plan
-//!   and commit, tables may leave the output level for a deeper one, and runs with them; nothing that overlaps the range
-//!   comes in, as only this job writes there. The place therefore remains right even if the run has vanished and is recreated
-//!   under its number, or if a new run gets the largest number of all.
+//! * No input is busy, and no running job that writes to the same level overlaps the plan's range.
+//!   A level gets one new run at a time.
+//! * Inputs are a suffix by age: a table is included with all tables of its level that are older
+//!   and share keys with it. Whatever stays in the level is newer wherever it overlaps an input;
+//!   nothing passes older data.
+//! * Everything at the output level that overlaps the range lies in older runs than the one the
+//!   outputs join. Between plan and commit, tables may leave the output level for a deeper one, and
+//!   runs with them; nothing that overlaps the range comes in, as only this job writes there. The
+//!   place therefore remains right even if the run has vanished and is recreated under its number,
+//!   or if a new run gets the largest number of all.
 //! * A table sinks by one run at a time and passes nothing, as no other run lies between.
-//! * Merges in place: nothing older than an input remains at the level, so any run at least as old as the oldest input is a
-//!   valid place; the oldest run of the level is one.
+//! * Merges in place: nothing older than an input remains at the level, so any run at least as old
+//!   as the oldest input is a valid place; the oldest run of the level is one.
 //!
 //! # Cost
 //!
-//! Each byte is written by its flush, once for each level from the first used one to the last, and at most about four times
-//! by merges in place. A group whose tables are twice as large as its largest run has received as many bytes as were there
-//! before. Merges due by depth number at most one per group for `size_ratio` merges of the parent group, which added about as
-//! many bytes. A read may have to check `size_ratio` tables at each level. Space: the last level holds at most twice the live
-//! data (deletes aside), the others as much as with leveling.
+//! Each byte is written by its flush, once for each level from the first used one to the last, and
+//! at most about four times by merges in place. A group whose tables are twice as large as its
+//! largest run has received as many bytes as were there before. Merges due by depth number at most
+//! one per group for `size_ratio` merges of the parent group, which added about as many bytes. A
+//! read may have to check `size_ratio` tables at each level. Space: the last level holds at most
+//! twice the live data (deletes aside), the others as much as with leveling.
 
 mod build;
 mod guards;
@@ -68,13 +75,15 @@ use build::oldest_run;
 use guards::Group;
 use layout::Due;
 
-/// Bytes of a group in the last level divided by those of its largest run, above which it is merged.
+/// Bytes of a group in the last level divided by those of its largest run, above which it is
+/// merged.
 const LAST_LEVEL_AMPLIFICATION: f64 = 2.0;
 
 /// The fragmented policy and its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Fragmented {
-    /// Size ratio of each level to the one above, and the maximum number of its tables over one key.
+    /// Size ratio of each level to the one above, and the maximum number of its tables over one
+    /// key.
     pub(crate) size_ratio: Ratios,
     /// Runs in level 0 that start a compaction.
     pub level0_runs: usize,
@@ -138,8 +147,8 @@ impl Fragmented {
         range.map_or_else(Vec::new, |range| layout.guards.within(part.level, &range))
     }
 
-    /// The range of a group and the groups after it that are also due, as long as together they do not exceed a full
-    /// group.
+    /// The range of a group and the groups after it that are also due, as long as together they do
+    /// not exceed a full group.
     fn stretch(&self, level: usize, groups: &[Group], due: &[bool], first: usize) -> KeyRange {
         let mut range = groups[first].range();
         let mut bytes = groups[first].bytes;
@@ -155,8 +164,9 @@ impl Fragmented {
         range
     }
 
-    /// Level 0 as a whole; then the uppermost nonempty level, group by group, into the next nonempty one; then, in
-    /// place, the groups of the last level that are not only in its oldest run.
+    /// Level 0 as a whole; then the uppermost nonempty level, group by group, into the next
+    /// nonempty one; then, in place, the groups of the last level that are not only in its oldest
+    /// run.
     fn plan_to_one_run(
         &self,
         shape: &Shape,
@@ -206,8 +216,8 @@ impl CompactionPolicy for Fragmented {
         for due in due.iter().filter(|due| due.reason == Reason::Guard) {
             is_deep[due.level][due.group] = true;
         }
-        // A plan that waits for running jobs keeps less urgent ones out of its range, or it would wait forever. One per
-        // level: the fullest group must not hold up all others.
+        // A plan that waits for running jobs keeps less urgent ones out of its range, or it would
+        // wait forever. One per level: the fullest group must not hold up all others.
         let mut waiting: Vec<(usize, usize, KeyRange)> = Vec::new();
         for Due { level, group, reason, .. } in due {
             let plan = if level == 0 {
@@ -243,8 +253,8 @@ impl CompactionPolicy for Fragmented {
         runs.max(Pressure::of(self.debt(shape), self.debt_limits.0, self.debt_limits.1))
     }
 
-    /// Level 0 and the excess of each level, once for each level they still have to pass, plus the groups that are too
-    /// deep.
+    /// Level 0 and the excess of each level, once for each level they still have to pass, plus the
+    /// groups that are too deep.
     fn debt(&self, shape: &Shape) -> u64 {
         let layout = self.layout(shape);
         let steps = |level: usize| (layout.last.saturating_sub(level) as u64).max(1);
@@ -276,9 +286,10 @@ impl CompactionPolicy for Fragmented {
         self.layout(shape).targets
     }
 
-    /// Tables over one key: below `level0_runs` in level 0, and `size_ratio` in each used level. Space: at most twice
-    /// the live data in the last level, plus what the levels above may hold; no promise for data hidden by deletes.
-    /// Writes: the flush, each level once, and four times for the merges of the last level.
+    /// Tables over one key: below `level0_runs` in level 0, and `size_ratio` in each used level.
+    /// Space: at most twice the live data in the last level, plus what the levels above may hold;
+    /// no promise for data hidden by deletes. Writes: the flush, each level once, and four times
+    /// for the merges of the last level.
     fn promise(&self, shape: &Shape) -> Promise {
         let layout = self.layout(shape);
         let first = layout.targets.iter().position(|target| *target > 0).unwrap_or(layout.last);

@@ -1,5 +1,5 @@
-//! Turns chosen tables into a plan: which tables of the output level join, whether a running job conflicts, and whether
-//! a move is enough.
+//! Turns chosen tables into a plan: which tables of the output level join, whether a running job
+//! conflicts, and whether a move is enough.
 
 use tamis_base::meta::Stretch;
 
@@ -30,7 +30,8 @@ impl<'a> Selected<'a> {
 pub(super) enum Place {
     /// Into the only run of the output level, whose overlapping tables are inputs.
     Joined,
-    /// Into the only run of the output level; the whole run is input unless nothing overlaps and a move is enough.
+    /// Into the only run of the output level; the whole run is input unless nothing overlaps and a
+    /// move is enough.
     JoinedWhole,
     /// A new run on top of the output level.
     Stacked,
@@ -64,7 +65,8 @@ impl Layered {
         Draft { selected, output_level, place, reason, besides: 0..0, max_table_bytes, stretch: None }
     }
 
-    /// Completes a plan; `None` if it would conflict with a running job or if the device has no room for it.
+    /// Completes a plan; `None` if it would conflict with a running job or if the device has no
+    /// room for it.
     pub(super) fn build(&self, shape: &Shape, layout: &Layout, draft: &Draft<'_>) -> Option<Plan> {
         let Draft { selected, output_level, place, .. } = draft;
         let output_level = *output_level;
@@ -140,9 +142,10 @@ impl Layered {
         fits.then_some(plan)
     }
 
-    /// Reports whether a table that overlaps nothing in `output_level` may move there unchanged. It must not overlap
-    /// too much further down; and a table with deletes above no older data is worth rewriting, as nothing would drop
-    /// them later. Tables that move to the last level in groups must not straddle its tables.
+    /// Reports whether a table that overlaps nothing in `output_level` may move there unchanged. It
+    /// must not overlap too much further down; and a table with deletes above no older data is
+    /// worth rewriting, as nothing would drop them later. Tables that move to the last level in
+    /// groups must not straddle its tables.
     pub(super) fn may_move(
         &self,
         shape: &Shape,
@@ -164,9 +167,9 @@ impl Layered {
         bytes <= self.max_overlap(output_level) && !(table.holds_deletes() && is_bottommost())
     }
 
-    /// The keys at which outputs must be cut: in a level that is later merged down in groups, at every table of the
-    /// last level; elsewhere, so that no output overlaps much more than [`max_overlap`](Self::max_overlap) bytes of the
-    /// next level in use.
+    /// The keys at which outputs must be cut: in a level that is later merged down in groups, at
+    /// every table of the last level; elsewhere, so that no output overlaps much more than
+    /// [`max_overlap`](Self::max_overlap) bytes of the next level in use.
     pub(super) fn borders(
         &self,
         shape: &Shape,
@@ -181,7 +184,8 @@ impl Layered {
         }
         let mut borders = Vec::new();
         let mut overlapped = 0u64;
-        // Of several runs, the oldest: a whole level is merged at once, whatever its tables overlap.
+        // Of several runs, the oldest: a whole level is merged at once, whatever its tables
+        // overlap.
         let run = below(shape, output_level).last();
         for table in run.map_or(&[][..], |run| &run.tables[range.overlap(&run.tables)]) {
             if overlapped > 0 && overlapped + table.bytes() > self.max_overlap(output_level) {
@@ -193,8 +197,9 @@ impl Layered {
         borders
     }
 
-    /// The keys at which tables of the next level begin, if outputs are later merged into it with what they overlap: a
-    /// table that ends at one spares the rewriting of a table that it would only touch.
+    /// The keys at which tables of the next level begin, if outputs are later merged into it with
+    /// what they overlap: a table that ends at one spares the rewriting of a table that it would
+    /// only touch.
     fn edges(&self, shape: &Shape, layout: &Layout, output_level: usize, range: &KeyRange) -> Vec<KeyBytes> {
         let next = output_level + 1;
         let by_pieces = self.granularity == Granularity::Partial
@@ -218,8 +223,8 @@ impl Layered {
         self.build(shape, layout, &self.draft(selected, level, Place::NewestInput, reason))
     }
 
-    /// Merges the two oldest adjacent runs of a level that fit into the remaining room; `None` if room is unlimited, or
-    /// if the shape must not depend on it.
+    /// Merges the two oldest adjacent runs of a level that fit into the remaining room; `None` if
+    /// room is unlimited, or if the shape must not depend on it.
     pub(super) fn merge_neighbours(
         &self,
         shape: &Shape,
@@ -235,11 +240,12 @@ impl Layered {
     }
 }
 
-/// Reports whether a running job forbids a plan that takes tables from level `first` to `output_level` within `range`.
+/// Reports whether a running job forbids a plan that takes tables from level `first` to
+/// `output_level` within `range`.
 ///
-/// Data that a running job brings to a level below `first`, down to the output level, is older than the plan's newest
-/// inputs, and they must not pass it. Data that it writes to level `first` itself is newer if it came from above, but
-/// of unknown age if it was there before.
+/// Data that a running job brings to a level below `first`, down to the output level, is older than
+/// the plan's newest inputs, and they must not pass it. Data that it writes to level `first` itself
+/// is newer if it came from above, but of unknown age if it was there before.
 fn is_in_the_way(job: &RunningJob, first: usize, output_level: usize, range: &KeyRange, alone: bool) -> bool {
     let overlaps = || job.range.overlaps(range);
     let at = job.output_level;

@@ -1,35 +1,42 @@
 //! Deterministic shapes: what is due follows from the number of flushes.
 //!
-//! Flush number f of a keyspace has epoch f (epochs are assigned from 1 without gaps). Level 0 passes down blocks of
-//! C₀ = `level0_runs` flushes, the base level blocks of C = C₀·T, the level below it C·T, and so on. Level n passes down the
-//! block (k−1)·Cₙ < f ≤ k·Cₙ when flush k·Cₙ has arrived, and the block goes at once to the first level whose own block does
-//! not end there, too. After F flushes the shape is the number F in the mixed radix (C₀, T, T, …): digit n is the number of
-//! runs of level n if it is tiering, and the number of merges that its only run has seen if it is leveling (GRF, SIGMOD 2024,
-//! sections 4.2 and 5).
+//! Flush number f of a keyspace has epoch f (epochs are assigned from 1 without gaps). Level 0
+//! passes down blocks of C₀ = `level0_runs` flushes, the base level blocks of C = C₀·T, the level
+//! below it C·T, and so on. Level n passes down the block (k−1)·Cₙ < f ≤ k·Cₙ when flush k·Cₙ has
+//! arrived, and the block goes at once to the first level whose own block does not end there, too.
+//! After F flushes the shape is the number F in the mixed radix (C₀, T, T, …): digit n is the
+//! number of runs of level n if it is tiering, and the number of merges that its only run has seen
+//! if it is leveling (GRF, SIGMOD 2024, sections 4.2 and 5).
 //!
-//! Whole blocks of the one counter are counted, and not flushes since the level below was written, for two reasons. The newest
-//! epoch in the result of a merge may be lower than the newest of the inputs (deletes are dropped with their epochs), but
-//! never leaves its block; and blocks that queue up because no thread had time to merge them stay apart. Only the upper ends
-//! of epoch maps are used: the lower ends may reach down.
+//! Whole blocks of the one counter are counted, and not flushes since the level below was written,
+//! for two reasons. The newest epoch in the result of a merge may be lower than the newest of the
+//! inputs (deletes are dropped with their epochs), but never leaves its block; and blocks that
+//! queue up because no thread had time to merge them stay apart. Only the upper ends of epoch maps
+//! are used: the lower ends may reach down.
 //!
-//! The price: when the base level moves, blocks change their lengths, and the digits of the first round after it may be
-//! smaller than the counter's (that round is shorter). Empty runs do not exist.
+//! The price: when the base level moves, blocks change their lengths, and the digits of the first
+//! round after it may be smaller than the counter's (that round is shorter). Empty runs do not
+//! exist.
 //!
-//! The last level of pure tiering has no next level: its first run and every T − 1 runs on top of it are merged into one.
+//! The last level of pure tiering has no next level: its first run and every T − 1 runs on top of
+//! it are merged into one.
 //!
 //! # Updates and deletes
 //!
-//! They keep a leveling level smaller than T batches, and passing it down after T merges would rewrite the next level too
-//! often. So with full merges a leveling level above the last takes T′ ≥ T batches (GRF, section 5, generalization 3). The
-//! merge that ends a round knows how many entries were flushed into each of these levels and how many were left. With E of
-//! them flushed for each that is left, blocks of E times the plain length fill the level up to its capacity, which is what
-//! T batches without superseded entries would be. Longer blocks hold more updates of the same keys, so E grows with them,
-//! and the estimate approaches its fixed point from below, round by round.
+//! They keep a leveling level smaller than T batches, and passing it down after T merges would
+//! rewrite the next level too often. So with full merges a leveling level above the last takes T′ ≥
+//! T batches (GRF, section 5, generalization 3). The merge that ends a round knows how many entries
+//! were flushed into each of these levels and how many were left. With E of them flushed for each
+//! that is left, blocks of E times the plain length fill the level up to its capacity, which is
+//! what T batches without superseded entries would be. Longer blocks hold more updates of the same
+//! keys, so E grows with them, and the estimate approaches its fixed point from below, round by
+//! round.
 //!
-//! T′ must not change within a round: the trace of a key through the levels is known when it is flushed. So the estimate
-//! is a [`Stretch`] in the records of the tables that the merge writes. It counts blocks from the end of that round, for
-//! the next round to have its full length. E is at most [`MOST`]: if updates stop, levels exceed their capacity by that
-//! factor until the round ends. Tiering levels keep T runs, however small, as reads pay for runs.
+//! T′ must not change within a round: the trace of a key through the levels is known when it is
+//! flushed. So the estimate is a [`Stretch`] in the records of the tables that the merge writes. It
+//! counts blocks from the end of that round, for the next round to have its full length. E is at
+//! most [`MOST`]: if updates stop, levels exceed their capacity by that factor until the round
+//! ends. Tiering levels keep T runs, however small, as reads pay for runs.
 
 use tamis_base::epochs::Epoch;
 use tamis_base::meta::Stretch;
@@ -73,8 +80,8 @@ impl Layered {
         self.deterministic && self.leveling > 1 && self.granularity == Granularity::Full
     }
 
-    /// The stretch in force: that of the last merge into the last level. None that begins in the future, as no block would
-    /// end.
+    /// The stretch in force: that of the last merge into the last level. None that begins in the
+    /// future, as no block would end.
     pub(super) fn stretch(&self, shape: &Shape, layout: &Layout) -> Option<Stretch> {
         let tables = shape.levels.get(layout.last).filter(|_| self.stretches())?.tables();
         let known = tables.filter_map(|table| table.meta.extra.stretch.as_ref());
@@ -88,8 +95,8 @@ impl Layered {
         self.blocks_of(layout, &self.stretch(shape, layout).unwrap_or_default())
     }
 
-    /// Levels above the base, which should be empty, pass down their data with level 0's blocks. The stretch may come
-    /// from other options or from a damaged manifest.
+    /// Levels above the base, which should be empty, pass down their data with level 0's blocks.
+    /// The stretch may come from other options or from a damaged manifest.
     fn blocks_of(&self, layout: &Layout, stretch: &Stretch) -> Blocks {
         let level0 = (self.level0_runs as u64).max(1);
         let (mut flushes, mut plain, mut factor) = (vec![level0], level0, Stretch::UNIT);
@@ -121,8 +128,9 @@ impl Layered {
         self.stretches() && level < layout.last && self.kind(level, layout.last) == Kind::Leveling
     }
 
-    /// The stretch after a merge of `selected` into the last level that ends a round with flush `end`. The former one
-    /// where the merge cannot tell: the round was too short, or level 0 had nothing to count.
+    /// The stretch after a merge of `selected` into the last level that ends a round with flush
+    /// `end`. The former one where the merge cannot tell: the round was too short, or level 0 had
+    /// nothing to count.
     fn next_stretch(
         &self,
         shape: &Shape,
@@ -170,8 +178,8 @@ impl Layered {
         overdue.map(RunShape::bytes).sum()
     }
 
-    /// Plans the oldest block that has ended, the deepest level first: deeper blocks must make way, or later ones have
-    /// to stop above them.
+    /// Plans the oldest block that has ended, the deepest level first: deeper blocks must make way,
+    /// or later ones have to stop above them.
     pub(super) fn plan_counted(&self, shape: &Shape, layout: &Layout) -> Option<Plan> {
         let flushed = newest(shape.levels.iter().flat_map(|level| level.tables()));
         let blocks = self.blocks(shape, layout);
@@ -182,10 +190,12 @@ impl Layered {
             let end = blocks.end(level, newest(&oldest.tables));
             let stacks = self.kind(level, layout.last) == Kind::Tiering;
             let in_groups = self.is_partitioned(layout, level);
-            // Groups merged earlier may have moved the base level, and so the ends of blocks; the rest follows.
+            // Groups merged earlier may have moved the base level, and so the ends of blocks; the
+            // rest follows.
             let drains = in_groups && self.mixes_epochs(shape, level, layout.last);
             if !drains && (end > flushed || level == layout.last) {
-                // Only another policy, or other block lengths, can have left this many runs in one block.
+                // Only another policy, or other block lengths, can have left this many runs in one
+                // block.
                 let is_foreign = level > 0 && stacks && runs.len() as u64 >= self.ratio(level);
                 if let Some(plan) =
                     self.in_place(shape, layout, level, runs, Reason::Joining).filter(|_| is_foreign)
@@ -206,14 +216,15 @@ impl Layered {
             if plan.is_some() {
                 return plan;
             }
-            // This block waits: runs may be stacked on top of it, but nothing may join a run that should have left.
+            // This block waits: runs may be stacked on top of it, but nothing may join a run that
+            // should have left.
             limit = limit.min(if stacks && !in_groups { level } else { level.saturating_sub(1) });
         }
         None
     }
 
-    /// Plans the block of `level` that ends with flush `end`, including its parts in the levels above, down to `limit`
-    /// at most.
+    /// Plans the block of `level` that ends with flush `end`, including its parts in the levels
+    /// above, down to `limit` at most.
     fn plan_block(
         &self,
         shape: &Shape,
@@ -235,7 +246,8 @@ impl Layered {
         }
         let to = (next..limit).find(|&n| n >= layout.base && !blocks.ends(n, end)).unwrap_or(limit);
         let in_block = |run: &&RunShape| newest(&run.tables) <= end;
-        // By level from the deepest up, each without data newer than the block; nothing passes data that stays.
+        // By level from the deepest up, each without data newer than the block; nothing passes data
+        // that stays.
         let mut parts: Vec<Vec<Selected<'_>>> = Vec::new();
         for from in (0..=level).rev() {
             let runs = shape.runs(from);
@@ -267,7 +279,8 @@ impl Layered {
         self.build(shape, layout, &draft)
     }
 
-    /// Reports whether the run that ends with flush `end` completes the stack in the last level of pure tiering.
+    /// Reports whether the run that ends with flush `end` completes the stack in the last level of
+    /// pure tiering.
     fn closes_stack(&self, last: usize, end: Epoch, blocks: &Blocks) -> bool {
         let number = end / blocks.flushes[last - 1];
         (number.saturating_sub(1)).is_multiple_of(self.ratio(last) - 1)

@@ -3,8 +3,9 @@
 use super::*;
 
 impl Layered {
-    /// Level 0 and levels that are merged whole are taken whole, and so are all runs of a stack that has nothing below it. Otherwise it is the
-    /// table and what it overlaps in the next level, or its group.
+    /// Level 0 and levels that are merged whole are taken whole, and so are all runs of a stack
+    /// that has nothing below it. Otherwise it is the table and what it overlaps in the next level,
+    /// or its group.
     pub(super) fn plan_deeper(&self, shape: &Shape, spot: &Spot<'_>, reason: Reason) -> Option<Plan> {
         let layout = self.layout(shape);
         let (level, runs) = (spot.level, shape.runs(spot.level));

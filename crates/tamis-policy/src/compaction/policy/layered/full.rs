@@ -1,10 +1,12 @@
-//! Full merges: whole levels at once, down to the first level that is not due when it has received them.
+//! Full merges: whole levels at once, down to the first level that is not due when it has received
+//! them.
 
 use super::*;
 
 impl Layered {
-    /// Merges all of `from` one or more levels down, including all levels between that would be due at once. If the
-    /// device has no room for that, merges some tables into a leveling level, or two runs of the level into one.
+    /// Merges all of `from` one or more levels down, including all levels between that would be due
+    /// at once. If the device has no room for that, merges some tables into a leveling level, or
+    /// two runs of the level into one.
     pub(super) fn plan_full(
         &self,
         shape: &Shape,
@@ -45,8 +47,8 @@ impl Layered {
         pieces.or_else(|| self.merge_neighbours(shape, layout, from, reason))
     }
 
-    /// The levels that a full merge of `from` takes whole, and the level it writes to. The two overlap at the last
-    /// level of pure tiering, which is merged in place.
+    /// The levels that a full merge of `from` takes whole, and the level it writes to. The two
+    /// overlap at the last level of pure tiering, which is merged in place.
     fn levels_of_full(
         &self,
         shape: &Shape,

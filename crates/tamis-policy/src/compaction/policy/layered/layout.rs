@@ -2,30 +2,33 @@
 //!
 //! # Targets follow the last level
 //!
-//! If the last level is leveling, its size is that of the data. The levels above get that size divided by the ratio
-//! once, twice, and so on, up to the *base level*, the first whose target would not exceed its [cap](Layered::cap).
-//! Level 0 compacts into the base level; the levels between them stay empty. An empty tree fills its last level first,
-//! and the base moves up as the data grows.
+//! If the last level is leveling, its size is that of the data. The levels above get that size
+//! divided by the ratio once, twice, and so on, up to the *base level*, the first whose target
+//! would not exceed its [cap](Layered::cap). Level 0 compacts into the base level; the levels
+//! between them stay empty. An empty tree fills its last level first, and the base moves up as the
+//! data grows.
 //!
-//! The alternative, fixed targets `base · T^(n−1)` counted from the top, is simpler and rewrites a little less while
-//! the last level is young. But then the last level may be hardly larger than the one above, and nearly every key may
-//! be stored twice. With targets that follow the last level, superseded versions take at most about 1/T + 1/T² + … of
-//! the data (11 % for T = 10) at any time, the number of levels in use is the same, and the last level, which holds
-//! most of the data, uses its own compression from the first byte.
+//! The alternative, fixed targets `base · T^(n−1)` counted from the top, is simpler and rewrites a
+//! little less while the last level is young. But then the last level may be hardly larger than the
+//! one above, and nearly every key may be stored twice. With targets that follow the last level,
+//! superseded versions take at most about 1/T + 1/T² + … of the data (11 % for T = 10) at any time,
+//! the number of levels in use is the same, and the last level, which holds most of the data, uses
+//! its own compression from the first byte.
 //!
 //! Pure tiering has no such last level: every level takes part and is measured in runs.
 //!
-//! With `deterministic`, the base level depends only on the bytes of the last level (and of the level being merged into
-//! it in groups), so it changes only at the end of a round.
+//! With `deterministic`, the base level depends only on the bytes of the last level (and of the
+//! level being merged into it in groups), so it changes only at the end of a round.
 
 use super::*;
 
 /// The largest target of a leveling base level under partial merges, in batches of level 0.
 ///
-/// A batch that is merged into a level of g batches costs 1 + g. With a level of g/T batches before it, it costs 1 + g/T
-/// there, and then 1 + g/(1 + g/T), as more of it meets the same tables. That is less only from g = T/(√T − 1) on, between
-/// 4 and 5 for usual T. But such a batch is merged as a whole, and the tables it replaces stay until its end: 2 saves nearly
-/// as much and leaves half of the space to be kept free.
+/// A batch that is merged into a level of g batches costs 1 + g. With a level of g/T batches before
+/// it, it costs 1 + g/T there, and then 1 + g/(1 + g/T), as more of it meets the same tables. That
+/// is less only from g = T/(√T − 1) on, between 4 and 5 for usual T. But such a batch is merged as
+/// a whole, and the tables it replaces stay until its end: 2 saves nearly as much and leaves half
+/// of the space to be kept free.
 pub(super) const BASE_BATCHES: u64 = 2;
 
 /// How a level is compacted.
@@ -48,7 +51,8 @@ pub(super) struct Layout {
     pub(super) base: usize,
     /// The deepest level to fill.
     pub(super) last: usize,
-    /// The level that level 0 compacts into: the base level, or a level above it that is still in use.
+    /// The level that level 0 compacts into: the base level, or a level above it that is still in
+    /// use.
     pub(super) level0_output: usize,
 }
 
@@ -68,9 +72,9 @@ impl Layered {
         }
     }
 
-    /// The largest target that the base level may have. A leveling base level takes one batch of level 0 at a time and
-    /// should not be much larger; one that counts T batches, or one whose rewriting a tiering level above would save,
-    /// may hold T.
+    /// The largest target that the base level may have. A leveling base level takes one batch of
+    /// level 0 at a time and should not be much larger; one that counts T batches, or one whose
+    /// rewriting a tiering level above would save, may hold T.
     fn cap(&self, level: usize, last: usize) -> u64 {
         let stacks = |n: usize| n > 0 && self.kind(n, last) == Kind::Tiering;
         match self.deterministic || stacks(level) || stacks(level - 1) {
@@ -100,7 +104,8 @@ impl Layered {
                 && self.mixes_epochs(shape, last - 1, last);
             at(last) + if draining { at(last - 1) } else { 0 }
         } else {
-            // The expected size of the last level once the levels above have shrunk to their targets.
+            // The expected size of the last level once the levels above have shrunk to their
+            // targets.
             let total: u64 = bytes.iter().skip(1).sum();
             at(last).max(total - total / self.ratio(last - 1))
         };

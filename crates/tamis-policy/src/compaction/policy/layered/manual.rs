@@ -1,9 +1,9 @@
 //! Manual compaction: step by step to one run in the deepest level.
 //!
-//! Where a level holds several runs, they are merged once, together with all newer data. Then level 0 is merged as a
-//! whole, and deeper levels piece by piece, so that no step needs much free space and pieces can run concurrently.
-//! Tables that overlap nothing and are already in the last level stay untouched, but for small ones, which are joined when
-//! everything is in one run.
+//! Where a level holds several runs, they are merged once, together with all newer data. Then level
+//! 0 is merged as a whole, and deeper levels piece by piece, so that no step needs much free space
+//! and pieces can run concurrently. Tables that overlap nothing and are already in the last level
+//! stay untouched, but for small ones, which are joined when everything is in one run.
 
 use super::*;
 
@@ -52,7 +52,8 @@ impl Layered {
         let level = (1..deepest).find(|&n| shape.runs(n).iter().any(|run| is_concerned(&run)))?;
         let output_level = (level + 1..deepest).find(|&n| !shape.levels[n].is_empty()).unwrap_or(deepest);
         let run = shape.runs(level).iter().find(is_concerned)?;
-        // Other runs of the next level must not be passed: they hold nothing of the range, but may overlap its pieces.
+        // Other runs of the next level must not be passed: they hold nothing of the range, but may
+        // overlap its pieces.
         let several = shape.runs(output_level).len() > 1 || shape.runs(level).len() > 1;
         if several {
             // Tables that overlap nothing there continue to the first level where they do.
@@ -72,8 +73,8 @@ impl Layered {
         })
     }
 
-    /// Merges all tables from level 0 to `deepest` that overlap the range or such a table, directly or through others,
-    /// into one run in place of the newest of them in `deepest`.
+    /// Merges all tables from level 0 to `deepest` that overlap the range or such a table, directly
+    /// or through others, into one run in place of the newest of them in `deepest`.
     fn plan_closed(
         &self,
         shape: &Shape,

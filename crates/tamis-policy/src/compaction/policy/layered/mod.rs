@@ -1,6 +1,6 @@
-//! The layered policies: every level is either *tiering*, a stack of runs that are merged together into one run of the
-//! next level, or *leveling*, one run that grows by merging data into it. The four policies differ only in the kind of
-//! each level:
+//! The layered policies: every level is either *tiering*, a stack of runs that are merged together
+//! into one run of the next level, or *leveling*, one run that grows by merging data into it. The
+//! four policies differ only in the kind of each level:
 //!
 //! | policy | level 0 | between | last level |
 //! | --- | --- | --- | --- |
@@ -11,34 +11,38 @@
 //!
 //! # Sizes
 //!
-//! [`layout`] determines how large levels may be: targets follow the last level if it is leveling, and pure tiering
-//! counts only runs. A leveling level is *due* when it holds more bytes than its target; a tiering level when it holds
-//! T runs or more bytes than its target, so that both its runs and its space are bounded.
+//! [`layout`] determines how large levels may be: targets follow the last level if it is leveling,
+//! and pure tiering counts only runs. A leveling level is *due* when it holds more bytes than its
+//! target; a tiering level when it holds T runs or more bytes than its target, so that both its
+//! runs and its space are bounded.
 //!
 //! # Merge granularity
 //!
-//! * [`full`]: whole levels, directly into the first level that is not due after receiving them (GRF, SIGMOD 2024, section
-//!   2), so that nothing is written only to be read again. With `deterministic`, the same by the number of flushes
-//!   ([`counted`]).
-//! * [`pieces`]: some tables and those they overlap in the next level, which is leveling. A [`pick`]er chooses them. Only
-//!   whole levels are merged into a tiering level: a run made of a part would stay beside the rest of its level forever.
-//! * [`partition`]: full merges down to the last level but one; from there in groups of tables that overlap perfectly (Spooky,
-//!   VLDB 2022).
+//! * [`full`]: whole levels, directly into the first level that is not due after receiving them
+//!   (GRF, SIGMOD 2024, section 2), so that nothing is written only to be read again. With
+//!   `deterministic`, the same by the number of flushes ([`counted`]).
+//! * [`pieces`]: some tables and those they overlap in the next level, which is leveling. A
+//!   [`pick`]er chooses them. Only whole levels are merged into a tiering level: a run made of a
+//!   part would stay beside the rest of its level forever.
+//! * [`partition`]: full merges down to the last level but one; from there in groups of tables that
+//!   overlap perfectly (Spooky, VLDB 2022).
 //!
 //! # Invariants of every plan
 //!
-//! * No input is busy, and no running job's output falls between the plan's inputs and its output, or over its range at the
-//!   output level.
-//! * Inputs include all tables of a leveling output level that overlap the plan's range, and all tables of the input run
-//!   that share a key with an input.
-//! * Age: where data of the levels between (first input level included) overlaps, an older table is an input if a newer one
-//!   is. At most one job reads level 0, or a tiering level that is merged whole.
-//! * An empty level is filled by one job at a time, and so is a tiering level: its runs arrive in order of age.
+//! * No input is busy, and no running job's output falls between the plan's inputs and its output,
+//!   or over its range at the output level.
+//! * Inputs include all tables of a leveling output level that overlap the plan's range, and all
+//!   tables of the input run that share a key with an input.
+//! * Age: where data of the levels between (first input level included) overlaps, an older table is
+//!   an input if a newer one is. At most one job reads level 0, or a tiering level that is merged
+//!   whole.
+//! * An empty level is filled by one job at a time, and so is a tiering level: its runs arrive in
+//!   order of age.
 //!
 //! # Shapes of other policies
 //!
-//! Several runs in a leveling level are joined first ([`Reason::Joining`]). Levels above the base level, and levels
-//! that are too deep, are due until they are empty or the last.
+//! Several runs in a leveling level are joined first ([`Reason::Joining`]). Levels above the base
+//! level, and levels that are too deep, are due until they are empty or the last.
 //!
 //! All functions are pure; a plan costs O(tables · log tables).
 
@@ -76,13 +80,16 @@ pub(crate) struct Layered {
     pub(crate) granularity: Granularity,
     pub(crate) picker: Picker,
     pub(crate) deterministic: bool,
-    /// The size ratio T: level n + 1 is T times larger than level n, or T runs of level n make one run of level n + 1.
+    /// The size ratio T: level n + 1 is T times larger than level n, or T runs of level n make one
+    /// run of level n + 1.
     pub(crate) size_ratio: Ratios,
     /// Runs in level 0 that start a compaction.
     pub level0_runs: usize,
-    /// Runs in level 0 that start a compaction while flushes follow each other quickly; at least `level0_runs`.
+    /// Runs in level 0 that start a compaction while flushes follow each other quickly; at least
+    /// `level0_runs`.
     pub(crate) batch_runs: usize,
-    /// Bytes in a run merged from level 0; the largest size of a leveling base level, or half of it under partial merges.
+    /// Bytes in a run merged from level 0; the largest size of a leveling base level, or half of it
+    /// under partial merges.
     pub(crate) base_bytes: u64,
     /// Number of levels, including level 0.
     pub(crate) levels: usize,
@@ -120,7 +127,8 @@ fn is_waiting(run: &RunShape) -> bool {
 }
 
 impl Layered {
-    /// Creates the policy from a keyspace's settings; leveling if they name no policy of this family.
+    /// Creates the policy from a keyspace's settings; leveling if they name no policy of this
+    /// family.
     pub(crate) fn new(settings: &Settings) -> Self {
         Layered {
             form: settings.form,
@@ -155,14 +163,14 @@ impl Layered {
         self.size_ratio.at(level).max(2)
     }
 
-    /// The bytes of the next level that a table of `level` may overlap before it is cut: twice the average of a full
-    /// table, so that cutting is the exception.
+    /// The bytes of the next level that a table of `level` may overlap before it is cut: twice the
+    /// average of a full table, so that cutting is the exception.
     fn max_overlap(&self, level: usize) -> u64 {
         self.table_bytes.saturating_mul(self.ratio(level)).saturating_mul(2)
     }
 
-    /// The deepest level that full merges reach; groups take over below it. A tree so small that level 0 compacts
-    /// directly into the last level has no groups.
+    /// The deepest level that full merges reach; groups take over below it. A tree so small that
+    /// level 0 compacts directly into the last level has no groups.
     fn full_limit(&self, layout: &Layout) -> usize {
         let partitioned = layout.partitioned().filter(|level| layout.base <= *level);
         match self.granularity {
@@ -191,7 +199,8 @@ impl Layered {
         shape.levels.get(level).is_some_and(|at| self.is_over(layout, level, at.runs.len(), at.bytes()))
     }
 
-    /// Returns the levels that are due, most urgent first; level 0 before others of the same urgency.
+    /// Returns the levels that are due, most urgent first; level 0 before others of the same
+    /// urgency.
     fn due(&self, shape: &Shape, layout: &Layout) -> Vec<Due> {
         let mut due = Vec::new();
         let runs = shape.runs(0).len();
@@ -199,7 +208,8 @@ impl Layered {
             let score = runs as f64 / self.level0_runs as f64;
             due.push(Due { level: 0, score, reason: Reason::Level0Runs });
         }
-        // Pure tiering has no level below its last one to move data to: that one is merged in place.
+        // Pure tiering has no level below its last one to move data to: that one is merged in
+        // place.
         let end = if layout.counts_bytes { layout.last } else { layout.last + 1 };
         for level in 1..end.min(shape.levels.len()) {
             // Busy tables are on their way down, or make up as large a part of the level as before.
@@ -228,8 +238,9 @@ impl Layered {
         due
     }
 
-    /// Reports whether level 0 may go on collecting runs although it has enough: they arrive quickly, and the more of them
-    /// are merged at once, the less of a leveling level is rewritten for each. Not where space or patience is short.
+    /// Reports whether level 0 may go on collecting runs although it has enough: they arrive
+    /// quickly, and the more of them are merged at once, the less of a leveling level is rewritten
+    /// for each. Not where space or patience is short.
     fn may_collect(&self, shape: &Shape, layout: &Layout) -> bool {
         let runs = shape.runs(0);
         let flushes = runs.iter().flat_map(|run| &run.tables).map(|table| table.meta.extra.written.1);
@@ -275,8 +286,8 @@ impl Layered {
         })
     }
 
-    /// Plans a join of small tables in the first of these parts with too many. Runs and levels stay as they are, so it is made
-    /// even where they are to follow from the number of flushes alone.
+    /// Plans a join of small tables in the first of these parts with too many. Runs and levels stay
+    /// as they are, so it is made even where they are to follow from the number of flushes alone.
     fn plan_small(
         &self,
         shape: &Shape,
@@ -301,9 +312,9 @@ impl Layered {
         let reads_level0 = shape.levels.first().is_some_and(|level| level.tables().any(|table| table.busy));
         let mut level0_waits = false;
         for due in self.due(shape, layout) {
-            // Level 0 needs nearly all of its output level at once; a steady supply of short jobs there would make it
-            // wait forever. Jobs of more urgent levels came first. Groups are never held up: level 0 may be waiting for
-            // them.
+            // Level 0 needs nearly all of its output level at once; a steady supply of short jobs
+            // there would make it wait forever. Jobs of more urgent levels came first. Groups are
+            // never held up: level 0 may be waiting for them.
             let competes = due.level == layout.level0_output || due.level + 1 == layout.level0_output;
             if level0_waits && competes && !self.is_partitioned(layout, due.level) {
                 continue;
@@ -338,8 +349,9 @@ impl CompactionPolicy for Layered {
         runs.max(Pressure::of(self.debt(shape), self.slowdown_debt, self.stop_debt))
     }
 
-    /// The bytes that are due; each level's excess is carried down as far as it makes further levels due. Data that
-    /// joins a leveling level counts the bytes it rewrites there in proportion, too.
+    /// The bytes that are due; each level's excess is carried down as far as it makes further
+    /// levels due. Data that joins a leveling level counts the bytes it rewrites there in
+    /// proportion, too.
     fn debt(&self, shape: &Shape) -> u64 {
         let layout = self.layout(shape);
         let (mut debt, mut carried) = (0u64, 0u64);
@@ -393,7 +405,8 @@ impl CompactionPolicy for Layered {
         self.plan_deeper(shape, spot, reason)
     }
 
-    /// With `deterministic`, a round ends with the merge that leaves nothing between level 0 and the run it writes.
+    /// With `deterministic`, a round ends with the merge that leaves nothing between level 0 and
+    /// the run it writes.
     fn ends_round(&self, shape: &Shape, plan: &Plan) -> bool {
         let named: HashSet<TableId> = plan.tables().collect();
         let grows = |level: usize, run: &RunShape| {

@@ -1,34 +1,40 @@
-//! Partitioned merges, as in Spooky (Dayan et al., VLDB 2022; GRF, SIGMOD 2024, section 2 and figure 2).
+//! Partitioned merges, as in Spooky (Dayan et al., VLDB 2022; GRF, SIGMOD 2024, section 2 and
+//! figure 2).
 //!
-//! The last level but one, P, is filled by full merges whose outputs end where tables of the last level begin. When it
-//! is due, it is merged down in *groups*: one table of the last level with everything that P's runs hold over it. A
-//! group overlaps nothing else, so groups run concurrently, each needs little room, and no byte of the last level is
-//! rewritten for a table of P that only touches it.
+//! The last level but one, P, is filled by full merges whose outputs end where tables of the last
+//! level begin. When it is due, it is merged down in *groups*: one table of the last level with
+//! everything that P's runs hold over it. A group overlaps nothing else, so groups run
+//! concurrently, each needs little room, and no byte of the last level is rewritten for a table of
+//! P that only touches it.
 //!
 //! # Draining
 //!
-//! Until P is empty nothing is merged into it; the levels above it continue. Whether P is draining follows from the
-//! shape. Let m be the lowest epoch in P. Everything in the last level is older than m (P was filled after the last
-//! level was written) until the first group is merged, whose output then holds epochs both below m and from m on. So
-//! **P is draining if a table of the last level holds epochs on both sides of m**. In detail:
+//! Until P is empty nothing is merged into it; the levels above it continue. Whether P is draining
+//! follows from the shape. Let m be the lowest epoch in P. Everything in the last level is older
+//! than m (P was filled after the last level was written) until the first group is merged, whose
+//! output then holds epochs both below m and from m on. So **P is draining if a table of the last
+//! level holds epochs on both sides of m**. In detail:
 //!
-//! * A group that was moved instead of merged leaves no trace. If that holds for all groups so far, P counts as a level that
-//!   is not yet full, and the tables it lost have cost nothing.
-//! * If the rest of P is newer than all groups merged so far, m lies above their epochs, and P counts as filled anew.
-//! * A table that was ingested into the last level holds one epoch, above m, and nothing below: no trace either.
-//! * P's tables hold epochs from 0 on if nothing lay below them when they were written. Nothing is below m = 0: P is not
-//!   draining until it is due for its size.
-//! * Partial merges of an earlier policy mix epochs, and P is emptied first. Reopening changes nothing: epochs are part of
-//!   the manifest.
+//! * A group that was moved instead of merged leaves no trace. If that holds for all groups so far,
+//!   P counts as a level that is not yet full, and the tables it lost have cost nothing.
+//! * If the rest of P is newer than all groups merged so far, m lies above their epochs, and P
+//!   counts as filled anew.
+//! * A table that was ingested into the last level holds one epoch, above m, and nothing below: no
+//!   trace either.
+//! * P's tables hold epochs from 0 on if nothing lay below them when they were written. Nothing is
+//!   below m = 0: P is not draining until it is due for its size.
+//! * Partial merges of an earlier policy mix epochs, and P is emptied first. Reopening changes
+//!   nothing: epochs are part of the manifest.
 //!
-//! An error in either direction costs rewriting, never data: groups and full merges are sound in any shape. With
-//! `deterministic`, the number of flushes determines when the first group is merged.
+//! An error in either direction costs rewriting, never data: groups and full merges are sound in
+//! any shape. With `deterministic`, the number of flushes determines when the first group is
+//! merged.
 //!
 //! # Groups where tables do not fit
 //!
-//! A group grows until it straddles nothing on either level: needed for shapes of other policies, and when the last
-//! level had other borders. Groups smaller than half a table absorb their neighbour; a group that exceeds a table is
-//! written as several of about equal size.
+//! A group grows until it straddles nothing on either level: needed for shapes of other policies,
+//! and when the last level had other borders. Groups smaller than half a table absorb their
+//! neighbour; a group that exceeds a table is written as several of about equal size.
 
 use super::*;
 
@@ -53,7 +59,8 @@ impl Layered {
             || self.deterministic && self.overdue_bytes(shape, layout, level) > 0
     }
 
-    /// Reports whether a table of level `last` holds epochs on both sides of the lowest one in `level`.
+    /// Reports whether a table of level `last` holds epochs on both sides of the lowest one in
+    /// `level`.
     pub(super) fn mixes_epochs(&self, shape: &Shape, level: usize, last: usize) -> bool {
         let hulls = |level: usize| {
             let tables = shape.levels.get(level).into_iter().flat_map(|level| level.tables());
@@ -132,7 +139,8 @@ impl Layered {
         self.build(shape, layout, &draft)
     }
 
-    /// Combines a small group with its successor, or its predecessor, if the result is at most one table.
+    /// Combines a small group with its successor, or its predecessor, if the result is at most one
+    /// table.
     fn with_neighbour(&self, group: Group, upper: &[RunShape], lower: &[TableShape]) -> Group {
         let next = lower.get(group.lower.end).filter(|_| !group.lower.is_empty());
         let before = group.lower.start.checked_sub(1).and_then(|i| lower.get(i));
@@ -148,7 +156,8 @@ impl Layered {
 }
 
 impl Group {
-    /// Returns the smallest group that contains `range`. O(runs · log tables) for each table that it grows by.
+    /// Returns the smallest group that contains `range`. O(runs · log tables) for each table that
+    /// it grows by.
     fn around(mut range: KeyRange, upper: &[RunShape], lower: &[TableShape]) -> Group {
         loop {
             let before = range.clone();

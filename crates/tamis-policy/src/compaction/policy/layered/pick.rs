@@ -1,14 +1,16 @@
 //! Pickers: the order in which partial merges take the tables of a level.
 //!
-//! All depend on the shape alone. *Round robin* keeps no cursor: files are numbered in the order in which they are
-//! written, so the table with the greatest number in the output level was written last, and the next turn starts after
-//! its largest key. Tables that were moved there kept their numbers, but they are gone from the level above, so their
-//! neighbours are next anyway. Concurrent jobs may skip or repeat a key range; it has its turn in the next round.
+//! All depend on the shape alone. *Round robin* keeps no cursor: files are numbered in the order in
+//! which they are written, so the table with the greatest number in the output level was written
+//! last, and the next turn starts after its largest key. Tables that were moved there kept their
+//! numbers, but they are gone from the level above, so their neighbours are next anyway. Concurrent
+//! jobs may skip or repeat a key range; it has its turn in the next round.
 
 use super::*;
 
 impl Layered {
-    /// Returns the tables of `run` that no job reads, in the order in which they should be merged into `output_level`.
+    /// Returns the tables of `run` that no job reads, in the order in which they should be merged
+    /// into `output_level`.
     pub(super) fn order(&self, shape: &Shape, run: &RunShape, output_level: usize) -> Vec<usize> {
         let below: &[TableShape] = shape.runs(output_level).first().map_or(&[], |run| &run.tables);
         let mut order: Vec<usize> = (0..run.tables.len()).filter(|&i| !run.tables[i].busy).collect();

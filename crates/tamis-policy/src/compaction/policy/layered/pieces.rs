@@ -1,11 +1,13 @@
-//! Partial merges: some tables of a level and those they overlap in the next level, which is leveling.
+//! Partial merges: some tables of a level and those they overlap in the next level, which is
+//! leveling.
 
 use super::*;
 
 impl Layered {
-    /// Plans a merge of some tables of `level`, which is `excess` bytes too large, into `output_level`, chosen by the
-    /// picker. Of several runs the tables come from the oldest, so that nothing passes older data; tables of newer runs
-    /// within their range are included if all older tables under them are.
+    /// Plans a merge of some tables of `level`, which is `excess` bytes too large, into
+    /// `output_level`, chosen by the picker. Of several runs the tables come from the oldest, so
+    /// that nothing passes older data; tables of newer runs within their range are included if all
+    /// older tables under them are.
     pub(super) fn plan_pieces(
         &self,
         shape: &Shape,
@@ -31,8 +33,9 @@ impl Layered {
         })
     }
 
-    /// Adds neighbours that cost nothing: tables that overlap no table of the next level that is not already an input
-    /// (up to a size), or that overlap none at all and can be moved unchanged (up to the level's excess).
+    /// Adds neighbours that cost nothing: tables that overlap no table of the next level that is
+    /// not already an input (up to a size), or that overlap none at all and can be moved unchanged
+    /// (up to the level's excess).
     #[expect(clippy::too_many_arguments, reason = "the only caller has them all at hand")]
     fn grow(
         &self,
@@ -77,8 +80,8 @@ impl Layered {
     }
 }
 
-/// Returns the tables of newer runs that lie within the range of `chosen` and under which every older table of the
-/// level is included as well; newest run first, `chosen` last.
+/// Returns the tables of newer runs that lie within the range of `chosen` and under which every
+/// older table of the level is included as well; newest run first, `chosen` last.
 fn with_newer<'a>(shape: &'a Shape, level: usize, chosen: Selected<'a>) -> Vec<Selected<'a>> {
     let runs = shape.runs(level);
     let Some(range) = KeyRange::hull(chosen.tables()) else { return vec![chosen] };

@@ -1,8 +1,10 @@
-//! The promises of the layered policies when nothing is due and level 0 does not collect runs of a load. T is each level's own
-//! ratio, B the size of level 0 when it is due (`level0_runs` memtables), and G the size that the last level grows towards.
+//! The promises of the layered policies when nothing is due and level 0 does not collect runs of a
+//! load. T is each level's own ratio, B the size of level 0 when it is due (`level0_runs`
+//! memtables), and G the size that the last level grows towards.
 //!
-//! **Runs.** Level 0 holds at most `level0_runs` − 1, a tiering level T − 1, a leveling level one: a level that would
-//! have more is merged first. Levels between level 0 and the base level hold none.
+//! **Runs.** Level 0 holds at most `level0_runs` − 1, a tiering level T − 1, a leveling level one:
+//! a level that would have more is merged first. Levels between level 0 and the base level hold
+//! none.
 //!
 //! **Space**, as bytes of all tables divided by live bytes, without deletes. A leveling last level holds every key
 //! once, and the levels above may be superseded entirely: at most the targets, G/T + G/T² + …, and level 0's B. So 1 +
@@ -11,15 +13,17 @@
 //! factor E (at most 4), 1 + E + B/G. Pure tiering may hold every key in each of
 //! its runs: space amplification is at most the maximum number of runs.
 //!
-//! **Writes**, as bytes written by flushes and compactions divided by bytes flushed. One for the flush. A tiering level
-//! adds 1: a byte is written once when it arrives, and not again before it leaves. A full merge into a leveling level
-//! rewrites what up to T earlier merges have added: at most (T + 1)/2 times each on average where a level is emptied
-//! every T merges, and T + 1 for the last level, which is never emptied: it is rewritten once for every G/T incoming
-//! bytes. Under partial merges the base level of a leveling tree receives batches of B and holds up to two: 1 + its target/B,
-//! at most 3; the levels below it add one for tables that overlap only in part, as leveled trees are known for: T + 2.
-//! Skipping levels only saves writes, and so do larger batches. Pure tiering: one for every level in use; and the last
-//! allowed level, which is merged in place, is rewritten for every T − 1 incoming runs. Data that overlaps nothing costs none of
-//! this, but may have to be [joined](crate::compaction::policy::small).
+//! **Writes**, as bytes written by flushes and compactions divided by bytes flushed. One for the
+//! flush. A tiering level adds 1: a byte is written once when it arrives, and not again before it
+//! leaves. A full merge into a leveling level rewrites what up to T earlier merges have added: at
+//! most (T + 1)/2 times each on average where a level is emptied every T merges, and T + 1 for the
+//! last level, which is never emptied: it is rewritten once for every G/T incoming bytes. Under
+//! partial merges the base level of a leveling tree receives batches of B and holds up to two: 1 +
+//! its target/B, at most 3; the levels below it add one for tables that overlap only in part, as
+//! leveled trees are known for: T + 2. Skipping levels only saves writes, and so do larger batches.
+//! Pure tiering: one for every level in use; and the last allowed level, which is merged in place,
+//! is rewritten for every T − 1 incoming runs. Data that overlaps nothing costs none of this, but
+//! may have to be [joined](crate::compaction::policy::small).
 
 use super::*;
 
@@ -80,8 +84,8 @@ impl Layered {
         }
     }
 
-    /// How much longer than without superseded entries blocks are, of the deepest of these levels as multiples of blocks of
-    /// the level above the first.
+    /// How much longer than without superseded entries blocks are, of the deepest of these levels
+    /// as multiples of blocks of the level above the first.
     fn stretched(&self, shape: &Shape, layout: &Layout, levels: Range<usize>) -> f64 {
         if !self.deterministic || levels.is_empty() {
             return 1.0;
@@ -92,7 +96,8 @@ impl Layered {
         flushes[levels.end - 1] as f64 / flushes[levels.start - 1] as f64 / plain
     }
 
-    /// How often the last level of pure tiering is rewritten per incoming byte: as a whole for every T − 1 runs.
+    /// How often the last level of pure tiering is rewritten per incoming byte: as a whole for
+    /// every T − 1 runs.
     fn closing(&self, shape: &Shape, layout: &Layout) -> f64 {
         let run =
             (1..layout.last).map(|level| self.ratio(level) as f64).product::<f64>() * self.base_bytes as f64;

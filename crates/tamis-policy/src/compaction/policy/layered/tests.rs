@@ -89,7 +89,8 @@ fn level_0_collects_while_flushes_follow_quickly_and_no_longer() {
     let bytes = sim.bytes(0);
     assert!(!is_due(&sim, &|shape| shape.room = Some(5 * bytes)));
     assert!(is_due(&sim, &|shape| shape.room = Some(3 * bytes)), "space is short");
-    // Regression: with 23.5 GiB free, statistics and log said that a merge of 100 KiB that was put off lacked room.
+    // Regression: with 23.5 GiB free, statistics and log said that a merge of 100 KiB that was put
+    // off lacked room.
     let needs = |room| sim.policy.needs(&Shape { room: Some(room), ..sim.shape() });
     assert_eq!((needs(5 * bytes), needs(bytes), needs(1)), (None, None, Some(bytes)));
     let mut others = sim.under(Layered { slowdown_debt: 1, ..policy(10, 5) });

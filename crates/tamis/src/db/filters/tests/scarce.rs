@@ -7,7 +7,8 @@ use crate::options::Compression;
 use crate::select::Selector;
 use crate::{Db, Options};
 
-/// Statistics said that the filters were copied while readers probed those in the files: they have what the selector has.
+/// Statistics said that the filters were copied while readers probed those in the files: they have
+/// what the selector has.
 #[test]
 fn readers_probe_the_copies() {
     let dir = tempfile::tempdir().expect("a directory");

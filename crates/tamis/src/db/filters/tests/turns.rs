@@ -1,5 +1,6 @@
-//! `filter = auto` step by step: a tree grows from one run to twenty and is merged into one again, and at every step of the
-//! changes of its filter all of it is read, here and by whoever opens it after a crash.
+//! `filter = auto` step by step: a tree grows from one run to twenty and is merged into one again,
+//! and at every step of the changes of its filter all of it is read, here and by whoever opens it
+//! after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -130,7 +131,8 @@ impl Tree {
         self.db.flush().expect("a flush");
     }
 
-    /// Works on the filter until nothing is due, and reads everything before each step and at the end.
+    /// Works on the filter until nothing is due, and reads everything before each step and at the
+    /// end.
     fn settle(&mut self, what: &str) {
         for steps in 0.. {
             assert!(steps < 20, "no end of changes: {:?}", self.turns);
@@ -197,7 +199,8 @@ fn every_read_is_right_while_the_filter_changes_to_and_fro() {
     assert!(reason.starts_with("per table (auto: 1 runs take "), "{reason}");
 }
 
-/// Flushes and ingestions between the steps of a build: their keys must be in the filter when it takes over.
+/// Flushes and ingestions between the steps of a build: their keys must be in the filter when it
+/// takes over.
 #[test]
 fn what_is_written_while_the_filter_is_built_is_in_it() {
     for seed in 0..4 {
@@ -224,7 +227,8 @@ fn what_is_written_while_the_filter_is_built_is_in_it() {
     }
 }
 
-/// An external table has a filter of its own or, if its builder was told so, a key list: that needs the global filter.
+/// An external table has a filter of its own or, if its builder was told so, a key list: that needs
+/// the global filter.
 fn ingest(tree: &mut Tree, number: u64) {
     use crate::ingest::{ExternalTableBuilder, IngestOptions};
     let mut keyspace = options(&tree.fs).keyspace;
@@ -241,8 +245,8 @@ fn ingest(tree: &mut Tree, number: u64) {
     tree.db.default_keyspace().ingest(&[path], IngestOptions::default()).expect("an ingestion");
 }
 
-/// A single run with a key list, as a tree that was read through a global filter has it: reads go on through one, whatever the
-/// rule says, until a merge has written a filter.
+/// A single run with a key list, as a tree that was read through a global filter has it: reads go
+/// on through one, whatever the rule says, until a merge has written a filter.
 #[test]
 fn tables_without_a_filter_of_their_own_keep_the_global_one() {
     let mut tree = Tree::new(3);

@@ -12,7 +12,8 @@ use crate::db::transaction::bugs::Bug;
 use crate::options::Durability;
 use crate::sync;
 
-/// Lets the work of every thread begin, and their commits meet in one group, or two. Returns their history.
+/// Lets the work of every thread begin, and their commits meet in one group, or two. Returns their
+/// history.
 fn meet(db: &Db, isolation: Isolation, work: impl Fn(usize, &mut Recorded) + Sync) -> Vec<Txn> {
     const THREADS: usize = 5;
     let begun = AtomicUsize::new(0);

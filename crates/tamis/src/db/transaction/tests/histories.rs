@@ -43,8 +43,8 @@ fn snapshot_isolation_admits_write_skew_and_nothing_else() {
     assert!(skews > 0, "the histories are too tame to tell the levels apart");
 }
 
-/// Runs histories with a mistake until the checker reports an anomaly that the level does not admit; returns it and whether the oracle
-/// noticed, too.
+/// Runs histories with a mistake until the checker reports an anomaly that the level does not
+/// admit; returns it and whether the oracle noticed, too.
 fn found(bug: Bug, mix: Mix, level: Level) -> (Kind, bool, bool) {
     for seed in 0..200 {
         let db = open();

@@ -1,5 +1,6 @@
-//! Histories of concurrent transactions, judged by a checker that knows nothing of the implementation
-//! ([`tamis_testkit::isolation`]), and by a serial oracle; and whether both notice mistakes.
+//! Histories of concurrent transactions, judged by a checker that knows nothing of the
+//! implementation ([`tamis_testkit::isolation`]), and by a serial oracle; and whether both notice
+//! mistakes.
 
 mod groups;
 mod histories;
@@ -83,7 +84,8 @@ impl Recorded {
         self.ops.extend((from..to).map(|key| Op::Write { key, value: None }));
     }
 
-    /// Ends the transaction; a reader takes its place just after what it saw, as the checker does not mind readers.
+    /// Ends the transaction; a reader takes its place just after what it saw, as the checker does
+    /// not mind readers.
     fn commit(self) -> Txn {
         let committed = match self.tx.commit() {
             Ok(seq) => Some(seq),
@@ -139,7 +141,8 @@ fn run(db: &Db, seed: u64, mix: Mix, threads: u64, each: usize) -> Vec<Txn> {
     })
 }
 
-/// Runs the committed transactions of a history one after the other, in the order of their commits. Returns the first read that differs.
+/// Runs the committed transactions of a history one after the other, in the order of their commits.
+/// Returns the first read that differs.
 fn replayed(history: &[Txn]) -> Result<BTreeMap<Key, u64>, String> {
     let mut order: Vec<&Txn> = history.iter().filter(|txn| txn.committed.is_some()).collect();
     // Those that share a number are readers, which come after the write of that number.

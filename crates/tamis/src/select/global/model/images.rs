@@ -1,7 +1,8 @@
 //! Images of a partition that is added to while they are taken, and a crash at any moment after.
 //!
-//! What lies on disk is the tables of the manifest and one image: the epochs of its entries, and `until`. It is one value, since the
-//! manifest is a log: a crash leaves what some moment had. A key list is the epoch of its table.
+//! What lies on disk is the tables of the manifest and one image: the epochs of its entries, and
+//! `until`. It is one value, since the manifest is a log: a crash leaves what some moment had. A
+//! key list is the epoch of its table.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -140,7 +141,8 @@ fn beside(tree: &Arc<Tree>, work: fn(&Tree)) -> thread::JoinHandle<()> {
     thread::spawn(move || work(&tree))
 }
 
-/// A flush takes an epoch and publishes later than one that has taken the next, or not before the crash.
+/// A flush takes an epoch and publishes later than one that has taken the next, or not before the
+/// crash.
 #[test]
 fn an_image_beside_flushes_denies_nothing_after_a_crash() {
     loom::model(|| {

@@ -1,7 +1,8 @@
 //! The turns of `filter = auto` from per-table to global and back, beside a flush and a reader.
 //!
-//! A table's own filter denies none of its keys, so a version that is read by them can lose nothing. One that is read by the global
-//! filter must find every table in it. There are two directories: the second is the empty one that is left when the filter is dropped.
+//! A table's own filter denies none of its keys, so a version that is read by them can lose
+//! nothing. One that is read by the global filter must find every table in it. There are two
+//! directories: the second is the empty one that is left when the filter is dropped.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};

@@ -1,6 +1,7 @@
-//! Bytes written by the default policy while a database is loaded and overwritten, at the sizes of real ones, in simulated
-//! time: flushes arrive at a steady rate and merges share the rate of the device, so that runs wait in level 0 as they do
-//! beside a writer that does not wait for compaction.
+//! Bytes written by the default policy while a database is loaded and overwritten, at the sizes of
+//! real ones, in simulated time: flushes arrive at a steady rate and merges share the rate of the
+//! device, so that runs wait in level 0 as they do beside a writer that does not wait for
+//! compaction.
 //!
 //! `cargo test -p tamis-policy amplification -- --nocapture` prints the measurements.
 
@@ -9,7 +10,8 @@ use super::*;
 use crate::compaction::plan::Work;
 use crate::compaction::shape::RunningJob;
 
-/// Bytes of a put (a key of 8 and a value of 256), and of its entry in a table, filter and index included.
+/// Bytes of a put (a key of 8 and a value of 256), and of its entry in a table, filter and index
+/// included.
 const PUT: f64 = 264.0;
 const STORED: f64 = 273.0;
 /// The keys that fill a memtable of 64 MiB.
@@ -165,14 +167,16 @@ fn default_policy() -> Layered {
     }
 }
 
-/// What a load of distinct keys in random order, and random overwrites of all of them three times, cost.
+/// What a load of distinct keys in random order, and random overwrites of all of them three times,
+/// cost.
 #[derive(Debug)]
 #[expect(dead_code, reason = "printed")]
 struct Figures {
     /// Bytes written by bytes put, log included.
     load: f64,
     overwrites: f64,
-    /// Runs once the load has settled; the most at a flush, and on average, during the load and during the overwrites.
+    /// Runs once the load has settled; the most at a flush, and on average, during the load and
+    /// during the overwrites.
     settled_runs: usize,
     most_runs: (usize, usize),
     mean_runs: (f64, f64),

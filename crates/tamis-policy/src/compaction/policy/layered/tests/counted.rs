@@ -33,7 +33,8 @@ fn load(sim: &mut Sim<Layered>, load: Load) {
     }
 }
 
-/// The number of flushes in the mixed radix of the levels: the digit of each level from 0 to the last but one.
+/// The number of flushes in the mixed radix of the levels: the digit of each level from 0 to the
+/// last but one.
 fn digits(sim: &Sim<Layered>, layout: &Layout) -> Vec<u64> {
     let blocks = sim.policy.blocks(&sim.shape(), layout);
     let mut rest = sim.seq - blocks.from;
@@ -47,8 +48,8 @@ fn digits(sim: &Sim<Layered>, layout: &Layout) -> Vec<u64> {
     digits
 }
 
-/// With a fixed base level and no empty run, every level's number of runs is its digit; a leveling level has one unless
-/// its digit is 0.
+/// With a fixed base level and no empty run, every level's number of runs is its digit; a leveling
+/// level has one unless its digit is 0.
 fn check_digits(sim: &Sim<Layered>) {
     let shape = sim.shape();
     let layout = sim.policy.layout(&shape);
@@ -95,8 +96,9 @@ fn the_shape_is_the_number_of_flushes_in_the_radix_of_the_levels() {
 
 #[test]
 fn the_shape_depends_neither_on_keys_nor_on_how_jobs_overlap() {
-    // The same number of flushes gives the same runs per level, whatever their contents and however jobs overlap, as
-    // long as no run is empty. But for full merges into several leveling levels, where updates count.
+    // The same number of flushes gives the same runs per level, whatever their contents and however
+    // jobs overlap, as long as no run is empty. But for full merges into several leveling levels,
+    // where updates count.
     for way in ways().into_iter().filter(|way| way.deterministic) {
         let other = if layered(way, 4).stretches() { Load::Random } else { Load::Updates };
         let shapes: Vec<Vec<usize>> = [(Load::Random, 1), (Load::Random, 4), (other, 3)]
@@ -120,8 +122,8 @@ fn the_shape_depends_neither_on_keys_nor_on_how_jobs_overlap() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Where runs or whole blocks turn out empty, a level holds fewer runs than its digit, never more, and nothing
-    /// newer or older than its block, according to the epochs.
+    /// Where runs or whole blocks turn out empty, a level holds fewer runs than its digit, never
+    /// more, and nothing newer or older than its block, according to the epochs.
     #[test]
     fn blocks_stay_separate_whatever_is_deleted(
         seed: u64,

@@ -1,4 +1,5 @@
-//! All policies of the family with all parameters: random histories, policy switches, manual compactions.
+//! All policies of the family with all parameters: random histories, policy switches, manual
+//! compactions.
 
 use tamis_base::meta::TableMeta;
 
@@ -129,14 +130,15 @@ fn history(seed: u64, levels: usize, threads: usize, phases: Vec<Phase>) -> Resu
     sim.check_reads();
     let runs: usize = sim.levels.iter().map(Vec::len).sum();
     prop_assert!(runs <= 1, "a manual compaction leaves {} runs", runs);
-    // Tables that were left alone below the range's old data may hold deletes that are no longer needed: rewriting
-    // those is up to the callers, not the policies.
+    // Tables that were left alone below the range's old data may hold deletes that are no longer
+    // needed: rewriting those is up to the callers, not the policies.
     let is_clean = |table: &TableMeta| table.deletes == 0 || sim.moves > 0 || before.contains(&table.id);
     prop_assert!(sim.tables().all(|table| is_clean(table)));
     Ok(())
 }
 
-/// Regression: the next level down held two runs and none of the range, and the range stayed where it was.
+/// Regression: the next level down held two runs and none of the range, and the range stayed where
+/// it was.
 #[test]
 fn a_range_continues_below_a_stack_that_holds_none_of_it() {
     let full = |choice, size_ratio| Way {

@@ -1,4 +1,5 @@
-//! What single merges take: full levels are skipped, groups overlap perfectly, pickers choose as documented.
+//! What single merges take: full levels are skipped, groups overlap perfectly, pickers choose as
+//! documented.
 
 use super::family::{Way, check_promise, layered, ways};
 use super::*;
@@ -91,7 +92,8 @@ fn groups_overlap_perfectly_and_nothing_enters_a_draining_level() {
     }
 }
 
-/// A tree of 4 levels with full tables of `FLUSH` keys at level 2, where keys are `i · step`, and a last level.
+/// A tree of 4 levels with full tables of `FLUSH` keys at level 2, where keys are `i · step`, and a
+/// last level.
 fn two_levels(way: Way) -> Sim<Layered> {
     let mut sim = Sim::new(layered(way, 4), 4, 1);
     let run = |level: usize, keys: std::ops::Range<u16>, epoch: u64, sim: &mut Sim<Layered>| {

@@ -1,8 +1,9 @@
-//! Promises over a million flushes, on shapes alone: tables are ranges of an abstract key space with a share of its
-//! keys, and a merge computes the size of the union of uniformly random sets. No entries, no files: a flush costs
-//! microseconds.
+//! Promises over a million flushes, on shapes alone: tables are ranges of an abstract key space
+//! with a share of its keys, and a merge computes the size of the union of uniformly random sets.
+//! No entries, no files: a flush costs microseconds.
 //!
-//! `cargo test -p tamis-policy shapes_only -- --nocapture` prints the measurements beside the promises.
+//! `cargo test -p tamis-policy shapes_only -- --nocapture` prints the measurements beside the
+//! promises.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub(super) struct Sizes {
     universe: f64,
     /// Keys of a flush.
     pub(super) flush_keys: f64,
-    /// Whether no key is written twice, as in a load; otherwise each is drawn from the whole universe.
+    /// Whether no key is written twice, as in a load; otherwise each is drawn from the whole
+    /// universe.
     pub(super) distinct: bool,
     next_id: u64,
     /// Share of the universe ever written.
@@ -219,7 +221,8 @@ struct Measured {
     promised_writes: f64,
 }
 
-/// Runs `flushes` flushes, the first part of them to fill the tree; checks every level's runs, space and writes.
+/// Runs `flushes` flushes, the first part of them to fill the tree; checks every level's runs,
+/// space and writes.
 fn measure(way: Way, universe: f64, warm: usize, flushes: usize) -> Measured {
     let mut policy = layered(way, 7);
     policy.base_bytes = 4 * KEYS as u64 * ENTRY;

@@ -1,4 +1,5 @@
-//! Updates and deletes lengthen the blocks of leveling levels, so that each is merged down when it is nearly full.
+//! Updates and deletes lengthen the blocks of leveling levels, so that each is merged down when it
+//! is nearly full.
 
 use super::family::{Way, check_promise, layered};
 use super::*;
@@ -27,7 +28,8 @@ fn leveled() -> Sim<Layered> {
     sim
 }
 
-/// Flushes once: `updates` in 32 of the entries are of 40 hot keys, the others of keys that hardly repeat.
+/// Flushes once: `updates` in 32 of the entries are of 40 hot keys, the others of keys that hardly
+/// repeat.
 fn flush(sim: &mut Sim<Layered>, updates: usize) {
     let mut keys: std::collections::BTreeSet<u16> = (0..updates).map(|_| sim.random(40) as u16).collect();
     while keys.len() < FLUSH {
@@ -36,8 +38,8 @@ fn flush(sim: &mut Sim<Layered>, updates: usize) {
     sim.flush(keys, 0);
 }
 
-/// The end of a round: what it merged out of level 1 and the level above, and out of all levels above the last, in flushes
-/// without superseded entries; and the number of its flushes.
+/// The end of a round: what it merged out of level 1 and the level above, and out of all levels
+/// above the last, in flushes without superseded entries; and the number of its flushes.
 #[derive(Debug)]
 struct Round {
     level1: f64,
@@ -90,7 +92,8 @@ fn at_fifty_percent_updates_levels_are_nearly_full_when_they_are_merged_down() {
 
 #[test]
 fn deletes_of_what_a_level_holds_count_like_updates() {
-    // Deletes stay in the levels above the last, one for each key: those of hot keys supersede each other.
+    // Deletes stay in the levels above the last, one for each key: those of hot keys supersede each
+    // other.
     let mut sim = leveled();
     let hot = |sim: &mut Sim<Layered>| {
         let keys: std::collections::BTreeSet<u16> = (0..FLUSH).map(|_| sim.random(100) as u16).collect();
@@ -123,7 +126,8 @@ fn a_change_of_the_workload_costs_one_round() {
     let mut sim = leveled();
     rounds(&mut sim, 4, FLUSH / 2);
     let after = rounds(&mut sim, 3, 0);
-    // The round under way has its length, and levels exceed their capacity by the factor of the estimate at most.
+    // The round under way has its length, and levels exceed their capacity by the factor of the
+    // estimate at most.
     assert!(after[0].level2 < 2.2 * BLOCKS[1], "{after:?}");
     assert!(after[1..].iter().all(|round| round.flushes <= BLOCKS[1] as u64 + 8), "{after:?}");
 }
