@@ -13,6 +13,7 @@
 //! resolution is one window.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -191,15 +192,20 @@ fn let_it_save(dir: &Path, clock: &ManualClock) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Returns the names and lengths of the manifests.
-fn manifest(dir: &Path) -> Result<Vec<(String, u64)>, BenchError> {
+/// Returns the names and contents of the manifests. Their lengths do not tell: space is reserved ahead.
+fn manifest(dir: &Path) -> Result<Vec<(String, Vec<u8>)>, BenchError> {
     let failed = |source| BenchError::Io { operation: "look into", path: dir.to_owned(), source };
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with("MANIFEST") {
-            found.push((name, entry.metadata().map_err(failed)?.len()));
+            match fs::read(entry.path()) {
+                Ok(contents) => found.push((name, contents)),
+                // It was replaced meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
+            }
         }
     }
     found.sort_unstable();
