@@ -10,11 +10,11 @@
 //! * Segments are sorted by start, starts are distinct, neighbours differ.
 //! * **No version is lost**: a version of key `k` with epoch `e` in a table implies `e ∈ at(k)`.
 //! * **Disjoint at every key**: as long as compactions merge neighbours in age, the tables of one
-//!   version of the tree that cover a key have pairwise disjoint epochs at that key. That is why a
-//!   key range that no input covers is empty (a *gap*, `lo == hi == 0`) and not assigned to a
-//!   neighbour: there may be an older version below the output in that range whose epochs the
-//!   neighbour's interval contains. (With assignment to a neighbour, 3 % of the lookups in the
-//!   simulation of the tests had a second candidate.)
+//!   version of the tree that cover a key have pairwise disjoint epochs at that key. So a key range
+//!   that no input covers stays empty (a *gap*, `lo == hi == 0`) instead of joining a neighbour: an
+//!   older version below the output may lie there, with epochs inside the neighbour's interval.
+//!   (When gaps joined a neighbour, 3 % of the lookups in the tests' simulation had a second
+//!   candidate.)
 //!
 //! Immutable values; any thread may read them.
 

@@ -129,7 +129,7 @@ impl RangeTombstone {
 /// none. By default all keys, without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cover {
-    /// The first key; `None`: that of all.
+    /// The first key; `None`: from the smallest key.
     pub from: Option<KeyBytes>,
     /// The first key behind the stretch; `None`: it has no end.
     pub until: Option<KeyBytes>,
@@ -138,7 +138,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Reports whether the stretch has `key`.
+    /// Reports whether the stretch contains `key`.
     #[inline]
     pub fn holds(&self, key: &[u8]) -> bool {
         self.until.as_ref().is_none_or(|until| *key < **until)
@@ -181,7 +181,7 @@ impl Cover {
     }
 }
 
-/// A border between keys, put together where it is asked for; mostly short.
+/// A border between keys, built on demand; mostly short.
 pub type BorderKey = SmallVec<[u8; 24]>;
 
 /// The end of a key range.

@@ -1,9 +1,9 @@
-//! An ordered map whose copies share what they have in common.
+//! An ordered map whose copies share unchanged entries.
 //!
-//! Entries are in chunks of some dozen, and a list has the chunks: a copy shares both, and a change
-//! copies the list and one chunk, if they are shared. So a copy costs nothing, and a change of a
-//! map of *n* entries that has copies costs about *n* / 64 reference counts. What many readers look
-//! at while it changes now and then, like the keyspaces of a database, is published as a copy.
+//! Entries are in chunks of a few dozen, and a list holds the chunks. A copy shares both; a change
+//! copies the list and one chunk, if they are shared. So a copy costs nothing, and a change to a
+//! map of *n* entries that has copies costs about *n* / 64 reference counts. Data with many readers
+//! and rare changes, like the keyspaces of a database, is published as a copy.
 
 use std::borrow::Borrow;
 use std::fmt;

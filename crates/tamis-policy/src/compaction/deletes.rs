@@ -1,38 +1,36 @@
-//! Takes deletes to where they can be dropped although no level is full: from tables that are dense
-//! with them, and from those where they have become too old.
+//! Compacts tables that are dense with deletes, or hold deletes that are too old, although no level
+//! is full: moves the deletes to where they can be dropped.
 //!
 //! # Density
 //!
-//! A delete takes part in every read that passes it until it has met the last older version of its
-//! key. Policies look at bytes only, and a run of a million deletes has few: it may stay above the
-//! values that it hides for as long as nothing else is written. So a table with at least [`LEAST`]
-//! deletes that are half of its entries is compacted although its level is not full, as with
-//! RocksDB's `CompactOnDeletionCollector` and Pebble's compactions by the density of tombstones.
+//! A delete slows every read that passes it until it has met the last older version of its key.
+//! Policies count only bytes, and a million deletes take few: they may stay above the values they
+//! hide until something else is written. So a table is compacted early when it has at least
+//! [`LEAST`] deletes and they are half of its entries, as with RocksDB's
+//! `CompactOnDeletionCollector` and Pebble's tombstone density compactions.
 //!
 //! # Cost
 //!
-//! A step is only made if its inputs, with all that they overlap below, have at least one delete in
-//! [`PAYS`] entries. So each delete pays for rewriting at most that many entries in each level,
-//! whatever the keys are. Where deletes lie too thin over the level below, they wait for the
-//! ordinary compactions. Level 0 goes on collecting runs while flushes follow each other within
-//! seconds. Without deletes nothing changes.
+//! A step requires at least one delete per [`PAYS`] entries in its inputs, overlapped tables below
+//! included. So each delete pays for rewriting at most that many entries per level, whatever the
+//! keys. Deletes spread too thinly over the level below wait for ordinary compactions. Level 0
+//! keeps collecting runs while flushes are seconds apart. Without deletes nothing changes.
 //!
 //! # Age
 //!
-//! With `max_tombstone_age` a delete, of a key or a range, is to be gone from disk within that
-//! time, and with it what it hides. Each table records the number of its oldest delete and a time
-//! before which that was not written ([`OldestDelete`]). Memtables with deletes are flushed after a
-//! quarter of the time, and a table is due after three quarters ([`overdue`]), whatever it costs:
-//! the last quarter is for the merges.
+//! With `max_tombstone_age`, a key or range delete and the data it hides should leave the disk
+//! within that time. Each table records the sequence number of its oldest delete and the earliest
+//! time it can have been written ([`OldestDelete`]). Memtables with deletes are flushed after a
+//! quarter of the age. A table is due after three quarters ([`overdue`]), whatever the cost; the
+//! last quarter is for the merges.
 //!
 //! # Why it ends
 //!
-//! A step takes the table to a deeper level, or merges everything that overlaps it there. Where
-//! nothing older overlaps the table, it is rewritten in place without its deletes. A dense table is
-//! left alone as long as a snapshot is older than its newest entry, so all of its deletes go at
-//! once. A table that is due for its age is left alone as long as a snapshot is older than its
-//! oldest delete. So each rewrite drops that one at least, and the oldest of those that stay, if
-//! any, is held by a snapshot.
+//! A step takes the table to a deeper level, or merges everything that overlaps it there. If
+//! nothing older overlaps the table, the step rewrites it in place without its deletes. A dense
+//! table waits while any snapshot is older than its newest entry, so all its deletes go at once. A
+//! table due by age waits while any snapshot is older than its oldest delete. So each rewrite drops
+//! at least that delete, and a snapshot holds the oldest of any that stay.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -53,10 +51,10 @@ pub const LEAST: u64 = 4096;
 /// The entries that may be rewritten for each delete, in each step.
 const PAYS: u64 = 8;
 
-/// How long after a flush level 0 is left alone: another may follow.
+/// How long level 0 is left alone after a flush: another may follow.
 const COLLECTING_SECONDS: u64 = 5;
 
-/// The number of tables, those with the most deletes, for which a plan is tried.
+/// How many tables to try a plan for, most deletes first.
 const TRIES: usize = 8;
 
 /// Plans the next step for one of the dense tables. O(tables · log tables).
@@ -211,7 +209,7 @@ fn is_worth<'t>(tables: impl Iterator<Item = &'t TableShape>) -> bool {
     deletes.saturating_mul(PAYS) >= entries
 }
 
-/// What is known of when deletes were written that are written to tables now.
+/// Bounds on when the deletes that a flush or merge writes were first written.
 #[derive(Clone, Debug)]
 pub struct DeleteTimes {
     known: Vec<OldestDelete>,

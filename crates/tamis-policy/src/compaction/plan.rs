@@ -22,9 +22,9 @@ pub struct PlanInput {
 /// the outputs must fit between such tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputRun {
-    /// An existing run of the output level. If it has lost its last table to another job meanwhile,
-    /// it is recreated under the same number, and so in its place by age. A merge of runs of one
-    /// level joins one of them; nothing that overlaps it lies between that run and the inputs.
+    /// An existing run of the output level. If another job has taken its last table meanwhile, it
+    /// is recreated under the same number, which keeps its place by age. A merge within one level
+    /// joins one of its runs; nothing that overlaps it lies between that run and the inputs.
     Into(RunId),
     /// A new run, the newest of its level.
     New,
@@ -98,8 +98,8 @@ pub struct Plan {
     /// Ascending keys before which an output table also ends, so that no output overlaps too much
     /// of the level below.
     pub borders: Vec<KeyBytes>,
-    /// Ascending keys, at which tables of the level below begin: an output table that is half full
-    /// ends before one, so that it overlaps no table below in part only.
+    /// Ascending keys at which tables of the level below begin. A half-full output table ends
+    /// before one, so that it overlaps no table below only in part.
     pub edges: Vec<KeyBytes>,
     /// Why it was made.
     pub reason: Reason,
@@ -158,7 +158,7 @@ impl Plan {
 
 /// Reports whether a key with this digest is a guard of a level whose guards have digests that end
 /// in `bits` zero bits (PebblesDB, section 3.2). A level with fewer bits has all guards of the
-/// levels with more bits, and others besides.
+/// levels with more bits, and more.
 pub fn is_guard(digest: Digest, bits: u32) -> bool {
     digest.get().trailing_zeros() >= bits
 }

@@ -8,7 +8,7 @@
 //!   read them.
 //!
 //! A shape is a value built from one version of the tree and the list of running jobs, both read
-//! under the lock that guards the list. It costs a few words and a reference count for each table.
+//! under the lock that guards the list. It costs a few words and a reference count per table.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::compaction::plan::OutputRun;
 /// A table, and whether it may be compacted.
 #[derive(Clone, Debug)]
 pub struct TableShape {
-    /// What is recorded of it.
+    /// Its record.
     pub meta: Arc<TableMeta>,
     /// No job may take it: it is an input of a running job, or damaged.
     pub busy: bool,
@@ -131,7 +131,7 @@ pub struct Shape {
     pub expired: SeqNo,
     /// Live snapshots, ascending.
     pub snapshots: Vec<SeqNo>,
-    /// Somebody waits until nothing is due: nothing should be put off.
+    /// A caller waits until nothing is due: defer nothing.
     pub settling: bool,
 }
 

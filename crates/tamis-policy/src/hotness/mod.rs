@@ -42,8 +42,8 @@
 //! # Threads
 //!
 //! The manager is a plain value; to share it, wrap it in a mutex. It never blocks and never calls
-//! out, except to ask a table's [`Segments`] for sizes and borders. Which gets are counted, and by
-//! whom, is the engine's business.
+//! out, except to ask a table's [`Segments`] for sizes and borders. The engine decides which gets
+//! are counted, and by whom.
 //!
 //! # Costs
 //!

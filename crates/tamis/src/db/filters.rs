@@ -1,14 +1,13 @@
-//! Background work on global filters: making them of their images after opening, building and
+//! Background work on global filters: making them from images after opening, building and
 //! rebuilding partitions, inserting the keys of ingested tables, and saving images.
 //!
 //! One thread at a time works on a keyspace's filter. It builds without a lock, from the tables of
-//! the version that was current; see [`Grf`] for how concurrent changes are included. A failure
+//! the version current at the start; see [`Grf`] for how concurrent changes are included. A failure
 //! does not affect answers: the partition is read without the filter, or with the old one. The work
 //! is retried when the tree has changed.
 //!
-//! [`FilterUpkeep`] is behind the `state` lock and holds bookkeeping alone. Work counts as failed
-//! while it is under way, so that a panic in it leaves the mark of a failure; writes have stopped
-//! for good by then.
+//! [`FilterUpkeep`] is behind the `state` lock and holds only bookkeeping. Work counts as failed
+//! while under way, so a panic leaves it marked as failed; writes have stopped for good by then.
 
 use std::sync::Arc;
 
@@ -24,19 +23,18 @@ use crate::db::scheduler::Rounds;
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::select::{Grf, Moment, Part, Restored, Span, Task, Turn};
 
-/// About the most bytes of partitions per filter file: they are in memory twice while they are
-/// written.
+/// Roughly the most bytes of partitions per filter file: they are in memory twice during the write.
 const SAVE_BYTES: usize = 32 << 20;
 
-/// The same when the database is closed, which is not to take long. What is left out is read from
-/// tables at the next opening.
+/// The same when the database is closed, which should be quick. The next opening reads the rest
+/// from tables.
 const CLOSE_BYTES: usize = 64 << 20;
 
-/// The most ranges for which one image is used, so that memory is proportional to the files
-/// whatever they say. An image is divided only where newer ones of other ranges were saved.
+/// The most ranges that use one image, so that memory is proportional to the files whatever they
+/// say. An image is divided only where newer images of other ranges were saved.
 const MOST_USES: u32 = 8;
 
-/// How often older images are tried in place of ones that turn out to be damaged.
+/// How often older images are tried in place of damaged ones.
 const MOST_ROUNDS: u32 = 8;
 
 /// Which keyspaces' filters are being worked on. Behind the `state` lock.
@@ -45,10 +43,10 @@ pub(crate) struct FilterUpkeep {
     /// Whether images are saved.
     saves: bool,
     working: HashSet<KeyspaceId>,
-    /// The keyspaces where the last work failed, or is under way: it must not be retried before the
-    /// tree has changed.
+    /// The keyspaces whose last work failed or is under way: it is not retried before the tree has
+    /// changed.
     failed: HashSet<KeyspaceId>,
-    /// Where the next work is looked for.
+    /// Where to look for the next work.
     rounds: Rounds,
 }
 
@@ -85,8 +83,8 @@ impl FilterUpkeep {
         self.working.contains(&keyspace.id) || self.task(keyspace).is_some()
     }
 
-    /// Marks the start of work. Until the work succeeds it counts as failed: a change of the tree
-    /// in the meantime clears that mark, and so is not forgotten if the work does fail.
+    /// Marks the start of work. Until the work succeeds it counts as failed. A change of the tree
+    /// in the meantime clears that mark, so the change is not forgotten if the work does fail.
     pub(crate) fn start(&mut self, keyspace: KeyspaceId) {
         self.working.insert(keyspace);
         self.failed.insert(keyspace);
@@ -111,8 +109,7 @@ impl FilterUpkeep {
 }
 
 impl DbInner {
-    /// Does the work that is due, after [`start`](FilterUpkeep::start), and marks its end, even in
-    /// a panic.
+    /// Does the work due, after [`start`](FilterUpkeep::start), and marks its end, even in a panic.
     pub(crate) fn work_on_filter(&self, keyspace: &KeyspaceInner, task: Task) {
         let Some(grf) = keyspace.filter.grf() else { return };
         let work = std::panic::AssertUnwindSafe(|| match task {
@@ -161,7 +158,7 @@ impl DbInner {
         Ok(complete)
     }
 
-    /// Makes the filter of its images, as far as there are any.
+    /// Makes the filter from its images, as far as there are any.
     fn load_filter(&self, keyspace: &KeyspaceInner, grf: &Grf) -> bool {
         let version = {
             let mut work = grf.work();
@@ -191,8 +188,8 @@ impl DbInner {
         true
     }
 
-    /// Reads the images of a keyspace that count. Those that cannot be used are warned of, and the
-    /// tables of their ranges are read unless other images cover them.
+    /// Reads a keyspace's images that count. Unusable images cause a warning, and the tables of
+    /// their ranges are read unless other images cover them.
     fn read_images(&self, keyspace: &KeyspaceInner, grf: &Grf) -> Vec<Part> {
         let mut restored: HashMap<(FilterFileId, usize), Arc<Restored>> = HashMap::default();
         let mut restore = |image: &LiveImage| -> Result<Arc<Restored>, ()> {
@@ -236,8 +233,8 @@ impl DbInner {
                     continue;
                 };
                 let range = (image.start, image.end);
-                // Only if both are of one range: a part of an image of prefixes has those of other
-                // keys, too.
+                // Only if both have the same range: part of a prefix image also has the prefixes of
+                // other keys.
                 let prefixes = prefixes.get(&range);
                 let until = prefixes.map_or(image.until, |(until, _)| image.until.min(*until));
                 let prefixes = prefixes.map(|(_, made)| made.clone());
@@ -252,7 +249,7 @@ impl DbInner {
 
     /// Saves the images that are due. Returns `false` if none was saved.
     fn save_filter(&self, keyspace: &KeyspaceInner, grf: &Grf, moment: Moment) -> bool {
-        // Before the session begins there are tables of epochs that nobody records.
+        // Before the session begins, there are tables with unrecorded epochs.
         if !self.may_write_images() {
             return false;
         }
@@ -295,7 +292,7 @@ impl DbInner {
         }
     }
 
-    /// Saves what the next opening would otherwise have to read from tables. Background work has
+    /// Saves what the next opening would otherwise read from tables. Call after background work has
     /// ended.
     pub(crate) fn save_filters_at_close(&self) {
         for keyspace in self.directory.load_full().values() {
@@ -313,7 +310,7 @@ impl DbInner {
         done
     }
 
-    /// Changes what answers for a keyspace with `filter = auto`.
+    /// Changes the answering filter of a keyspace with `filter = auto`.
     fn turn_filter(&self, keyspace: &KeyspaceInner, grf: &Grf, turn: Turn) -> bool {
         let work = grf.work();
         let state = self.state();
@@ -323,12 +320,12 @@ impl DbInner {
         true
     }
 
-    /// Copies the filters of mapped tables to memory if it is scarce, and tells readers. Does
-    /// nothing for filters that were copied before.
+    /// Copies the filters of mapped tables to memory if memory is too scarce for their pages to
+    /// stay, and tells readers. Skips filters copied before.
     ///
-    /// Called after tables were opened *and* are in a version: any of them may be the one with
-    /// which memory has become scarce, and then all versions are looked through. All of them are in
-    /// `joined`, if there is one. Must be called without the `state` lock.
+    /// Call after tables were opened *and* are in a version, without the `state` lock. If `joined`
+    /// is given, all of these tables are in it. Any of them may be the one that made memory scarce;
+    /// all versions are then checked.
     pub(crate) fn keep_filters_in_memory(&self, joined: Option<&KeyspaceInner>) {
         let is_scarce = |keyspace: &KeyspaceInner| {
             keyspace.view.load().version.tables.iter().any(|table| table.table.is_scarce())
@@ -378,7 +375,7 @@ impl DbInner {
         }
     }
 
-    /// Does all work that is due: the only background thread of a database opened read-only.
+    /// Does all work due: the only background thread of a database opened read-only.
     pub(crate) fn build_filters(&self) {
         loop {
             let task = {
@@ -427,8 +424,8 @@ mod tests {
     }
 
     /// Failed work was to be retried when the tree changed, but a change during the work was
-    /// forgotten: if nothing more was written, the tree was read without a filter until the
-    /// database was opened again.
+    /// forgotten. Without later writes, the tree was read without a filter until the database was
+    /// reopened.
     #[test]
     fn a_change_of_the_tree_during_failing_work_allows_a_retry() {
         let (fs, db) = opened();

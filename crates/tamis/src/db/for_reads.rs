@@ -1,21 +1,21 @@
 //! Read-triggered compactions.
 //!
 //! Policies look only at writes. A tree that they leave alone may keep several runs forever, and
-//! every read pays for each of them. So reads accumulate a debt, in bytes: the priced cost of the
-//! extra work caused by each run beyond the first. When the debt reaches the bytes that the next
-//! step towards a single run would rewrite, and nothing is being written, that step is taken and
-//! the debt is paid. A merge therefore never costs more than reads have already lost, and a tree of
-//! one run is left alone.
+//! every read pays for each. So reads accumulate a debt in bytes: the priced cost of the extra work
+//! caused by each run beyond the first. When the debt covers the bytes that the next step towards a
+//! single run would rewrite, and nothing is being written, that step is taken and the debt is paid.
+//! A merge therefore never costs more than reads have already lost, and a tree of one run is left
+//! alone.
 //!
 //! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt
-//! is per keyspace, gets count, and writers have priority: nothing is started within [`IDLE_TIME`]
-//! of a write, or while anything else is running or due.
+//! is per keyspace, gets count, and writers have priority: nothing starts within [`IDLE_TIME`] of a
+//! write, or while other work is running or due.
 //!
 //! # Threads and failures
 //!
-//! The [accounts](ReadDebts) are behind the `state` lock. Compaction threads check them when they
-//! have nothing else to do, at least once a second. A debt is an estimate: a failed or lost merge
-//! leaves it, and no answer depends on it.
+//! The [accounts](ReadDebts) are behind the `state` lock. Idle compaction threads check them at
+//! least once a second. A debt is an estimate: a failed or lost merge leaves it, and no answer
+//! depends on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,21 +36,21 @@ use crate::sync;
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// The price of a wasted search of a run, in bytes rewritten. A search takes half a microsecond
-/// from memory and longer from a device, time in which a merge moves some hundred bytes; but it is
-/// a reader that loses this time, while an idle thread does the merge. LevelDB's price is 16 KiB.
+/// from memory and longer from a device; a merge moves some hundred bytes in that time. But a
+/// reader loses this time, while an idle thread does the merge. LevelDB's price is 16 KiB.
 const PRICE_OF_SEARCH: u64 = 4 << 10;
 
 /// The price of one more filter probe: a search takes about 32 times as long.
 const PRICE_OF_PROBE: u64 = 128;
 
-/// The price of stepping over a deleted key or a version that does not count, which a merge would
-/// have removed: about a twelfth of a search.
+/// The price of stepping over a deleted key or an obsolete version, which a merge would have
+/// removed: about a twelfth of a search.
 const PRICE_OF_STEP: u64 = 320;
 
 /// Smaller debts are ignored: a few reads do not make a pattern.
 const LEAST_DEBT: u64 = 64 << 20;
 
-/// What a keyspace's reads have lost to runs beyond the first.
+/// The cost to a keyspace's reads of runs beyond the first.
 #[derive(Debug, Default)]
 struct Account {
     /// The counters at the last update.
@@ -67,8 +67,8 @@ impl Account {
     }
 }
 
-/// Returns the cost to reads of having more than one run, and of what merges would remove, in
-/// bytes.
+/// Returns the cost to reads, in bytes, of having more than one run and of what merges would
+/// remove.
 fn loss(reads: ReadCost) -> u64 {
     let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
     let probes = reads.filter_probes.saturating_sub(reads.gets);
@@ -83,7 +83,7 @@ fn loss(reads: ReadCost) -> u64 {
 #[derive(Debug)]
 pub(crate) struct ReadDebts {
     accounts: HashMap<KeyspaceId, Account>,
-    /// How long nothing has been written.
+    /// Time since the last write.
     idle_timer: IdleTimer<SeqNo>,
 }
 
@@ -97,7 +97,7 @@ impl ReadDebts {
     }
 }
 
-/// Reports whether the keyspace's runs may be merged for reads: not if it is configured to rewrite
+/// Reports whether the keyspace's runs may be merged for reads. Not if it is configured to rewrite
 /// little, to drop whole tables, or to have a shape determined by the flushes alone.
 fn wants(options: &KeyspaceOptions) -> bool {
     let joins = matches!(
@@ -109,7 +109,7 @@ fn wants(options: &KeyspaceOptions) -> bool {
 
 impl DbInner {
     /// Returns the next step towards a single run that a keyspace's reads have paid for. For
-    /// compaction threads that found nothing else to do.
+    /// compaction threads without other work.
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
         let no_writes = state.read_debts.idle_timer.has_lasted(self.visible(), sync::now(), IDLE_TIME);
         let idle = state.scheduler.is_idle();
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(runs(&db), 3);
     }
 
-    /// Such a merge was retried again and again, without backoff, as long as the debt paid for it.
+    /// Such a merge was retried without backoff as long as the debt paid for it.
     #[test]
     fn a_merge_that_failed_is_not_retried_at_once() {
         let (db, pause) = read_often(true);

@@ -1,29 +1,28 @@
-//! Filter files of an open database: which there are, saving images of global filters, and finding
-//! them again.
+//! Filter files of an open database: lists them, saves images of global filters, and finds these
+//! again.
 //!
 //! An [image](tamis_files::images) holds every key of its range that is in a table with epochs
 //! below its `until`. Filter files are an optimization: without them a filter is built from the
-//! tables. So nothing here fails an operation of the user or suspends writes. A file or image that
-//! cannot be used is left out with one warning; a save that fails is warned of, and is tried again
-//! after a while, longer each time.
+//! tables. So nothing here fails a user's operation or suspends writes. An unusable file or image
+//! is left out with one warning. A failed save causes a warning and is retried with backoff.
 //!
 //! # Invariants
 //!
-//! * A filter file and its name are durable before an edit names it; it goes only after the edit
-//!   that drops it, and only when nobody holds it any more.
+//! * A filter file and its name are durable before an edit names it. The file is removed only after
+//!   the edit that drops it, and only when nothing holds it any more.
 //! * No epoch below an image's `until` is assigned after the image: the edit that names a file
-//!   raises the keyspace's next epoch to the `until`s of its images. Who takes an image vouches for
-//!   the epochs assigned before.
-//! * Once a save is done, the files of a keyspace take at most half as many bytes again as the
-//!   images that count, or [`FREE_BYTES`](reclaim::FREE_BYTES).
+//!   raises the keyspace's next epoch to the `until`s of its images. The thread that takes an image
+//!   vouches for the epochs assigned before.
+//! * After a save, a keyspace's files take at most half as many bytes again as the images that
+//!   count, or [`FREE_BYTES`](reclaim::FREE_BYTES).
 //!
 //! # Threads and locks
 //!
-//! The [upkeep of filters](super::filters) saves and loads. One thread saves at a time, in any
-//! keyspace, with the mutex `saving` held: it is taken before every other lock of the database but
-//! that of a late beginning. Which files were opened is behind `known`, a leaf. Both
-//! [`FilterFiles::release`] and adding an opened file happen under `state`, where the tree says
-//! which files there are.
+//! The [upkeep of filters](super::filters) saves and loads. One thread at a time saves, in any
+//! keyspace, holding the mutex `saving`. This mutex comes before every other lock of the database
+//! except the lock of a late beginning. `known`, a leaf, guards the list of opened files.
+//! [`FilterFiles::release`] and adding an opened file both happen under `state`, where the tree
+//! says which files exist.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,8 +63,8 @@ pub(crate) struct NewImage {
     pub(crate) start: KeyBytes,
     /// `None`: the range has no end.
     pub(crate) end: Option<KeyBytes>,
-    /// Every key of the range in a table with epochs below this is in the image, and no table that
-    /// comes later has such epochs unless it is made of these tables.
+    /// The image has every key of the range in a table with epochs below this. A later table has
+    /// such epochs only if it is made of these tables.
     pub(crate) until: u64,
     pub(crate) bytes: Vec<u8>,
 }
@@ -73,16 +72,16 @@ pub(crate) struct NewImage {
 /// Why images were not saved.
 #[derive(Debug)]
 pub(crate) enum NotSaved {
-    /// Not now: the database does not write, or an earlier save failed a short while ago.
+    /// Not now: the database does not write, or a save failed a short while ago.
     Later,
-    /// Something failed. It was warned of.
+    /// Something failed; a warning was given.
     Failed(StorageError),
 }
 
 /// A key range and the newest image of it.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveImage {
-    /// The range: that of the image, or a part of it.
+    /// The image's range, or a part of it.
     pub(crate) start: KeyBytes,
     pub(crate) end: Option<KeyBytes>,
     /// See [`NewImage::until`].
@@ -101,17 +100,17 @@ impl LiveImage {
 /// Which files a save may rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reclaim {
-    /// Those of which too little counts: the rest of them is copied.
+    /// Files of which too little counts: what counts is copied.
     Rewrite,
-    /// None, as copying takes time: files go only if nothing of them counts.
+    /// None, as copying takes time: a file is removed only if none of its images counts.
     Nothing,
 }
 
-/// An open filter file. Once nobody holds it, the file is removed if it is obsolete.
+/// An open filter file. When the last holder drops it, the file is removed if obsolete.
 #[derive(Debug)]
 struct OpenImages {
     file: ImageFile,
-    /// Images that could not be used, by their number in the file.
+    /// Unusable images, by their number in the file.
     unusable: Mutex<HashSet<usize>>,
     obsolete: AtomicBool,
     garbage: Arc<Garbage>,
@@ -123,7 +122,7 @@ impl OpenImages {
         Arc::new(OpenImages { file, unusable, obsolete, garbage: garbage.clone() })
     }
 
-    /// Returns the numbers of the images that can be used, as far as known.
+    /// Returns the numbers of the images not known to be unusable.
     fn usable(&self) -> impl Iterator<Item = usize> {
         let unusable = self.unusable.lock().clone();
         (0..self.file.images().len()).filter(move |at| !unusable.contains(at))
@@ -138,7 +137,7 @@ impl Drop for OpenImages {
     }
 }
 
-/// A file that the tree names and that was looked at.
+/// A file that the tree names and that was examined.
 #[derive(Debug)]
 enum Known {
     Open(Arc<OpenImages>),
@@ -178,8 +177,8 @@ impl FilterFiles {
         }
     }
 
-    /// Has files removed that no durable tree names any more, as soon as nobody reads them. Under
-    /// the `state` lock.
+    /// Lets files that no durable tree names be removed once nothing reads them. Call under the
+    /// `state` lock.
     pub(crate) fn release(&self, files: impl IntoIterator<Item = FilterFileId>) {
         let mut known = self.known.lock();
         for id in files {
@@ -207,7 +206,7 @@ impl FilterFiles {
         Ok(file)
     }
 
-    /// Reads all of a file; `false` if `go_on` said so.
+    /// Reads all of a file; `false` if `go_on` returned it.
     fn check(
         &self,
         fs: &dyn FileSystem,
@@ -229,15 +228,14 @@ impl FilterFiles {
         Ok(true)
     }
 
-    /// Reads an image. After an error the image no longer counts, and another one may count in its
-    /// place.
+    /// Reads an image. After an error the image no longer counts; another may count in its place.
     pub(crate) fn read(&self, image: &LiveImage) -> Result<Vec<u8>, StorageError> {
         let (open, at) = (&image.file, image.at);
         let read = open.file.read(&*self.fs, &open.file.images()[at]);
         read.inspect_err(|why| self.note_unusable(image, why))
     }
 
-    /// Records that an image cannot be used, and warns of it once.
+    /// Records that an image is unusable, and warns of it once.
     pub(crate) fn note_unusable(&self, image: &LiveImage, why: &dyn std::fmt::Display) {
         if image.file.unusable.lock().insert(image.at) {
             self.warnings.add(format!("a part of a global filter is built from the tables: {why}"));
@@ -246,8 +244,7 @@ impl FilterFiles {
 }
 
 impl DbInner {
-    /// Returns the open filter files of a keyspace, and the numbers of those that cannot be used.
-    /// Reads the indexes of files that were not opened before.
+    /// Returns the open filter files of a keyspace, and the numbers of the unusable files.
     fn open_images(&self, keyspace: KeyspaceId) -> (Vec<Arc<OpenImages>>, Vec<FilterFileId>) {
         let files = &*self.filter_files;
         loop {
@@ -266,7 +263,7 @@ impl DbInner {
                         let state = self.state();
                         let stored = state.catalogue.tree().keyspaces.get(&keyspace);
                         if !stored.is_some_and(|stored| stored.filter_files.contains_key(&id)) {
-                            // It went while it was opened, and others may have come in its place.
+                            // It was removed during the open, and others may have replaced it.
                             changed = true;
                             break;
                         }
@@ -309,7 +306,7 @@ impl DbInner {
     }
 
     /// Returns the newest usable image of every key range of a keyspace that has any, in key order.
-    /// Reads indexes only, and those but once.
+    /// Reads indexes only, each once.
     pub(crate) fn live_images(&self, keyspace: KeyspaceId, kind: ImageKind) -> Vec<LiveImage> {
         let (files, _) = self.open_images(keyspace);
         let limit = {
@@ -352,9 +349,9 @@ impl DbInner {
         self.may_write_images() && !waits(&self.filter_files.saving.lock())
     }
 
-    /// Reads all filter files of a keyspace through `fs`, tells `go_on` how many bytes were read,
-    /// file by file and image by image, and stops when it returns `false`. Returns the number of
-    /// files read, and what is wrong with others.
+    /// Reads all filter files of a keyspace through `fs`, reports the bytes read to `go_on` file by
+    /// file and image by image, and stops when it returns `false`. Returns the number of files
+    /// read, and what is wrong with others.
     pub(crate) fn check_filter_files(
         &self,
         fs: &dyn FileSystem,
@@ -391,12 +388,11 @@ impl DbInner {
             && self.gate.check().is_ok()
     }
 
-    /// Writes images to one new filter file and publishes it with one edit, which also drops the
-    /// files that are no longer needed: those of which no image counts, and the worst others if too
-    /// little of all files counts. What counts of these is copied. Not to be called with any lock
-    /// held.
+    /// Writes images to one new filter file and publishes it with one edit. The edit also drops
+    /// files no longer needed: those without an image that counts and, if too little of all files
+    /// counts, the worst others. What counts of these is copied. Do not call with any lock held.
     ///
-    /// Cost: a write of the images and of the copies, two syncs, and an edit. A save without images
+    /// Cost: a write of the images and the copies, two syncs, and an edit. A save without images
     /// only tidies up.
     pub(crate) fn save_images(
         &self,
@@ -500,7 +496,7 @@ impl DbInner {
                 writer.add(image.kind, range, image.until, &image.bytes)?;
             }
             for copy in copies {
-                // One that cannot be read is lost with its file.
+                // An unreadable image is lost with its file.
                 if let Ok(bytes) = self.filter_files.read(copy) {
                     writer.copy(&copy.file.file.images()[copy.at], &bytes)?;
                 }

@@ -1,15 +1,15 @@
 //! One limit for reads and writes of several databases together.
 //!
-//! Memtables take what they need, up to half of the limit; block caches and elastic filters have
-//! the rest, which follows the memtables in steps of a 32nd of the limit. So the memory of
-//! databases that are only read is all for reads.
+//! Memtables take what they need, up to half of the limit. Block caches and elastic filters have
+//! the rest, which follows the memtables in steps of a 32nd of the limit. So if databases are only
+//! read, all memory is for reads.
 //!
 //! # Threads and locks
 //!
 //! [`balance`](SharedWriteMemory::balance) counts all memtables without a lock, and then changes
-//! the total of the memory for reads, which takes that memory's lock under that of the limit: it is
-//! called with no lock of any database held, by flush threads, before each flush and once a second.
-//! In between memtables may grow beyond the step that is left to them.
+//! the total of the memory for reads. This takes that memory's lock under the lock of the limit, so
+//! `balance` is called with no database lock held: by flush threads, before each flush and once a
+//! second. In between, memtables may grow beyond the step left to them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,13 +22,13 @@ use crate::sync::Mutex;
 const STEPS: u64 = 32;
 
 /// One limit for the memory of several databases of one process: memtables, block caches and the
-/// units of elastic filters together. A handle: clones are the same limit.
+/// units of elastic filters together. A handle: clones share the same limit.
 ///
-/// A database is within it once it is opened with its [`reads`](Self::reads) and its
-/// [`writes`](Self::writes). Memtables take up to half of the limit, in which they are flushed as
-/// in any [`SharedWriteMemory`]; reads have what memtables do not take, in steps of a 32nd. Looked
-/// at before each flush and once a second, so memtables that fill quickly may exceed the limit that
-/// long. Other memory (indexes, the filters that are not elastic) is in none of the two: see
+/// A database is within it once opened with its [`reads`](Self::reads) and its
+/// [`writes`](Self::writes). Memtables take up to half of the limit and are flushed as in any
+/// [`SharedWriteMemory`]. Reads have the rest, in steps of a 32nd. The balance is updated before
+/// each flush and once a second, so memtables that fill quickly may exceed the limit that long.
+/// Other memory (indexes, non-elastic filters) is in neither part: see
 /// [`Db::memory_report`](crate::Db::memory_report).
 ///
 /// ```
@@ -56,15 +56,13 @@ debug_as!(MemoryLimit, "MemoryLimit", limit => "bytes": limit.bytes());
 #[derive(Debug)]
 pub(crate) struct Balance {
     bytes: AtomicU64,
-    /// The total of the memory for reads that was set last. Held while it is set, so that the last
-    /// one set is the one noted.
+    /// The last total set for reads. Held while it is set, so that it notes the total set last.
     given: Mutex<u64>,
     reads: SharedReadMemory,
 }
 
 impl Balance {
-    /// Gives reads what memtables of `used` bytes leave. Not to be called with a lock of a database
-    /// held.
+    /// Gives reads what memtables of `used` bytes leave. Do not call with a database lock held.
     pub(super) fn follow(&self, used: u64) {
         let mut given = self.given.lock();
         let bytes = reads_bytes(self.bytes.load(Relaxed), used);
@@ -75,15 +73,15 @@ impl Balance {
     }
 }
 
-/// Returns what reads may have of a limit while memtables take `used` bytes, a step of which may be
-/// exceeded.
+/// Returns what reads may have of a limit while memtables take `used` bytes. Memtables may grow by
+/// a step more.
 fn reads_bytes(limit: u64, used: u64) -> u64 {
     let step = (limit / STEPS).max(1);
     limit.saturating_sub(used.div_ceil(step).saturating_add(1).saturating_mul(step))
 }
 
 impl MemoryLimit {
-    /// Creates a limit of this many bytes, within which no database is yet.
+    /// Creates a limit of this many bytes, without any database yet.
     pub fn new(bytes: u64) -> MemoryLimit {
         let given = reads_bytes(bytes, 0);
         let balance = Arc::new(Balance {
@@ -99,7 +97,7 @@ impl MemoryLimit {
         self.0.bytes.load(Relaxed)
     }
 
-    /// Changes the limit. What reads hold beyond a smaller one is evicted before this returns;
+    /// Changes the limit. Read memory beyond a smaller limit is evicted before this returns;
     /// memtables are flushed as databases are written to.
     pub fn set_bytes(&self, bytes: u64) {
         self.0.bytes.store(bytes, Relaxed);
@@ -107,12 +105,12 @@ impl MemoryLimit {
         self.1.balance();
     }
 
-    /// The part for block caches and elastic filters, whose total must not be changed.
+    /// The part for block caches and elastic filters. Do not change its total.
     pub fn reads(&self) -> SharedReadMemory {
         self.0.reads.clone()
     }
 
-    /// The part for memtables, whose total must not be changed.
+    /// The part for memtables. Do not change its total.
     pub fn writes(&self) -> SharedWriteMemory {
         self.1.clone()
     }

@@ -1,28 +1,28 @@
-//! Memory for reads that several databases of one process share; that for memtables is in
-//! [`writes`].
+//! Memory for reads shared by several databases of one process; [`writes`] has the memory for
+//! memtables.
 //!
-//! A [`SharedReadMemory`] is a number of bytes. Every database that is open with it has a *share*,
-//! which it divides between its block cache and the units of its elastic filters by itself. The
-//! [rule](tamis_policy::memory::rule) moves bytes between databases to where they save more block
-//! reads a second; this module carries out what it decides.
+//! A [`SharedReadMemory`] is a number of bytes. Every database open with it has a *share*, which it
+//! divides between its block cache and the units of its elastic filters. The
+//! [rule](tamis_policy::memory::rule) moves bytes to the databases where they save more block reads
+//! a second; this module carries out its decisions.
 //!
 //! # Invariants
 //!
-//! * All shares together never exceed the total. Whenever shares change, those that shrink do so
-//!   first, and have given up what they held before any other grows. (A block cache that was turned
-//!   off may keep two blocks a shard, and filter units stay until the gets that use them end.)
-//! * A database has a share from before it creates its cache until it is closed, or its opening
-//!   failed. What it leaves goes to the others at once.
+//! * All shares together never exceed the total. When shares change, the shrinking ones release
+//!   their memory before any other grows. (A block cache that was turned off may keep two blocks a
+//!   shard, and filter units stay until the gets that use them end.)
+//! * A database has a share from before it creates its cache until it is closed or fails to open.
+//!   Its share then goes to the others at once.
 //!
 //! # Threads and locks
 //!
-//! Any thread may use a handle. One mutex guards the shares of all members; it comes before every
-//! lock of every database that is taken under it, and is taken with none of any database held.
-//! Under it only the locks of [`Member`]'s methods are taken: those around the division within a
-//! member. Only background threads report, at most every few hundredths of a second; one may wait
-//! while another evicts what a database gives up. Reads and writes never wait for it.
+//! Any thread may use a handle. One mutex guards the shares of all members. It comes before every
+//! database lock taken under it, and is taken with no database lock held. Under it, only the locks
+//! of [`Member`]'s methods are taken: those around the division within a member. Only background
+//! threads report, at most every few hundredths of a second; one may wait while another evicts what
+//! a database gives up. Reads and writes never wait for it.
 //!
-//! A member is held weakly, and one that was upgraded is dropped after the mutex is released: its
+//! Members are held weakly. An upgraded member is dropped after the mutex is released, since its
 //! end takes the mutex.
 
 pub(crate) mod limit;
@@ -42,14 +42,14 @@ use crate::sync::{self, Mutex};
 const LEAST_STEP: u64 = 4096;
 
 /// Memory for the block caches and elastic filters of several databases in one process, divided
-/// between them to save the most block reads. A handle: clones are the same memory.
+/// between them to save the most block reads. A handle: clones share the same memory.
 ///
 /// Every database opened with it
 /// ([`Options::shared_read_memory`](crate::Options::shared_read_memory)) has a share of it, at
 /// first an equal one, and divides it between its block cache and the units of its elastic filters.
-/// While the databases are in use, a 64th of the total at a time moves from where a byte saves
-/// fewer block reads a second to where it saves more. A database keeps at least a sixteenth of an
-/// equal share. One that is closed leaves its share to the others.
+/// While the databases are in use, the memory moves in steps of a 64th of the total, from where a
+/// byte saves fewer block reads a second to where it saves more. A database keeps at least a
+/// sixteenth of an equal share. A closed database leaves its share to the others.
 ///
 /// ```
 /// use tamis::options::SharedReadMemory;
@@ -79,7 +79,7 @@ pub struct ReadMemoryShare {
     /// The database's directory.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
-    /// Its share: the sum of the next two, or more by what rounding leaves.
+    /// Its share: the sum of the next two, or more by a rounding remainder.
     pub bytes: u64,
     /// The capacity of its block cache.
     pub cache_bytes: u64,
@@ -94,7 +94,7 @@ pub struct ReadMemoryShare {
 }
 
 /// A database as the shared memory sees it. The methods are called with the memory's lock held, and
-/// take no lock that anyone holds while reporting, joining or leaving.
+/// take no lock that is held while reporting, joining or leaving.
 pub(crate) trait Member: Debug + Send + Sync {
     /// Brings cache and filters within `bytes` before it returns.
     fn set_share(&self, bytes: u64);
@@ -119,7 +119,7 @@ struct Inner {
 #[derive(Debug)]
 struct Joined {
     path: PathBuf,
-    /// The share that it was last told.
+    /// The last share it was told.
     told: u64,
     /// `None` while it is being made.
     member: Option<Weak<dyn Member>>,
@@ -129,7 +129,7 @@ struct Joined {
 type Held = Vec<Arc<dyn Member>>;
 
 impl SharedReadMemory {
-    /// Creates memory of this many bytes, which no database uses yet.
+    /// Creates memory of this many bytes, not used by any database yet.
     pub fn new(bytes: u64) -> SharedReadMemory {
         let inner = Inner { shares: Shares::new(bytes), members: BTreeMap::new(), next: 0 };
         SharedReadMemory(Arc::new(Pool { started: sync::now(), inner: Mutex::new(inner) }))
@@ -140,14 +140,14 @@ impl SharedReadMemory {
         self.0.inner.lock().shares.total()
     }
 
-    /// Changes the total. All databases keep their proportions, and what exceeds their new shares
-    /// is evicted before this returns; larger shares fill with the gets to come.
+    /// Changes the total. All databases keep their proportions. Memory beyond their new shares is
+    /// evicted before this returns; larger shares fill with later gets.
     pub fn set_bytes(&self, bytes: u64) {
         self.change(|inner| inner.shares.resize(bytes));
     }
 
-    /// Returns the shares of all open databases, in the order in which they were opened. They are
-    /// of one moment: together they never exceed the total.
+    /// Returns the shares of all open databases, in the order of opening. They are consistent:
+    /// together they never exceed the total.
     pub fn members(&self) -> Vec<ReadMemoryShare> {
         let mut held = Held::new();
         let inner = self.0.inner.lock();
@@ -169,8 +169,8 @@ impl SharedReadMemory {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Adds a database, whose share the others give up before this returns. Not to be called with a
-    /// lock of a database held.
+    /// Adds a database. The others give up its share before this returns. Do not call with a
+    /// database lock held.
     pub(crate) fn join(&self, path: &Path) -> Membership {
         let id = self.change(|inner| {
             let id = inner.next;
@@ -183,7 +183,7 @@ impl SharedReadMemory {
         Membership { memory: self.clone(), id }
     }
 
-    /// Changes the shares, and tells the members.
+    /// Changes the shares and tells the members.
     fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let mut held = Held::new();
         let mut inner = self.0.inner.lock();
@@ -194,7 +194,7 @@ impl SharedReadMemory {
 }
 
 impl Inner {
-    /// Tells the members whose shares have changed: first those that shrink.
+    /// Tells the members whose shares have changed, shrinking ones first.
     fn tell(&mut self, held: &mut Held) {
         for grows in [false, true] {
             for (&id, joined) in &mut self.members {
@@ -220,13 +220,13 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Returns the present share, and the step that suits the present total, in bytes.
+    /// Returns the current share, and the step that suits the current total, in bytes.
     pub(crate) fn share(&self) -> (u64, u64) {
         let inner = self.memory.0.inner.lock();
         (inner.shares.of(self.id).0, (inner.shares.total() / STEPS).max(LEAST_STEP))
     }
 
-    /// Registers the database, which is told its share.
+    /// Registers the database and tells it its share.
     pub(crate) fn attach(&self, member: Weak<dyn Member>) {
         let mut held = Held::new();
         let mut inner = self.memory.0.inner.lock();
@@ -239,8 +239,8 @@ impl Membership {
         }
     }
 
-    /// Reports what bytes are worth to the database, and lets the rule move a step. Not to be
-    /// called with a lock of a database held.
+    /// Reports what bytes are worth to the database, and lets the rule move a step. Do not call
+    /// with a database lock held.
     pub(crate) fn report(&self, reading: Reading) {
         self.report_at(sync::since(self.memory.0.started), reading);
     }
@@ -254,8 +254,8 @@ impl Membership {
         }
     }
 
-    /// Gives the share to the others, after `release` has given up what is held of it. Later calls
-    /// do nothing. Not to be called with a lock of a database held.
+    /// Gives the share to the others, after `release` has freed what is held of it. Later calls do
+    /// nothing. Do not call with a database lock held.
     pub(crate) fn leave(&self, release: impl FnOnce()) {
         self.memory.change(|inner| {
             if inner.members.remove(&self.id).is_some() {

@@ -1,24 +1,24 @@
-//! Memory for memtables that several databases of one process share.
+//! Memory for memtables, shared by several databases of one process.
 //!
 //! # The rule
 //!
-//! Whoever writes looks at all memtables whenever they have taken another 64th of the total (1 MiB
-//! at most), those of anyone. Once active memtables exceed half of the total, the largest of them
-//! all is to be flushed: its database is asked, and seals it before its next write or, if nobody
-//! writes to it, in its flush thread. So an idle database gives up what it holds as a busy one
-//! needs it. Beyond the total, each writer has its own database flushed, unless that holds next to
-//! nothing, and waits for it; it does not wait for other databases, whose flushes may fail.
+//! Whenever the memtables of all databases have taken another 64th of the total (1 MiB at most),
+//! the writing thread looks at all of them. Once active memtables exceed half of the total, the
+//! largest of all is to be flushed: its database is asked, and seals it before its next write or,
+//! without writes, in its flush thread. So an idle database gives up memory when a busy one needs
+//! it. Beyond the total, each writer has its own database flushed, unless that holds next to
+//! nothing, and waits for that flush. It does not wait for other databases, whose flushes may fail.
 //!
 //! # Invariants
 //!
-//! * Only the threads of a database seal its memtables, under its own locks: a request is a flag.
-//! * A request is repeated while the reason for it lasts, so none can be lost for good.
+//! * Only a database's own threads seal its memtables, under its own locks: a request is a flag.
+//! * A request is repeated while its reason lasts, so none is lost for good.
 //!
 //! # Threads and locks
 //!
-//! Any thread may use a handle. One leaf mutex guards the list of members; it is taken by writers
-//! that hold the lock of their database's log, and under it the list of a database's filled
-//! memtables is, another leaf. The flags and counters publish nothing (`Relaxed`): whoever sees one
+//! Any thread may use a handle. One leaf mutex guards the list of members. Writers take it with
+//! their database's log lock held; under it they take another leaf, the lock of a database's list
+//! of filled memtables. The flags and counters publish nothing (`Relaxed`): a thread that sees one
 //! late acts at the next look.
 
 use std::collections::BTreeMap;
@@ -30,26 +30,25 @@ use std::sync::{Arc, Weak};
 use crate::memory::limit::Balance;
 use crate::sync::Mutex;
 
-/// At most this many bytes are taken between two looks.
+/// Memtables take at most this many bytes between two looks.
 const MOST_UNSEEN: u64 = 1 << 20;
 
-/// At most this share of the total is taken between two looks.
+/// Memtables take at most this share of the total between two looks.
 const UNSEEN_SHARE: u64 = 64;
 
 /// Beyond the total, active memtables together may still grow to this share of it.
 const EXCESS_SHARE: u64 = 8;
 
-/// Memory for the memtables of several databases in one process. A handle: clones are the same
+/// Memory for the memtables of several databases in one process. A handle: clones share the same
 /// memory.
 ///
-/// The memtables of all databases opened with it
-/// ([`Options::shared_write_memory`](crate::Options::shared_write_memory)) are kept within it
-/// together: beyond half of it the largest active memtable is flushed, also that of an idle
-/// database, and beyond all of it writers wait for flushes of their database; an eighth more may be
-/// in small memtables. It is looked at once in 1 MiB that memtables take, or in a 64th of it. What
-/// a database holds whose flushes fail stays, and counts, and so do the memtables that opening
-/// fills from a log. The limits of each database and keyspace (`memtable_budget_bytes`,
-/// `memtable_bytes`) apply besides.
+/// It limits the memtables of all databases opened with it
+/// ([`Options::shared_write_memory`](crate::Options::shared_write_memory)) together. Beyond half of
+/// it, the largest active memtable is flushed, even in an idle database. Beyond all of it, writers
+/// wait for flushes of their database; small memtables may take an eighth more. The check runs
+/// whenever memtables have taken another 64th of it, at most 1 MiB. Memtables of a database whose
+/// flushes fail stay, and count, and so do those that opening fills from a log. The limits of each
+/// database and keyspace (`memtable_budget_bytes`, `memtable_bytes`) also apply.
 ///
 /// ```
 /// use tamis::options::SharedWriteMemory;
@@ -73,7 +72,7 @@ debug_as!(SharedWriteMemory, "SharedWriteMemory", memory =>
     "members": memory.0.members.lock().joined.len()
 );
 
-/// What the memtables of one database take of a [`SharedWriteMemory`]. Sizes are in bytes.
+/// What one database's memtables take of a [`SharedWriteMemory`]. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -83,7 +82,7 @@ pub struct WriteMemoryUse {
     pub path: PathBuf,
     /// Memtables that are written to.
     pub active_bytes: u64,
-    /// Memtables that are being flushed, or wait for that.
+    /// Memtables being flushed or waiting for a flush.
     pub sealed_bytes: u64,
 }
 
@@ -100,14 +99,14 @@ pub(crate) struct InMemtables {
 pub(crate) trait Writer: Debug + Send + Sync {
     fn in_memtables(&self) -> InMemtables;
 
-    /// Makes the flush thread look whether sealing is wanted.
+    /// Makes the flush thread check whether sealing is wanted.
     fn wake(&self);
 }
 
 #[derive(Debug)]
 struct Pool {
     total: AtomicU64,
-    /// What gets memory that memtables do not need, under one limit for both.
+    /// Gives unneeded memory to reads, under one limit for both.
     balance: Option<Arc<Balance>>,
     /// Bytes taken since the last look.
     unseen: AtomicU64,
@@ -128,8 +127,8 @@ struct Joined {
 }
 
 impl Pool {
-    /// Counts the memtables of every member. They are dropped after the mutex is released, should
-    /// this be their last user.
+    /// Counts the memtables of every member. The members are dropped after the mutex is released,
+    /// should this be their last use.
     fn count(&self) -> Vec<(Counted, Arc<dyn Writer>)> {
         let members = self.members.lock();
         let count = |joined: &Joined| {
@@ -149,12 +148,12 @@ impl Pool {
     }
 }
 
-/// What a look at all memtables has shown.
+/// The result of a look at all memtables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// Whether they exceed the total.
     pub(crate) is_over: bool,
-    /// Then a memtable that is larger than this is flushed, in bytes.
+    /// If so, memtables larger than this are flushed, in bytes.
     pub(crate) most: u64,
 }
 
@@ -165,19 +164,19 @@ struct Counted {
 }
 
 impl SharedWriteMemory {
-    /// Creates memory of this many bytes, which no database uses yet.
+    /// Creates memory of this many bytes, not used by any database yet.
     pub fn new(bytes: u64) -> SharedWriteMemory {
         SharedWriteMemory::within(bytes, None)
     }
 
-    /// The same, as a part of a limit for reads and writes.
+    /// The same, as part of a limit for reads and writes.
     pub(super) fn within(bytes: u64, balance: Option<Arc<Balance>>) -> SharedWriteMemory {
         let (total, unseen) = (AtomicU64::new(bytes), AtomicU64::new(0));
         SharedWriteMemory(Arc::new(Pool { total, balance, unseen, members: Mutex::default() }))
     }
 
-    /// Gives the memory for reads what memtables leave of their common limit, if there is one. Not
-    /// to be called with a lock of a database held.
+    /// Gives the memory for reads what memtables leave of their common limit, if there is one. Do
+    /// not call with a database lock held.
     pub(crate) fn balance(&self) {
         if let Some(balance) = &self.0.balance {
             balance.follow(self.used_bytes());
@@ -189,19 +188,18 @@ impl SharedWriteMemory {
         self.0.total.load(Relaxed)
     }
 
-    /// Changes the total. What exceeds a smaller one is flushed as databases are written to.
+    /// Changes the total. Memory beyond a smaller total is flushed as databases are written to.
     pub fn set_bytes(&self, bytes: u64) {
         self.0.total.store(bytes, Relaxed);
     }
 
-    /// Returns what the memtables of all open databases take. Visits every keyspace that holds
+    /// Returns the memory of all open databases' memtables. Visits every keyspace that holds
     /// something in memory.
     pub fn used_bytes(&self) -> u64 {
         self.0.used()
     }
 
-    /// Returns what the memtables of each open database take, in the order in which they were
-    /// opened.
+    /// Returns the memory of each open database's memtables, in the order of opening.
     pub fn members(&self) -> Vec<WriteMemoryUse> {
         let each = |(counted, _): (Counted, _)| WriteMemoryUse {
             path: counted.path,
@@ -240,7 +238,7 @@ pub(crate) struct WriteMembership {
 
 impl WriteMembership {
     /// Notes that memtables have taken `bytes` more. From time to time this looks at all memtables,
-    /// and asks for the flush that is due, if any; then it returns what it has seen.
+    /// asks for the flush that is due, if any, and returns what it saw.
     pub(crate) fn note(&self, bytes: u64) -> Option<Look> {
         let (pool, total) = (&self.memory.0, self.memory.bytes());
         let unseen = pool.unseen.fetch_add(bytes, Relaxed) + bytes;
@@ -267,7 +265,7 @@ impl WriteMembership {
         self.asked.load(Relaxed)
     }
 
-    /// Ends the request, once there is nothing left to seal or it was sealed.
+    /// Ends the request, once sealed or with nothing left to seal.
     pub(crate) fn has_sealed(&self) {
         self.asked.store(false, Relaxed);
     }

@@ -1,16 +1,16 @@
-//! A bump allocator: memory is handed out front to back and freed all at once.
+//! A bump allocator: hands memory out front to back and frees it all at once.
 //!
 //! # Invariants
-//! * A piece is never moved, reused or freed before its arena drops, so a pointer to one stays
-//!   valid as long as the arena lives.
+//! * A piece is never moved, reused or freed before its arena drops, so a pointer to it stays valid
+//!   while the arena lives.
 //! * A piece carries the provenance of its own chunk and overlaps no other piece.
 //! * The contents are never dropped: only plain data belongs here.
 //!
 //! # Threads
-//! Any number of threads allocate at a time, without a lock but for a new chunk. A piece is a range
-//! of its chunk's counter, so two threads never get the same bytes (an atomic addition; nothing
-//! else depends on its order, hence `Relaxed`). The chunk itself is published by `Release` and
-//! found by `Acquire`. The pieces may be read from anywhere.
+//! Any number of threads allocate at a time. Only a new chunk takes a lock. A piece is a range of
+//! its chunk's counter, so two threads never get the same bytes (an atomic addition; nothing else
+//! depends on its order, hence `Relaxed`). The chunk is published with `Release` and found with
+//! `Acquire`. Any thread may read the pieces.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
@@ -24,29 +24,30 @@ use super::chunks::Account;
 /// Every chunk starts on a cache line.
 const CHUNK_ALIGN: usize = 64;
 
-/// Chunks of at least this size are mapped, because an allocator may hold on to the large memory of
-/// a freed memtable for long.
+/// Chunks of at least this size are mapped: an allocator may long hold on to the large memory of a
+/// freed memtable.
 const MAPPED_BYTES: usize = 1 << 20;
 
-/// Chunks of at least this size ask for huge pages, because a search touches pages all over a large
-/// memtable. A smaller one would make memory resident that it does not have.
+/// Chunks of at least this size ask for huge pages: a search touches pages all over a large
+/// memtable. In a smaller chunk, a huge page would make memory resident that the chunk does not
+/// have.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// The size of the first chunk. Each next one is as large as all before it, so an arena has at most
-/// about twice the memory that it needs, and a large one soon has chunks of the largest size.
+/// The size of the first chunk. Each next one is as large as all before it. An arena has at most
+/// about twice the memory that it needs, and a large one soon gets chunks of the largest size.
 const FIRST_BYTES: usize = 1 << 10;
 
-/// A bump allocator over chunks of growing size; a piece that would waste much of a chunk gets its
+/// A bump allocator over chunks of growing size. A piece that would waste much of a chunk gets its
 /// own.
 pub(super) struct Arena {
-    /// The chunk that pieces are taken from; null before the first. It is in `chunks`.
+    /// The chunk to take pieces from, also in `chunks`; null before the first.
     current: AtomicPtr<Chunk>,
-    /// The size of the largest chunks, but those of single pieces.
+    /// The size of the largest chunks, except chunks of single pieces.
     chunk_bytes: usize,
     /// Pieces begin and end at multiples of this power of two, up to [`CHUNK_ALIGN`].
     align: usize,
-    /// Handed out, without what was taken from the current chunk: full chunks with their waste, and
-    /// pieces with chunks of their own.
+    /// Bytes handed out beyond the current chunk: full chunks with their waste, and pieces with
+    /// their own chunks.
     full: AtomicUsize,
     /// The bytes of all chunks. Changed under the lock of `chunks`.
     held: AtomicUsize,
@@ -64,7 +65,7 @@ unsafe impl Sync for Arena {}
 struct Chunk {
     start: NonNull<u8>,
     len: usize,
-    /// The bytes taken; beyond `len` once the chunk is full.
+    /// The bytes taken. Beyond `len` once the chunk is full.
     taken: AtomicUsize,
     memory: Memory,
 }
@@ -76,8 +77,8 @@ enum Memory {
 }
 
 impl Arena {
-    /// Creates an arena that allocates in chunks of up to `chunk_bytes`, the first one on demand,
-    /// taken from the pool of `account` if that has any, and counted there.
+    /// Creates an arena that allocates in chunks of up to `chunk_bytes`. Chunks come on demand,
+    /// from the pool of `account` if it has any, and are counted there.
     pub(super) fn new(chunk_bytes: usize, align: usize, account: Arc<Account>) -> Arena {
         assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
         Arena {
@@ -97,8 +98,8 @@ impl Arena {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes handed out so far, including waste by alignment and at the ends of full
-    /// chunks. While others allocate, it may miss what they do.
+    /// Returns the bytes handed out so far, including alignment waste and the ends of full chunks.
+    /// May miss concurrent allocations.
     pub(super) fn used(&self) -> usize {
         let of_current = self.current().map_or(0, |chunk| chunk.taken.load(Ordering::Relaxed).min(chunk.len));
         self.full.load(Ordering::Relaxed) + of_current
@@ -128,7 +129,7 @@ impl Arena {
     #[cold]
     fn alloc_slow(&self, bytes: usize) -> NonNull<u8> {
         let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have put a chunk in place meanwhile.
+        // Another thread may have added a chunk meanwhile.
         if let Some(piece) =
             self.current().filter(|chunk| bytes <= chunk.len / 4).and_then(|chunk| chunk.take(bytes))
         {
@@ -139,7 +140,7 @@ impl Arena {
             self.full.fetch_add(bytes, Ordering::Relaxed);
             let chunk = self.chunk(bytes);
             chunks.push(chunk);
-            // SAFETY: just made; it lives as long as the arena, and nobody else takes from it.
+            // SAFETY: just made; it lives as long as the arena, and nothing else takes from it.
             return unsafe { chunk.as_ref() }.start;
         }
         let chunk = self.chunk(next);
@@ -153,7 +154,7 @@ impl Arena {
     }
 
     /// Returns the size of the next chunk: a power of two, so that chunks fit other arenas, or the
-    /// largest.
+    /// largest size.
     fn next_bytes(&self) -> usize {
         match self.held() {
             held if held >= self.chunk_bytes => self.chunk_bytes,
@@ -190,11 +191,11 @@ impl Arena {
 }
 
 impl Chunk {
-    /// Takes the next `bytes`, if so many are left. A failure leaves the chunk full.
+    /// Takes the next `bytes` if that many are left. A failure leaves the chunk full.
     #[inline]
     fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
         let at = self.taken.fetch_add(bytes, Ordering::Relaxed);
-        // Each failure is followed by a new chunk, so the counter stays far from its end.
+        // A new chunk follows each failure, so the counter stays far from its end.
         // SAFETY: the range lies in the chunk, and no other call got any of it.
         (at + bytes <= self.len).then(|| unsafe { self.start.add(at) })
     }

@@ -1,20 +1,20 @@
-//! Chunks of memory that memtables hand on to each other, and the count of what all memtables of a
-//! database hold.
+//! Chunks of memory that memtables pass on to each other, and the count of the memory of all
+//! memtables of a database.
 //!
-//! A fresh chunk costs a page fault and the clearing of each of its pages, by far the longest wait
-//! of a put. In a steady load every memtable that is dropped leaves its chunks to the next one.
+//! A fresh chunk costs a page fault and clearing for each of its pages, by far the longest wait of
+//! a put. Under a steady load, every dropped memtable leaves its chunks to the next one.
 //!
 //! # What is counted
-//! An [`Account`] counts what one memtable holds: whole chunks, since all of a chunk may be
-//! resident once it is touched, filters, and range tombstones. The pool has the sums over all
-//! memtables of its database, so that nobody has to visit them. A memtable's memory is first
-//! *active*, then *sealed*; it is no longer counted once it is *retired*, for then only readers
-//! hold it. Each move takes what is counted at that moment out of one sum, so the sums are those of
-//! the accounts whatever grows meanwhile.
+//! An [`Account`] counts one memtable's memory: whole chunks, since all of a chunk may be resident
+//! once it is touched, filters, and range tombstones. The pool has the sums over all memtables of
+//! its database, so nothing has to visit them. A memtable's memory is first *active*, then
+//! *sealed*. Once *retired* it no longer counts, since only readers hold it. Each move takes the
+//! amount counted at that moment out of one sum, so the sums match the accounts whatever grows
+//! meanwhile.
 //!
 //! # Threads
-//! Any thread may take and give; one mutex, held for a push or a pop. Accounts are atomic additions
-//! that publish nothing (`Relaxed`).
+//! Any thread may take and give; one mutex is held for a push or a pop. Accounts are atomic
+//! additions that publish nothing (`Relaxed`).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ use memmap2::MmapMut;
 
 use crate::idle::IdleTimer;
 
-/// A pool that nobody used for so long is idle.
+/// A pool unused for this long is idle.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Unused chunks, up to a limit.
@@ -32,11 +32,11 @@ pub(crate) struct ChunkPool {
     free: Mutex<Free>,
     /// The most bytes to keep.
     most: usize,
-    /// What memtables hold that are written to, in bytes.
+    /// The bytes of memtables that take writes.
     active: AtomicU64,
-    /// The same for those that wait for their flush.
+    /// The bytes of memtables that wait for their flush.
     sealed: AtomicU64,
-    /// What all memtables ever took, in bytes.
+    /// The bytes ever taken by all memtables.
     taken: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct ChunkPool {
 struct Free {
     chunks: Vec<MmapMut>,
     bytes: usize,
-    /// How often chunks were taken or given.
+    /// The number of takes and gives.
     uses: u64,
     idle: IdleTimer<u64>,
 }
@@ -67,19 +67,19 @@ impl ChunkPool {
         }
     }
 
-    /// Returns what all memtables ever took, in bytes: it grows as they do.
+    /// Returns the bytes ever taken by all memtables. Grows as they do.
     #[inline]
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
 
-    /// Returns what memtables hold that are written to, in bytes.
+    /// Returns the bytes of memtables that take writes.
     #[inline]
     pub(crate) fn active(&self) -> u64 {
         self.active.load(Relaxed)
     }
 
-    /// Returns what memtables hold that wait for their flush, in bytes.
+    /// Returns the bytes of memtables that wait for their flush.
     #[inline]
     pub(crate) fn sealed(&self) -> u64 {
         self.sealed.load(Relaxed)
@@ -103,7 +103,7 @@ impl ChunkPool {
     pub(super) fn give(&self, chunk: MmapMut) {
         let mut free = self.lock();
         if free.bytes.saturating_add(chunk.len()) > self.most {
-            // Unmapping takes long.
+            // Unmapping is slow.
             drop(free);
             return drop(chunk);
         }
@@ -112,8 +112,8 @@ impl ChunkPool {
         free.chunks.push(chunk);
     }
 
-    /// Returns all chunks to the system if none was taken or given for a second, as far as calls of
-    /// this show.
+    /// Returns all chunks to the system if none was taken or given for a second, as far as calls to
+    /// this function show.
     pub(crate) fn release_if_idle(&self, now: Instant) {
         let unused = {
             let mut free = self.lock();
@@ -127,17 +127,17 @@ impl ChunkPool {
         drop(unused);
     }
 
-    /// Every change leaves the fields in agreement, so a panic of another thread is harmless.
+    /// Every change leaves the fields consistent, so another thread's panic is harmless.
     fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What one memtable holds.
+/// The memory of one memtable.
 #[derive(Default)]
 pub(super) struct Account {
     pool: Option<Arc<ChunkPool>>,
-    /// The parts of the pool's sums.
+    /// The memtable's parts of the pool's sums.
     active: AtomicU64,
     sealed: AtomicU64,
 }
@@ -160,18 +160,19 @@ impl Account {
         }
     }
 
-    /// The memtable waits for its flush from now on.
+    /// Records that the memtable now waits for its flush.
     pub(super) fn seal(&self) {
         if let Some(pool) = &self.pool {
             let bytes = self.active.swap(0, Relaxed);
-            // Never less than all hold, for whoever compares the sum with a limit.
+            // Added first, so that a comparison of the sum with a limit never sees less than the
+            // memtables hold.
             pool.sealed.fetch_add(bytes, Relaxed);
             pool.active.fetch_sub(bytes, Relaxed);
             self.sealed.fetch_add(bytes, Relaxed);
         }
     }
 
-    /// Only readers hold the memtable from now on.
+    /// Records that only readers hold the memtable now.
     pub(super) fn retire(&self) {
         if let Some(pool) = &self.pool {
             pool.active.fetch_sub(self.active.swap(0, Relaxed), Relaxed);

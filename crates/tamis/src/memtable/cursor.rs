@@ -13,8 +13,8 @@ use super::skiplist::Path;
 /// A cursor that moves both ways over a memtable while it grows.
 ///
 /// It finds every version whose insertion happened before the move, and may or may not find later
-/// ones: snapshot reads skip versions by sequence number. Moving forward follows one link; moving
-/// backward takes a few steps, and a search where it begins.
+/// ones: snapshot reads skip versions by sequence number. A forward move follows one link. A
+/// backward move takes a few steps; the first one takes a search.
 pub(crate) struct MemCursor {
     memtable: Arc<Memtable>,
     /// A complete node of `memtable`.
@@ -23,8 +23,8 @@ pub(crate) struct MemCursor {
     path: Option<Box<Path>>,
 }
 
-// SAFETY: the cursor owns a share of the memtable that its pointers lead into, and the nodes of a
-// memtable may be read from every thread.
+// SAFETY: the cursor owns a share of the memtable that its pointers lead into, and any thread may
+// read a memtable's nodes.
 unsafe impl Send for MemCursor {}
 // SAFETY: as above; moving takes `&mut self`.
 unsafe impl Sync for MemCursor {}
@@ -37,7 +37,7 @@ impl MemCursor {
     #[inline]
     fn node(&self) -> Option<NodeRef<'_>> {
         // SAFETY: `at` was complete when the cursor met it, and the cursor keeps the memtable, and
-        // so the node.
+        // so the node, alive.
         self.at.map(|node| unsafe { NodeRef::new(node) })
     }
 
@@ -46,7 +46,7 @@ impl MemCursor {
         self.node().expect("the cursor is on a version")
     }
 
-    /// Reports whether the cursor is on a version; it is not at first, nor after a move beyond
+    /// Reports whether the cursor is on a version. It is not at first, nor after a move beyond
     /// either end.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
@@ -66,14 +66,14 @@ impl MemCursor {
         self.at = list.last_along(path).map(NodeRef::as_non_null);
     }
 
-    /// Moves to the first version that is `(key, seq)` or follows it in version order: the newest
-    /// version of `key` that is not newer than `seq`, otherwise the newest one of the next key.
+    /// Moves to the first version at or after `(key, seq)` in version order: the newest version of
+    /// `key` not newer than `seq`, otherwise the newest one of the next key.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) {
         self.go_forward();
         self.at = self.memtable.list().seek(&Target::new(key, seq)).map(NodeRef::as_non_null);
     }
 
-    /// Moves to the last version (the oldest one) of the last key that is less than `key`.
+    /// Moves to the last (oldest) version of the last key less than `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) {
         let list = self.memtable.list();
         let path = self.path.get_or_insert_with(|| Box::new(list.path()));
@@ -92,7 +92,7 @@ impl MemCursor {
         self.memtable.max_version()
     }
 
-    /// Moves to the next version. Panics if the cursor is not valid, as do all methods below.
+    /// Moves to the next version. Like all methods below, panics if the cursor is not valid.
     #[inline]
     pub(crate) fn next(&mut self) {
         self.go_forward();
@@ -113,7 +113,7 @@ impl MemCursor {
         self.at = list.step_back(node, path).map(NodeRef::as_non_null);
     }
 
-    /// Called by moves that leave the way to the current version unknown.
+    /// Called by moves that do not keep the way to the current version.
     #[inline]
     fn go_forward(&mut self) {
         if let Some(path) = &mut self.path {
@@ -160,8 +160,8 @@ impl MemCursor {
     }
 }
 
-/// A value pinned in a memtable, without a copy. It keeps the whole memtable in memory, so it must
-/// be short-lived.
+/// A value pinned in a memtable without a copy. Keeps the whole memtable in memory, so it must be
+/// short-lived.
 #[derive(Clone)]
 pub(crate) struct PinnedMemValue {
     bytes: NonNull<[u8]>,
@@ -169,7 +169,7 @@ pub(crate) struct PinnedMemValue {
     _memtable: Arc<Memtable>,
 }
 
-// SAFETY: the bytes are immutable and live as long as the memtable that the value has a share of.
+// SAFETY: the bytes are immutable and live as long as the memtable, of which the value has a share.
 unsafe impl Send for PinnedMemValue {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedMemValue {}

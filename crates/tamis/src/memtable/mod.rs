@@ -1,35 +1,35 @@
-//! The newest versions of a keyspace, in memory, until a flush writes them to a table.
+//! The newest versions of a keyspace, in memory until a flush writes them to a table.
 //!
-//! A memtable is a skip list in arena memory with optional filters in front of it and the [range
+//! A memtable is a skip list in arena memory, with optional filters in front of it and the [range
 //! tombstones](ranges) beside it. Versions are ordered by [`tamis_base::key::compare_versions`]:
 //! user key ascending, sequence number descending.
 //!
 //! # Invariants
-//! * The pair of user key and sequence number is unique within a memtable; the caller assigns
+//! * Each pair of user key and sequence number is unique within a memtable. The caller assigns
 //!   sequence numbers.
 //! * Nothing is removed or moved before the memtable drops, so readers need no reclamation scheme.
 //! * A key's filter bits are set before its version is linked, and counters are raised before
-//!   [`MemWriter::insert`] returns: a reader that learns of a sequence number after the insertion
-//!   gets no false negative for it.
+//!   [`MemWriter::insert`] returns. A reader that learns a sequence number after the insertion gets
+//!   no false negative for it.
 //!
 //! # Threads
-//! Any number of writers and readers. None takes a lock or waits for another, except that range
-//! tombstones have one writer at a time, and that a reader at a snapshot takes a lock where newer
-//! range tombstones hide older ones. A version inserted during a read is seen whole or not at all;
-//! readers filter versions by sequence number. Counters only count, hence `Relaxed`: whoever learns
-//! of a sequence number by an ordered load finds what its writer counted.
+//! Any number of writers and readers. None takes a lock or waits for another, with two exceptions:
+//! range tombstones have one writer at a time, and a reader at a snapshot takes a lock where newer
+//! range tombstones hide older ones. A read sees a concurrently inserted version whole or not at
+//! all, and filters versions by sequence number. Counters only count, so `Relaxed` suffices: a
+//! thread that learns a sequence number by an ordered load sees what its writer counted.
 //!
 //! # Growth
-//! A database may have thousands of keyspaces that hold a few entries each, so a memtable begins
-//! small: chunks grow with what they hold ([`arena`]), and filters come one after another, each
-//! larger than the one before. A key is in the filter that was the newest when it was inserted, and
-//! a reader asks all of them, the newest first, which soon has nearly all keys.
+//! A database may have thousands of keyspaces with a few entries each, so a memtable starts small.
+//! Chunks grow with what they hold ([`arena`]). Filters come one after another, each larger than
+//! the last. A key goes into the newest filter at its insertion. A reader asks all filters, newest
+//! first; the newest soon has nearly all keys.
 //!
 //! # Why a custom skip list
-//! A memtable removes nothing before it drops, so it needs no reclamation scheme, unlike a general
-//! concurrent map, and can store node and key in one allocation. Nanoseconds per entry for 250 000
-//! entries of 8-byte keys and 256-byte values on a 2-core machine with other load (the best of 23
-//! interleaved rounds, release profile; 307 bytes of memory per entry without the filter):
+//! A memtable removes nothing before it drops. Unlike a general concurrent map, it needs no
+//! reclamation scheme and can store node and key in one allocation. Nanoseconds per entry, for
+//! 250 000 entries of 8-byte keys and 256-byte values on a 2-core machine with other load (best of
+//! 23 interleaved rounds, release profile; 307 bytes of memory per entry without the filter):
 //!
 //! | | insert | get, present | get, absent | iterate |
 //! | --- | --: | --: | --: | --: |
@@ -40,9 +40,9 @@
 //! | ascending keys: this list with filter | 90 | 497 | | 8 |
 //! | ascending keys: `crossbeam-skiplist` 0.1 | 130 | 1282 | | 61 |
 //!
-//! Storing long values in separate chunks helps most (random keys: insert 440 instead of 846, get
-//! 773 instead of 1187 with all values after their keys, on the same machine under more load);
-//! prefetching the next lower level makes a get a tenth faster. Nodes aligned to cache lines were
+//! Separate chunks for long values help most (random keys: insert 440 instead of 846, get 773
+//! instead of 1187 with all values after their keys, on the same machine under more load).
+//! Prefetching the next lower level makes a get a tenth faster. Nodes aligned to cache lines were
 //! larger and no faster.
 
 mod arena;
@@ -77,7 +77,7 @@ use skiplist::{ListWriter, SkipList};
 /// The last filter's size is the budget divided by this.
 const FILTER_SHARE: usize = 50;
 
-/// Probes per key: the optimum for about 10 bits per key, which entries of about 65 bytes get.
+/// Probes per key: the optimum for about 10 bits per key, as with entries of about 65 bytes.
 const FILTER_PROBES: u8 = 6;
 
 /// Distinct from the salts of tables, which are small numbers.
@@ -89,24 +89,24 @@ const FILTER_LINE_BYTES: usize = 64;
 /// The size of the first filter, in lines.
 const FIRST_FILTER_LINES: usize = 16;
 
-/// Each filter is so many times as large as the one before, or more.
+/// Each filter is at least this many times as large as the one before.
 const FILTER_GROWTH: usize = 32;
 
-/// The most filters: as many as the largest budget has.
+/// The most filters, enough for the largest budget.
 const MOST_FILTERS: usize = 4;
 
-/// A filter gets so many keys per line before the next one takes over: at about 20 bits per key,
-/// the filters before the last hardly let anything pass.
+/// A filter takes this many keys per line before the next one takes over: about 20 bits per key, so
+/// the filters before the last let hardly anything pass.
 const KEYS_PER_LINE: usize = 25;
 
 /// Versions and range tombstones in memory; see the module documentation.
 pub(crate) struct Memtable {
-    /// The part that readers use, on cache lines of its own: neither the writer's counters nor the
-    /// reference count of the memtable's `Arc` invalidate it.
+    /// What readers use, on its own cache lines: neither the writers' counters nor the `Arc`'s
+    /// reference count invalidate it.
     shared: CachePadded<Shared>,
     counters: CachePadded<Counters>,
     ranges: Ranges,
-    /// Counts all but what an empty memtable has.
+    /// Counts everything beyond an empty memtable.
     account: Arc<Account>,
 }
 
@@ -114,18 +114,18 @@ struct Shared {
     list: SkipList,
     /// The filters, oldest first, each created by the first insertion that needs it.
     filters: [OnceLock<Filter>; MOST_FILTERS],
-    /// The place of the newest one.
+    /// The index of the newest filter.
     newest: AtomicUsize,
-    /// The length of the last filter, existing or not yet created; `None` for no filter.
+    /// The length of the last filter, created or not; `None`: no filter.
     filter_lines: Option<usize>,
 }
 
 type Filter = AtomicBlockedBloom<PageBox<AtomicLine>>;
 
-/// Returns the lines of the filter at `at`, where the last one has `last` lines.
+/// Returns the lines of the filter at `at`. The last one has `last` lines.
 fn lines_of(at: usize, last: usize) -> usize {
     let lines = FIRST_FILTER_LINES * FILTER_GROWTH.pow(at as u32);
-    // None that is not much smaller than the last.
+    // Skip a filter that is not much smaller than the last.
     if at + 1 == MOST_FILTERS || lines > last / 4 { last } else { lines }
 }
 
@@ -139,9 +139,9 @@ struct Counters {
     range_tombstone_bytes: AtomicUsize,
     /// `u64::MAX` while there is none.
     min_seq: AtomicU64,
-    /// That of versions alone.
+    /// The maximum of versions.
     max_version: AtomicU64,
-    /// That of range tombstones.
+    /// The maximum of range tombstones.
     max_range: AtomicU64,
 }
 
@@ -153,13 +153,13 @@ impl std::fmt::Debug for Memtable {
 
 impl Memtable {
     /// Creates an empty memtable to be flushed at about `budget_bytes`. The budget sizes the last
-    /// filter (2 %) and the largest allocation chunks (16 KiB to 2 MiB); it is not enforced.
+    /// filter (2 %) and the largest allocation chunks (16 KiB to 2 MiB). It is not enforced.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn new(budget_bytes: usize, with_filter: bool) -> Memtable {
         Memtable::with_chunks(budget_bytes, with_filter, None)
     }
 
-    /// The same with chunks from a pool, which counts what the memtable holds.
+    /// The same, with chunks from a pool that counts the memtable's memory.
     pub(crate) fn with_chunks(
         budget_bytes: usize,
         with_filter: bool,
@@ -191,12 +191,12 @@ impl Memtable {
         }
     }
 
-    /// Records that the memtable waits for its flush: its memory is counted as that of sealed ones.
+    /// Records that the memtable waits for its flush. Its memory now counts as sealed.
     pub(crate) fn seal(&self) {
         self.account.seal();
     }
 
-    /// Records that only readers hold the memtable: its memory is no longer counted.
+    /// Records that only readers hold the memtable. Its memory no longer counts.
     pub(crate) fn retire(&self) {
         self.account.retire();
     }
@@ -206,12 +206,12 @@ impl Memtable {
         &self.shared.list
     }
 
-    /// Returns a writer, for one thread. There may be others.
+    /// Returns a writer for one thread. There may be others.
     pub(crate) fn writer(&self) -> MemWriter<'_> {
         MemWriter { list: self.list().writer(), memtable: self }
     }
 
-    /// Prefetches what an insertion of the key with this digest touches first.
+    /// Prefetches what inserting the key with this digest touches first.
     #[inline]
     pub(crate) fn prefetch(&self, digest: Digest) {
         if let Some(filter) = self.shared.filters[self.shared.newest.load(Ordering::Relaxed)].get() {
@@ -226,11 +226,10 @@ impl Memtable {
     }
 
     /// Deletes all versions older than `seq` of the keys from `start` up to but excluding `end`
-    /// (`None`: no end). An empty range is not stored, nor is what deletes nothing.
+    /// (`None`: no end). An empty range, or one that deletes nothing, is not stored.
     ///
-    /// Versions already inserted are not touched: readers combine both. Tombstones are inserted by
-    /// one writer at a time and in the order of their numbers; versions may be inserted at the same
-    /// time. O(log n).
+    /// Inserted versions stay: readers combine both. Tombstones are inserted by one writer at a
+    /// time, in the order of their numbers; versions may be inserted at the same time. O(log n).
     pub(crate) fn insert_range_tombstone(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo) {
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
         self.note_seq(seq, &self.counters.max_range);
@@ -244,27 +243,27 @@ impl Memtable {
         self.ranges.insert(tombstone);
     }
 
-    /// Returns all range tombstones in the order of their numbers. Takes a lock and copies the
-    /// list, but not the keys.
+    /// Returns all range tombstones in the order of their numbers. Takes a lock; copies the list
+    /// but not the keys.
     pub(crate) fn range_tombstones(&self) -> Vec<RangeTombstone> {
         self.ranges.all()
     }
 
     /// Returns the newest range tombstone over each key, for
-    /// [`covers_around`](Self::covers_around): those inserted later do not change it.
+    /// [`covers_around`](Self::covers_around). Later insertions do not change it.
     pub(crate) fn range_map(&self) -> RangeMap {
         self.ranges.map()
     }
 
     /// Returns the number of the newest range tombstone over `key` that a reader at `snapshot`
-    /// sees, or 0. One load if there are none, O(log n) otherwise; more if there is a newer one
+    /// sees, or 0. One load if there are none, otherwise O(log n); more if there is a newer one
     /// that the reader does not see.
     #[inline]
     pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         if self.has_range_tombstones() { self.ranges.cover(key, snapshot) } else { 0 }
     }
 
-    /// The same with the keys around `key` for which it is the same, by a map that has all that the
+    /// The same, with the keys around `key` that share the answer. `map` has everything that the
     /// reader sees.
     pub(crate) fn covers_around(&self, map: &RangeMap, key: &[u8], snapshot: SeqNo) -> Cover {
         self.ranges.around(map, key, snapshot)
@@ -282,13 +281,12 @@ impl Memtable {
         self.shared.filter_lines.is_some()
     }
 
-    /// Reports whether the memtable may hold a version of the key with this digest. There are no
-    /// false negatives for versions whose insertion happened before. Always `true` without a
-    /// filter.
+    /// Reports whether the memtable may hold a version of the key with this digest. No false
+    /// negatives for versions whose insertion happened before. Always `true` without a filter.
     #[inline]
     pub(crate) fn may_contain(&self, digest: Digest) -> bool {
-        // A reader that knows a sequence number sees the filter with its key, which was the newest
-        // before that number was published.
+        // A reader that knows a sequence number sees its key's filter, which was the newest before
+        // the number was published.
         let newest = self.shared.newest.load(Ordering::Relaxed);
         let has = |filter: &OnceLock<Filter>| filter.get().is_some_and(|filter| filter.contains(digest));
         self.shared.filters[..=newest].iter().rev().any(has) || self.shared.filter_lines.is_none()
@@ -304,8 +302,8 @@ impl Memtable {
         Some(Entry { seq: node.seq(), kind: node.kind(), value: node.value() })
     }
 
-    /// The same with a value that outlives the borrow, at the cost of one reference count update if
-    /// there is such a version.
+    /// The same, with a value that outlives the borrow. Costs a reference count update if there is
+    /// such a version.
     pub(crate) fn get_pinned(self: &Arc<Self>, key: &[u8], snapshot: SeqNo) -> Option<Entry<PinnedMemValue>> {
         let node = self.list().get(key, snapshot)?;
         // SAFETY: the node was found in this memtable.
@@ -313,16 +311,16 @@ impl Memtable {
         Some(Entry { seq: node.seq(), kind: node.kind(), value })
     }
 
-    /// Estimates the number of versions of keys from `start` up to and without `end` (`None`: no
+    /// Estimates the number of versions of keys from `start` up to but excluding `end` (`None`: no
     /// end). Costs a search and a few hundred steps.
     pub(crate) fn estimate(&self, start: &[u8], end: Option<&[u8]>) -> usize {
         let end = end.map(|end| Target::new(end, MAX_SEQNO));
         self.list().estimate(&Target::new(start, MAX_SEQNO), end.as_ref())
     }
 
-    /// Passes keys of versions, evenly spread, from `start` up to and without `end` (`None`: no
-    /// end), in order. Returns for how many versions each stands. Costs a search and a few hundred
-    /// steps.
+    /// Passes evenly spread keys of versions, in order, from `start` up to but excluding `end`
+    /// (`None`: no end). Returns how many versions each key stands for. Costs a search and a few
+    /// hundred steps.
     pub(crate) fn sample(&self, start: &[u8], end: Option<&[u8]>, mut pass: impl FnMut(&[u8])) -> usize {
         let end = end.map(|end| Target::new(end, MAX_SEQNO));
         self.list().sample(&Target::new(start, MAX_SEQNO), end.as_ref(), |node| pass(node.key()))
@@ -339,29 +337,29 @@ impl Memtable {
         self.counters.entries.load(Ordering::Relaxed)
     }
 
-    /// Reports whether there is neither a version nor a range tombstone: nothing to flush.
+    /// Reports whether there is nothing to flush: no version and no range tombstone.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries() == 0 && !self.has_range_tombstones()
     }
 
-    /// Reports whether there is a delete or a range tombstone. Complete for whoever is ordered
-    /// after the insertion.
+    /// Reports whether there is a delete or a range tombstone. Complete for callers ordered after
+    /// the insertion.
     #[inline]
     pub(crate) fn has_deletes(&self) -> bool {
         self.counters.deletes.load(Ordering::Relaxed) || self.has_range_tombstones()
     }
 
-    /// Returns the bytes that the entries take, for whoever asks whether the memtable is full:
-    /// keys, values, nodes, waste by alignment and full chunks, the filters, and the range
-    /// tombstones. The unused rest of the current chunks is not counted.
+    /// Returns the bytes that the entries take, to decide whether the memtable is full: keys,
+    /// values, nodes, alignment waste, full chunks' waste, filters and range tombstones. Leaves out
+    /// the unused rest of the current chunks.
     #[inline]
     pub(crate) fn used_bytes(&self) -> usize {
         self.list().used() + self.beside_list()
     }
 
     /// Returns the bytes of memory that the memtable holds: the same with whole chunks, since all
-    /// of one may be resident.
+    /// of a chunk may be resident.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.list().held() + self.beside_list()
     }
@@ -390,22 +388,22 @@ impl Memtable {
     }
 
     /// Returns the largest sequence number inserted, range tombstones included. Complete for
-    /// whoever is ordered after the insertion.
+    /// callers ordered after the insertion.
     #[inline]
     pub(crate) fn max_seq(&self) -> Option<SeqNo> {
         let seq = self.max_version().max(self.counters.max_range.load(Ordering::Relaxed));
         (seq > 0).then_some(seq)
     }
 
-    /// Returns the largest sequence number of a version, or 0. Complete for whoever is ordered
-    /// after the insertion.
+    /// Returns the largest sequence number of a version, or 0. Complete for callers ordered after
+    /// the insertion.
     #[inline]
     pub(crate) fn max_version(&self) -> SeqNo {
         self.counters.max_version.load(Ordering::Relaxed)
     }
 
-    /// Passes the range tombstones after `since`, newest first, to `ask` until it has an answer.
-    /// Takes the tombstones' lock if there are any.
+    /// Passes the range tombstones after `since`, newest first, to `ask` until it answers. Takes
+    /// the tombstones' lock if there are any.
     pub(crate) fn newest_range_tombstones<T>(
         &self,
         since: SeqNo,
@@ -414,10 +412,10 @@ impl Memtable {
         if self.has_range_tombstones() { self.ranges.newest(since, ask) } else { None }
     }
 
-    /// Returns the filter for another key.
+    /// Returns the filter for the next key.
     #[inline]
     fn filter(&self, last: usize) -> &Filter {
-        // Whoever sees the newest sees how much room it has.
+        // A thread that sees the newest filter also sees how much room it has.
         let newest = self.shared.newest.load(Ordering::Acquire);
         match self.shared.filters[newest].get() {
             Some(filter) if self.entries() < self.counters.filter_room.load(Ordering::Relaxed) => filter,
@@ -427,7 +425,7 @@ impl Memtable {
 
     #[cold]
     fn next_filter(&self, newest: usize, last: usize) -> &Filter {
-        // Others may do the same.
+        // Other threads may do the same.
         let at = newest + usize::from(self.shared.filters[newest].get().is_some());
         let lines = lines_of(at, last);
         let filter = self.shared.filters[at].get_or_init(|| {
@@ -441,8 +439,8 @@ impl Memtable {
     }
 
     /// Widens the range of sequence numbers. Writers of versions and of range tombstones may call
-    /// this concurrently. Usually a sequence number is inside or next to the range, and only one
-    /// end moves.
+    /// this concurrently. Usually the number is inside or next to the range, and only one end
+    /// moves.
     #[inline]
     fn note_seq(&self, seq: SeqNo, max: &AtomicU64) {
         // The maximum first: a reader that sees a minimum may ask for the maximum.
@@ -474,7 +472,7 @@ impl MemWriter<'_> {
         self.memtable.insert_range_tombstone(start, end, seq);
     }
 
-    /// Inserts the version `(key, seq)`, which must not exist yet; `digest` is that of `key`.
+    /// Inserts the version `(key, seq)`, which must not exist yet; `digest` is `key`'s digest.
     /// Readers may see it at once. Cost: O(log n) comparisons and a copy of key and value; a
     /// constant number of comparisons if the version directly follows the last one inserted.
     ///

@@ -1,12 +1,12 @@
-//! The publish protocol under every interleaving and every value that the memory model lets a load
-//! return.
+//! Checks the publish protocol under every interleaving and every value that the memory model lets
+//! a load return.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib memtable::model
 //! ```
-//! Node headers are tracked cells here (see `sync`), so a reader that reaches a node before its
-//! writes happened fails the model even if the bytes happen to be right. Without the bound on
-//! preemptions, the model is complete and takes a minute unoptimised.
+//! Node headers are tracked cells here (see `sync`): a reader that reaches a node before its writes
+//! happened fails the model even if the bytes happen to be right. Without the bound on preemptions,
+//! the model is complete and takes a minute unoptimised.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The node holds the key's first eight bytes as a number, so most comparisons do not touch the
-//! key. Long values lie in separate chunks: the nodes stay dense, and a search touches fewer pages.
+//! key. Long values lie in separate chunks, so nodes stay dense and a search touches fewer pages.
 //!
 //! # Invariants
-//! * Everything but the links is written before the node is published and never changes afterwards.
+//! * Everything but the links is written before the node is published and never changes after.
 //! * A link is null or points to a node of the same list whose version is greater.
 //! * A link is stored with `Release` after its target is complete, and loaded with `Acquire`.
 
@@ -23,17 +23,17 @@ use tamis_base::key::{Kind, SeqNo, prefix_of};
 use super::arena::Arena;
 use super::sync::{AtomicPtr, Ordering, Published};
 
-/// The tallest tower: at one in four per level, enough for 250 million versions.
+/// The tallest tower: with probability 1/4 per level, enough for 250 million versions.
 pub(super) const MAX_HEIGHT: usize = if cfg!(all(test, loom)) { 3 } else { 14 };
 
-/// Values up to this length are stored after their key, longer ones in the value chunks.
+/// Values up to this length are stored after their key; longer ones in the value chunks.
 const INLINE_VALUE: usize = 32;
 
 const HEIGHT_SHIFT: u32 = 24;
 
 #[cfg(test)]
 thread_local! {
-    /// The comparisons of versions that this thread made.
+    /// Version comparisons made by this thread.
     pub(super) static COMPARISONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Header {
     height_key_len: u32,
 }
 
-/// The fixed part of a node; `height` links and the key follow in the same allocation.
+/// The fixed part of a node. `height` links and the key follow in the same allocation.
 #[repr(C)]
 pub(super) struct Node {
     header: Published<Header>,
@@ -75,8 +75,7 @@ impl<'k> Target<'k> {
 
 /// A complete node of a list that lives at least as long as `'l`.
 ///
-/// Copies carry the provenance of the whole chunk, because links and key lie beyond `Node`'s own
-/// size.
+/// Copies carry the provenance of the whole chunk: links and key lie beyond `Node`'s own size.
 #[derive(Clone, Copy)]
 pub(super) struct NodeRef<'l> {
     node: NonNull<Node>,
@@ -91,9 +90,9 @@ pub(super) struct Version<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// Writes a node with null links into `nodes`, and its value into `values` if it is long.
+/// Writes a node with null links into `nodes`, and a long value into `values`.
 ///
-/// `nodes` aligns to [`NODE_ALIGN`]. `height` is 1 to [`MAX_HEIGHT`]; the key is shorter than 2^24
+/// `nodes` aligns to [`NODE_ALIGN`]. `height` is 1 to [`MAX_HEIGHT`]. The key is shorter than 2^24
 /// bytes, the value at most `u32::MAX`, and the sequence number below 2^56: [`super::Memtable`]
 /// checks all three.
 pub(super) fn write_node(
@@ -123,8 +122,8 @@ pub(super) fn write_node(
     };
     let node = piece.cast::<Node>();
     // SAFETY: the piece is aligned for a node, holds header, `height` links and the key, and
-    // nothing else refers to it yet; `value_ptr` has room for the value. Sources and pieces cannot
-    // overlap: the pieces are new.
+    // nothing else refers to it yet; `value_ptr` has room for the value. The pieces are new, so
+    // they cannot overlap the sources.
     unsafe {
         (&raw mut (*node.as_ptr()).header).write(Published::new(header));
         let tower = (&raw mut (*node.as_ptr()).tower).cast::<Link>();
@@ -164,7 +163,7 @@ impl<'l> NodeRef<'l> {
 
     #[inline(always)]
     pub(super) fn kind(self) -> Kind {
-        // The byte is one of those that `write_node` stores.
+        // The byte is one that `write_node` stores.
         match (self.header().seq_kind & 0xFF) as u8 {
             byte if byte == Kind::Put as u8 => Kind::Put,
             byte if byte == Kind::Merge as u8 => Kind::Merge,
@@ -183,15 +182,15 @@ impl<'l> NodeRef<'l> {
         let (height, len) =
             ((packed >> HEIGHT_SHIFT) as usize, (packed & ((1 << HEIGHT_SHIFT) - 1)) as usize);
         let at = offset_of!(Node, tower) + height * size_of::<Link>();
-        // SAFETY: `write_node` put `len` bytes of key behind `height` links, in the piece that
-        // `node` has the provenance of; they are never written again while the list lives.
+        // SAFETY: `write_node` put `len` bytes of key behind `height` links, in the piece whose
+        // provenance `node` has. They are never written again while the list lives.
         unsafe { std::slice::from_raw_parts(self.node.cast::<u8>().add(at).as_ptr(), len) }
     }
 
     #[inline(always)]
     pub(super) fn value(self) -> &'l [u8] {
         let header = self.header();
-        // SAFETY: `write_node` put `value_len` bytes there, which are never written again while the
+        // SAFETY: `write_node` put `value_len` bytes there. They are never written again while the
         // list lives.
         unsafe { std::slice::from_raw_parts(header.value.as_ptr(), header.value_len as usize) }
     }
@@ -200,8 +199,8 @@ impl<'l> NodeRef<'l> {
     #[inline(always)]
     fn link(self, level: usize) -> &'l Link {
         debug_assert!(level < self.height());
-        // SAFETY: `write_node` made `height` links behind the header; callers follow links of a
-        // level only between nodes of that level, so `level < height`.
+        // SAFETY: `write_node` made `height` links behind the header. Callers follow a level's
+        // links only between nodes of that level, so `level < height`.
         unsafe { &*(&raw const (*self.node.as_ptr()).tower).cast::<Link>().add(level) }
     }
 
@@ -209,8 +208,8 @@ impl<'l> NodeRef<'l> {
     #[inline(always)]
     pub(super) fn next(self, level: usize) -> Option<NodeRef<'l>> {
         let next = NonNull::new(self.link(level).load(Ordering::Acquire))?;
-        // SAFETY: links hold complete nodes of the same list; the `Acquire` load pairs with the
-        // `Release` store of `publish`, so that the node's writes happened before.
+        // SAFETY: links hold complete nodes of the same list. The `Acquire` load pairs with the
+        // `Release` store of `publish`, so the node's writes happened before.
         Some(unsafe { NodeRef::new(next) })
     }
 
@@ -221,7 +220,7 @@ impl<'l> NodeRef<'l> {
     }
 
     /// Makes `next`, with everything written to it before, reachable after this node on `level`, if
-    /// `after` still follows there.
+    /// `after` is still the next node there.
     #[inline(always)]
     pub(super) fn publish(self, level: usize, after: Option<NodeRef<'l>>, next: NodeRef<'l>) -> bool {
         let after = after.map_or(std::ptr::null_mut(), |n| n.node.as_ptr());
@@ -230,8 +229,8 @@ impl<'l> NodeRef<'l> {
             .is_ok()
     }
 
-    /// Returns the last node on `level` that is before `target`, from this one on, which is, and
-    /// what follows it there.
+    /// Returns the last node before `target` on `level`, and its successor there. Starts at this
+    /// node, which must be before `target`.
     #[cold]
     pub(super) fn last_before(self, level: usize, target: &Target<'_>) -> (NodeRef<'l>, Option<NodeRef<'l>>) {
         let mut at = self;
@@ -243,8 +242,8 @@ impl<'l> NodeRef<'l> {
         }
     }
 
-    /// Returns the last node on `level` that is before `target`, from this one on, which is; `None`
-    /// if it is more than `most` steps away.
+    /// Returns the last node before `target` on `level`; `None` if it is more than `most` steps
+    /// away. Starts at this node, which must be before `target`.
     #[inline]
     pub(super) fn last_within(self, level: usize, target: &Target<'_>, most: usize) -> Option<NodeRef<'l>> {
         let mut at = self;
@@ -264,8 +263,8 @@ impl<'l> NodeRef<'l> {
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let next = self.link(level).load(Ordering::Relaxed);
-            // SAFETY: a prefetch reads nothing that the program can see and cannot fault, null
-            // included; SSE is part of every x86-64 processor.
+            // SAFETY: a prefetch reads nothing that the program can see and cannot fault, even on
+            // null; SSE is part of every x86-64 processor.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(next.cast()) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri), not(all(test, loom)))))]
@@ -287,7 +286,7 @@ impl<'l> NodeRef<'l> {
     #[inline]
     fn is_before_in_prefix(self, target: &Target<'_>) -> bool {
         let key = self.key();
-        // Equal prefixes are padded with zeros, so if either key ends within its first eight bytes,
+        // Equal prefixes are padded with zeros: if either key ends within its first eight bytes,
         // the shorter one is a prefix of the other.
         let order = if key.len() <= 8 || target.key.len() <= 8 {
             key.len().cmp(&target.key.len())

@@ -1,36 +1,36 @@
 //! The range tombstones of a memtable.
 //!
-//! They are kept twice. The *list* has them as they were written, oldest first. The *map* has the
-//! newest one over each key: a balanced tree (a treap) of disjoint fragments. A tombstone cuts the
-//! fragments at its borders and takes the place of all between them, since it is newer. Nodes are
-//! immutable: an insertion makes a new root, which shares all but O(log n) nodes with the one
-//! before. So each insertion adds at most three fragments, however tombstones are nested, and
-//! whoever keeps a root has the tombstones up to then without a copy.
+//! They are kept twice. The *list* has them as written, oldest first. The *map* has the newest one
+//! over each key: a balanced tree (a treap) of disjoint fragments. A new tombstone cuts the
+//! fragments at its borders and replaces all between them. Nodes are immutable: an insertion makes
+//! a new root that shares all but O(log n) nodes with the old one. Each insertion adds at most
+//! three fragments, however tombstones are nested, and a kept root has the tombstones up to then
+//! without a copy.
 //!
-//! A reader at an older number than that of the fragment over its key needs what the fragment
-//! replaced. It walks back through the list: one by one to a multiple of [`BLOCK`], and then by
-//! blocks of growing size, each of which has a map of its own. Those are made when a reader first
-//! needs them: only readers at snapshots pay, in time and in memory.
+//! A reader older than the fragment over its key needs what the fragment replaced. It walks back
+//! through the list: one by one to a multiple of [`BLOCK`], then by blocks of growing size, each
+//! with its own map. A block's map is made when a reader first needs it, so only readers at
+//! snapshots pay, in time and in memory.
 //!
 //! # Invariants
-//! * Numbers ascend in the list. So the tombstones that a reader sees are the first ones, and of
-//!   several over a key the last is the newest.
-//! * The map of the first `n` tombstones has, over each key, the newest of them. Its fragments are
+//! * Numbers ascend in the list. So a reader sees a prefix of it, and the last of several
+//!   tombstones over a key is the newest.
+//! * The map of the first `n` tombstones has the newest of them over each key. Its fragments are
 //!   not empty, do not overlap, and ascend by key; only the last may have no end. There are at most
 //!   `2n - 1`.
-//! * A node's priority is not below those of its children.
+//! * A node's priority is not below its children's.
 //!
 //! # Cost
-//! An insertion and a look at the map: O(log n). For a reader that the map cannot serve: O(log² n),
-//! and O(n log n) once for all of them together. Memory: O(n), and with such readers O(n log n)
+//! An insertion and a look at the map: O(log n). A reader that the map cannot serve: O(log² n), and
+//! O(n log n) once for all such readers together. Memory: O(n), and with such readers O(n log n)
 //! with a small constant.
 //!
 //! # Threads
-//! One writer at a time, which the commit path guarantees: range deletes are committed by a leader,
-//! with the log's lock held and nothing in flight. Any number of readers. The list is under a lock,
-//! which readers that the map serves do not take. The writer appends to the list before it stores
-//! the root, and both before the number becomes visible: a reader that loads the visible number and
-//! then the root finds all that it must see in either.
+//! One writer at a time, which the commit path guarantees: a leader commits range deletes with the
+//! log's lock held and nothing in flight. Any number of readers. The list is under a lock; readers
+//! that the map serves do not take it. The writer appends to the list before it stores the root,
+//! and does both before the number becomes visible: a reader that loads the visible number and then
+//! the root finds all that it must see in either.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,15 +39,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwapOption;
 use tamis_base::key::{Cover, KeyBytes, KeyEnd, RangeTombstone, SeqNo};
 
-/// The number of tombstones that a reader of old ones passes one by one.
+/// The most tombstones that a reader of old ones passes one by one.
 const BLOCK: usize = if cfg!(any(test, debug_assertions)) { 4 } else { 64 };
 
-/// A block of the next size has so many of the size below.
+/// A block has this many blocks of the next smaller size.
 const FAN: usize = if cfg!(any(test, debug_assertions)) { 3 } else { 16 };
 
 type Link = Option<Arc<Node>>;
 
-/// A fragment in a map, with those below it in the tree.
+/// A fragment in a map, with its children in the tree.
 #[derive(Debug)]
 struct Node {
     tombstone: RangeTombstone,
@@ -63,15 +63,15 @@ impl Node {
     }
 }
 
-/// The newest of some tombstones over each key. A value that no insertion changes.
+/// The newest of some tombstones over each key. A value: no insertion changes it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeMap {
     root: Link,
 }
 
 impl RangeMap {
-    /// Adds a tombstone that is newer than all others and not empty. `priorities` gives a new one
-    /// with each call.
+    /// Adds a non-empty tombstone newer than all others. `priorities` returns a new one with each
+    /// call.
     fn insert(&mut self, tombstone: RangeTombstone, priorities: &mut impl FnMut() -> u64) {
         let (before, rest) = split(&self.root, &tombstone.start, priorities);
         let after = tombstone.end.as_ref().and_then(|end| split(&rest, end, priorities).1);
@@ -85,7 +85,8 @@ impl RangeMap {
         map
     }
 
-    /// Returns the tombstone over `key` and the keys around it under the same one, or under none.
+    /// Returns the tombstone over `key`, and the keys around it under the same tombstone or under
+    /// none.
     fn around(&self, key: &[u8]) -> Cover {
         let mut cover = Cover::default();
         let mut at = self.root.as_deref();
@@ -117,7 +118,7 @@ impl RangeMap {
     /// Reports whether a fragment has a key from `smallest` up to `largest`.
     pub(crate) fn touches(&self, smallest: &[u8], largest: &KeyEnd) -> bool {
         let cover = self.around(smallest);
-        // Without one over it, the stretch ends at the next.
+        // If no fragment covers the key, the stretch ends at the next fragment.
         cover.seq > 0 || cover.until.is_some_and(|next| largest.reaches(&next))
     }
 
@@ -135,16 +136,16 @@ impl RangeMap {
     }
 }
 
-/// Cuts a map into what lies before `key` and the rest.
+/// Splits a map into the part before `key` and the rest.
 fn split(link: &Link, key: &KeyBytes, priorities: &mut impl FnMut() -> u64) -> (Link, Link) {
     let mut tail = None;
     let (before, behind) = part(link, key, &mut tail);
-    // Joined here and not on the way: its priority may be above that of any node.
+    // Joined here rather than on the way: its priority may be above any node's.
     let tail = tail.map(|tombstone| Node { tombstone, priority: priorities(), left: None, right: None });
     (before, join(tail.map(Arc::new), behind))
 }
 
-/// The same without the tail of the fragment that `key` cuts in two.
+/// The same, without the tail of the fragment that `key` cuts in two.
 fn part(link: &Link, key: &KeyBytes, tail: &mut Option<RangeTombstone>) -> (Link, Link) {
     let Some(node) = link else { return (None, None) };
     let fragment = &node.tombstone;
@@ -162,7 +163,7 @@ fn part(link: &Link, key: &KeyBytes, tail: &mut Option<RangeTombstone>) -> (Link
     (Some(Arc::new(head)), node.right.clone())
 }
 
-/// Joins two maps, the first of which lies before the second.
+/// Joins two maps. The first lies before the second.
 fn join(before: Link, behind: Link) -> Link {
     match (before, behind) {
         (Some(a), Some(b)) if a.priority >= b.priority => {
@@ -173,7 +174,7 @@ fn join(before: Link, behind: Link) -> Link {
     }
 }
 
-/// The numbers of SplitMix64: independent of the keys, and the same in each run.
+/// SplitMix64: independent of the keys, and the same in each run.
 fn next_priority(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;
@@ -189,7 +190,7 @@ pub(crate) struct Ranges {
     count: AtomicUsize,
     map: ArcSwapOption<Node>,
     list: Mutex<List>,
-    /// The maps of blocks, by their end and length.
+    /// The maps of blocks, by end and length.
     blocks: Mutex<HashMap<(usize, usize), RangeMap>>,
 }
 
@@ -205,7 +206,7 @@ impl Ranges {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a tombstone that is not empty, and newer than all others.
+    /// Adds a non-empty tombstone newer than all others.
     pub(super) fn insert(&self, tombstone: RangeTombstone) {
         let mut list = self.list();
         let newest = list.tombstones.last().map_or(0, |last| last.seq);
@@ -217,7 +218,8 @@ impl Ranges {
         self.count.store(list.tombstones.len(), Ordering::Release);
     }
 
-    /// Returns about the memory that a tombstone takes, with the nodes of the map that it adds.
+    /// Returns the approximate memory of a tombstone in bytes, including the map nodes that it
+    /// adds.
     pub(super) fn bytes_of(tombstone: &RangeTombstone) -> usize {
         /// The counts of an `Arc`.
         const COUNTS: usize = 2 * size_of::<usize>();
@@ -231,12 +233,12 @@ impl Ranges {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns all tombstones, oldest first. Copies the list, but not the keys.
+    /// Returns all tombstones, oldest first. Copies the list but not the keys.
     pub(super) fn all(&self) -> Vec<RangeTombstone> {
         self.list().tombstones.clone()
     }
 
-    /// Passes the tombstones after `since`, newest first, to `ask` until it has an answer.
+    /// Passes the tombstones after `since`, newest first, to `ask` until it answers.
     pub(super) fn newest<T>(&self, since: SeqNo, ask: impl FnMut(&RangeTombstone) -> Option<T>) -> Option<T> {
         self.list().tombstones.iter().rev().take_while(|tombstone| tombstone.seq > since).find_map(ask)
     }
@@ -263,14 +265,14 @@ impl Ranges {
         0
     }
 
-    /// The same with the keys around it under the same one, or under none, by a map that has all
+    /// The same, with the keys around `key` under the same tombstone or under none. `map` has all
     /// that the reader sees.
     pub(super) fn around(&self, map: &RangeMap, key: &[u8], snapshot: SeqNo) -> Cover {
         let cover = map.around(key);
         if cover.seq <= snapshot { cover } else { self.history(key, snapshot) }
     }
 
-    /// The same without a map that serves the reader.
+    /// The same, if no map serves the reader.
     #[cold]
     fn history(&self, key: &[u8], snapshot: SeqNo) -> Cover {
         let mut cover = Cover::default();
@@ -300,13 +302,13 @@ impl Ranges {
         cover
     }
 
-    /// Returns the map of the `len` tombstones before number `end` of the list.
+    /// Returns the map of the `len` tombstones before index `end` of the list.
     fn block(&self, end: usize, len: usize) -> RangeMap {
         let blocks = || self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(map) = blocks().get(&(end, len)) {
             return map.clone();
         }
-        // Made under no lock: another reader may make the same one.
+        // Made without a lock: another reader may make the same one.
         let tombstones = self.list().tombstones[end - len..end].to_vec();
         let map = RangeMap::of(&tombstones);
         blocks().insert((end, len), map.clone());

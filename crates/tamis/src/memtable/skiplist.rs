@@ -1,19 +1,20 @@
-//! A skip list of versions: any number of writers and readers, none of which waits for another.
+//! A skip list of versions, for any number of writers and readers. None waits for another.
 //!
 //! # Invariants
-//! * Level 0 links every version in ascending order; each level links a subset of the one below.
-//! * The head has a link on every level, so a reader that sees an old height only takes a longer
-//!   path, and one that sees a new height finds null links at worst.
+//! * Level 0 links every version in ascending order; each level links a subset of the level below.
+//! * The head has a link on every level. A reader that sees an old height only takes a longer path;
+//!   one that sees a new height at worst finds null links.
 //! * A node is published from level 0 upwards: a reader that finds it on a level finds it on all
 //!   levels below.
 //! * Nothing is ever unlinked: a node that was before a version stays before it.
 //!
 //! # Threads
-//! A writer links a node by exchanging the link of the node before it, provided that it still leads
-//! to the node after it; otherwise somebody linked a node between them, and it looks again from the
-//! node before. The exchange is `Release`, and links are followed with `Acquire`, so that whoever
-//! reaches a node finds it whole, and finds whole what it leads to. The height is a hint
-//! (`Relaxed`). A version inserted during a search is found whole or not at all.
+//! A writer links a node by compare-and-exchange on the link of the node before it: the link must
+//! still lead to the node after it. Otherwise another writer linked a node between them, and the
+//! search resumes from the node before. The exchange is `Release` and links are followed with
+//! `Acquire`, so a thread that reaches a node finds it whole, and finds whole what it leads to. The
+//! height is a hint (`Relaxed`). A search finds a concurrently inserted version whole or not at
+//! all.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -26,69 +27,68 @@ use super::chunks::Account;
 use super::node::{MAX_HEIGHT, NODE_ALIGN, Node, NodeRef, Target, Version, write_node};
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
-/// From this many nodes of a level on, their number is an estimate of those below.
+/// This many nodes on a level suffice to estimate the number of nodes below.
 const ENOUGH: usize = 64;
 
 pub(super) struct SkipList {
     head: NonNull<Node>,
-    /// The number of levels in use, a hint.
+    /// The number of levels in use. A hint.
     height: AtomicUsize,
-    /// The head's memory, separate so that an unused list takes no chunk.
+    /// The head's memory. Separate, so that an unused list takes no chunk.
     head_memory: Arena,
     nodes: Arena,
     values: Arena,
-    /// Where the last insertion was; a writer that finds it taken begins at the head.
+    /// Where the last insertion was. A writer that finds it taken begins at the head.
     last: Mutex<Splice>,
 }
 
-// SAFETY: `head` and everything reachable from it belongs to the arenas; it is written before it is
+// SAFETY: `head` and everything reachable from it belongs to the arenas. It is written before it is
 // published, and read through links with the publish protocol of `node`.
 unsafe impl Send for SkipList {}
-// SAFETY: as above; `&SkipList` gives out shared views of complete, immutable data only.
+// SAFETY: as above; `&SkipList` hands out only shared views of complete, immutable data.
 unsafe impl Sync for SkipList {}
 
-/// The neighbours of the last insertion on each level. A next version between them needs no search
-/// on that level.
+/// The last insertion's neighbours on each level. If the next version lies between them, that level
+/// needs no search.
 ///
-/// Invariants: what `before` holds precedes what `after` holds, and all levels above enclose both.
-/// Others may have linked nodes between them since. Above the height that the list had, a level is
-/// (head, null).
+/// Invariants: `before` precedes `after`, and the neighbours on all levels above enclose both.
+/// Other writers may have linked nodes between them since. Above the list's height at the time, a
+/// level is (head, null).
 struct Splice {
     before: [NonNull<Node>; MAX_HEIGHT],
     after: [Option<NonNull<Node>>; MAX_HEIGHT],
-    /// Whether it is where an insertion was, and not (head, null) on every level of a list that may
+    /// Whether it marks an insertion. If not, it is (head, null) on every level, and the list may
     /// hold anything.
     placed: bool,
 }
 
-// SAFETY: the pointers are only followed while the list lives, whose nodes every thread may read.
+// SAFETY: the pointers are followed only while the list lives, and any thread may read its nodes.
 unsafe impl Send for Splice {}
 
-/// The way to a version that a cursor stands on: on each level a node before it, mostly the last
-/// such. Nodes inserted since may lie between. A step back then changes the levels of one tower,
-/// where a search from the head visits all levels.
+/// The way to a cursor's version: on each level a node before the version, mostly the last one.
+/// Nodes inserted since may lie between. A step back changes only the levels of one tower, where a
+/// search from the head visits all levels.
 ///
 /// Belongs to one cursor.
 pub(super) struct Path {
     before: [NonNull<Node>; MAX_HEIGHT],
-    /// Whether it leads to where the cursor stands.
+    /// Whether it leads to the cursor's version.
     placed: bool,
 }
 
 impl Path {
-    /// Forgets where the cursor stood.
+    /// Forgets the cursor's version.
     pub(super) fn forget(&mut self) {
         self.placed = false;
     }
 }
 
-/// As many nodes are passed on a level in search of the one before another, if it is known to be
-/// near; more were inserted since.
+/// The most nodes to pass on a level in search of a predecessor known to be near. If there are
+/// more, they were inserted since.
 const NEAR: usize = 64;
 
 impl SkipList {
-    /// Creates an empty list that allocates in chunks of up to `chunk_bytes` and counts them in
-    /// `account`.
+    /// Creates an empty list that allocates in chunks of up to `chunk_bytes`, counted in `account`.
     pub(super) fn new(chunk_bytes: usize, account: &Arc<Account>) -> SkipList {
         let head_memory = Arena::new(1, NODE_ALIGN, Arc::default());
         let nodes = Arena::new(chunk_bytes, NODE_ALIGN, account.clone());
@@ -110,19 +110,19 @@ impl SkipList {
         Path { before: [self.head; MAX_HEIGHT], placed: false }
     }
 
-    /// Returns a writer. One at a time continues where the last one was.
+    /// Returns a writer. One writer at a time continues where the last insertion was.
     pub(super) fn writer(&self) -> ListWriter<'_> {
         let splice = match self.last.try_lock() {
             Ok(last) => Position::Shared(last),
-            // A writer can only panic before it links anything (a key or value that is too long),
-            // which leaves its position true.
+            // A writer can only panic before it links anything (on a key or value that is too
+            // long), so its position stays true.
             Err(TryLockError::Poisoned(last)) => Position::Shared(last.into_inner()),
             Err(TryLockError::WouldBlock) => Position::Own(Splice::at_head(self.head)),
         };
         ListWriter { list: self, splice }
     }
 
-    /// Returns the bytes of all chunks, without what an empty list has.
+    /// Returns the bytes of all chunks, beyond those of an empty list.
     pub(super) fn held(&self) -> usize {
         self.nodes.held() + self.values.held()
     }
@@ -144,8 +144,7 @@ impl SkipList {
             if level > 0 {
                 at.prefetch(level - 1);
             }
-            // On the way down the same node often bounds several levels, and need not be compared
-            // again.
+            // On the way down, one node often bounds several levels and need not be compared again.
             match next {
                 Some(node) if next != bound && node.is_before(target) => at = node,
                 _ if level == 0 => return next,
@@ -177,8 +176,8 @@ impl SkipList {
         Some(at)
     }
 
-    /// Returns the last version that is before `at`, and the way to it. `path` is the way to `at`
-    /// if it is `placed`.
+    /// Returns the last version before `at`, and the way to it. `path` is the way to `at` if it is
+    /// `placed`.
     ///
     /// Cost: a handful of steps on average if `path` is placed, a search otherwise.
     pub(super) fn step_back(&self, at: NodeRef<'_>, path: &mut Path) -> Option<NodeRef<'_>> {
@@ -200,7 +199,7 @@ impl SkipList {
         Some(before)
     }
 
-    /// Turns the way to what follows `at` into the way to `at`: only the levels of `at` change.
+    /// Turns the way to `at`'s successor into the way to `at`: only the levels of `at` change.
     fn retreat(&self, at: NodeRef<'_>, path: &mut Path) {
         let target = Target::new(at.key(), at.seq());
         let height = at.height();
@@ -208,8 +207,8 @@ impl SkipList {
         let of = |path: &Path, level: usize| unsafe { NodeRef::new(path.before[level]) };
         let mut from = if height < MAX_HEIGHT { of(path, height) } else { self.head() };
         for level in (0..height).rev() {
-            // Another node than `at` precedes what followed it, and so precedes `at`; it is nearer
-            // than that of the level above.
+            // A known node other than `at` precedes `at`'s successor, and so precedes `at`. It is
+            // nearer than the node of the level above.
             let known: NodeRef<'_> = of(path, level);
             if known != at {
                 from = known;
@@ -242,7 +241,7 @@ impl SkipList {
     }
 
     /// Returns the last version for which `holds` is true; it must be true for a prefix of the
-    /// list. Shows the last such of each level to `visit`.
+    /// list. Shows `visit` the last such version of each level.
     #[inline]
     fn last_where(
         &self,
@@ -261,14 +260,14 @@ impl SkipList {
         (at != self.head()).then_some(at)
     }
 
-    /// The same, and makes `path` the way to what follows.
+    /// The same, and makes `path` the way to the successor.
     fn last_where_along(&self, holds: impl Fn(NodeRef<'_>) -> bool, path: &mut Path) -> Option<NodeRef<'_>> {
         *path = Path { before: [self.head; MAX_HEIGHT], placed: true };
         self.last_where(holds, |level, node| path.before[level] = node.as_non_null())
     }
 
-    /// Estimates the number of versions that are not before `from` and, if given, before `to`.
-    /// Exact below [`ENOUGH`].
+    /// Estimates the number of versions not before `from` and, if given, before `to`. Exact below
+    /// [`ENOUGH`].
     ///
     /// Cost: O(log n), and a few hundred steps.
     pub(super) fn estimate(&self, from: &Target<'_>, to: Option<&Target<'_>>) -> usize {
@@ -277,9 +276,9 @@ impl SkipList {
         count * each
     }
 
-    /// Passes versions that are not before `from` and, if given, before `to`, in order: the nodes
-    /// of the highest level with enough of them there, of which each stands for 4 on the level
-    /// below. Returns how many versions each stands for.
+    /// Passes versions not before `from` and, if given, before `to`, in order: the nodes of the
+    /// highest level with enough of them in that range. Each stands for 4 on the level below.
+    /// Returns how many versions each stands for.
     ///
     /// Cost: O(log n), and a few hundred steps.
     pub(super) fn sample<'l>(
@@ -320,7 +319,7 @@ pub(super) struct ListWriter<'l> {
     splice: Position<'l>,
 }
 
-/// The position of a writer: that of the last insertion, or one of its own.
+/// A writer's position: the shared one of the last insertion, or its own.
 #[expect(
     clippy::large_enum_variant,
     reason = "on the stack of one writer, where a box would cost an allocation"
@@ -374,7 +373,7 @@ impl ListWriter<'_> {
         let node: NodeRef<'_> = unsafe { NodeRef::new(node) };
         let mut overtaken = false;
         for level in 0..height {
-            // SAFETY: the splice holds nodes of this list only.
+            // SAFETY: the splice holds only nodes of this list.
             let (mut before, mut after) = unsafe { splice.at(level) };
             loop {
                 node.prepare(level, after);
@@ -387,16 +386,15 @@ impl ListWriter<'_> {
             splice.before[level] = node.as_non_null();
         }
         if overtaken {
-            // The levels were looked up at different times, and need not enclose each other any
-            // more.
+            // The levels were looked up at different times and may no longer enclose each other.
             *splice = Splice::at_head(list.head);
         }
     }
 }
 
-/// Returns the height of the tower of the version with this number: 1 + the number of successes in
-/// a row, each with probability 1/4. Heights may be predictable: nothing is ever removed, so no
-/// order of keys can select for certain heights.
+/// Returns the height of the tower of version `seq`: 1 + the number of successes in a row, each
+/// with probability 1/4. Heights may be predictable: nothing is ever removed, so no order of keys
+/// can select for certain heights.
 fn height_of(seq: SeqNo) -> usize {
     let mut x = seq.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x = (x ^ x >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
@@ -414,14 +412,14 @@ impl Splice {
     #[inline(always)]
     unsafe fn at<'l>(&self, level: usize) -> (NodeRef<'l>, Option<NodeRef<'l>>) {
         // SAFETY: all pointers came from `write_node` in the same list, and were followed by this
-        // writer, or by one that held the splice's lock before.
+        // writer or by an earlier holder of the splice's lock.
         unsafe { (NodeRef::new(self.before[level]), self.after[level].map(|n| NodeRef::new(n))) }
     }
 
     /// Moves the splice to where `target` belongs, on all of the list's `levels`.
     ///
     /// Climbs from level 0 until the neighbours enclose the target, then searches down from there.
-    /// An insertion near the last one stays low; the coarser levels above need no search.
+    /// An insertion near the last one stays low: the coarser levels above need no search.
     fn find(&mut self, head: NodeRef<'_>, target: &Target<'_>, levels: usize) {
         // SAFETY: the caller borrows the head, and with it the list.
         let neighbours = |splice: &Splice, level| unsafe { splice.at(level) };
@@ -429,7 +427,7 @@ impl Splice {
         let mut level = 1;
         let mut at;
         if !self.placed {
-            // Enclosed by the head and the end, but between them may be everything.
+            // The head and the end enclose it, but everything may lie between.
             (at, level) = (head, levels);
             self.placed = true;
         } else if let Some(first) = after.filter(|after| after.is_before(target)) {

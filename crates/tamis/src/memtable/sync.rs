@@ -1,9 +1,9 @@
 //! The primitives of the publish protocol, switchable to model-checked versions.
 //!
-//! A unit-test build with `--cfg loom` replaces the atomics and the mutex that order a write before
-//! a read by loom's, and turns [`Published`] into a tracked cell, so that a read that is not
-//! ordered after the write of an entry fails the model instead of being a silent data race. Purely
-//! statistical counters stay with `std`.
+//! A unit-test build with `--cfg loom` uses loom's atomics and mutex for whatever orders a write
+//! before a read. It also turns [`Published`] into a tracked cell: a read not ordered after the
+//! write of an entry then fails the model instead of being a silent data race. Purely statistical
+//! counters stay with `std`.
 
 #[cfg(not(all(test, loom)))]
 pub(super) use std::sync::{
@@ -17,7 +17,7 @@ pub(super) use loom::sync::{
     atomic::{AtomicPtr, AtomicUsize, Ordering},
 };
 
-/// Data that is complete before it is published and never changes afterwards.
+/// Data complete before it is published, never changed afterwards.
 #[cfg(not(all(test, loom)))]
 #[repr(transparent)]
 pub(super) struct Published<T>(T);
@@ -34,8 +34,7 @@ impl<T: Copy> Published<T> {
     }
 }
 
-/// Data that is complete before it is published and never changes afterwards; the model checks the
-/// order.
+/// Data complete before it is published, never changed afterwards. The model checks the order.
 #[cfg(all(test, loom))]
 pub(super) struct Published<T>(loom::cell::UnsafeCell<T>);
 
@@ -46,8 +45,8 @@ impl<T: Copy> Published<T> {
     }
 
     pub(super) fn get(&self) -> T {
-        // SAFETY: nothing writes the cell after `new`; that `new` happened before is what the model
-        // checks.
+        // SAFETY: nothing writes the cell after `new`, and the model checks that `new` happened
+        // before.
         self.0.with(|value| unsafe { *value })
     }
 }

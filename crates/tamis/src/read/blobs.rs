@@ -1,9 +1,8 @@
 //! Values in blob files, as an iterator reads them.
 //!
-//! A value is read when its entry is returned. Flushes and compactions write values in the order of
-//! their keys, so a scan meets them in the order of their files, mostly: where files are not mapped
-//! and the next value follows the last one, a piece that holds the values behind it is read with
-//! it, twice as many bytes each time.
+//! A value is read when its entry is returned. Flushes and compactions write values in key order,
+//! so a scan mostly meets them in file order. If files are not mapped and the next value follows
+//! the last one, the read also fetches the values behind it, with twice as many bytes each time.
 //!
 //! Belongs to one iterator, and so to one thread at a time.
 
@@ -18,31 +17,31 @@ use crate::observe::cost::ReadCost;
 use crate::slice::Slice;
 use crate::tree::open_table::OpenTable;
 
-/// The most bytes that are read at a time, unless a value has more.
+/// The most bytes read at a time, unless a value has more.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The number of files that a scan follows at a time: values of neighbouring keys may be in a few
+/// The number of files that a scan follows at a time. Values of neighbouring keys may be in a few
 /// of them.
 const FILES: usize = 4;
 
-/// The place of a scan in one file.
+/// A scan's place in one file.
 #[derive(Debug)]
 struct Follow {
     file: BlobFileId,
     /// Where the last value's record ends.
     next: u64,
-    /// Bytes read at a time.
+    /// Bytes to read at a time.
     ahead: u64,
-    /// What was read last, and its offset.
+    /// The last piece read, and its offset.
     piece: Option<(u64, Arc<[u8]>)>,
 }
 
-/// The places of a scan in blob files, the one used last at the end.
+/// A scan's places in blob files, the most recently used last.
 #[derive(Debug, Default)]
 pub(crate) struct BlobScan(SmallVec<[Follow; FILES]>);
 
 impl BlobScan {
-    /// Reads the value that a reference in `table` stands for.
+    /// Reads the value behind a reference in `table`.
     pub(crate) fn read(
         &mut self,
         table: &OpenTable,
@@ -86,8 +85,7 @@ impl BlobScan {
         value.map(Slice::from_block).inspect_err(|error| table.note_damage(error))
     }
 
-    /// Returns the place in a file, in place of that in the one not used for the longest time if
-    /// there are too many.
+    /// Returns the place in a file. If there are too many places, replaces the least recently used.
     fn follow(&mut self, file: BlobFileId) -> &mut Follow {
         let place = self.0.iter().position(|follow| follow.file == file);
         let follow = match place {

@@ -1,4 +1,4 @@
-//! The counters of reads: one set of cells per thread and keyspace, summed when they are read.
+//! Read counters: one set of cells per thread and keyspace, summed when read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,7 @@ use crate::select::QuerySampler;
 use crate::slice::Slice;
 use crate::sync::{self, Mutex, Process};
 
-/// The record of a user's point lookup: its cost, and its key's digest if one was computed.
+/// The record of a user's point lookup: its cost, and the key's digest if computed.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) cost: ReadCost,
@@ -46,16 +46,16 @@ impl ReadTrace for Counted {
     }
 }
 
-/// One thread's share of a keyspace's counters. Written by that thread only.
+/// One thread's share of a keyspace's counters. Only that thread writes it.
 #[derive(Debug, Default)]
 pub(crate) struct OwnReads {
     cells: ReadCells,
-    /// The number of gets from which on the next one is timed.
+    /// The number of gets from which the next one is timed.
     next_timed: AtomicU64,
 }
 
 impl OwnReads {
-    /// Reports whether the next get is to be timed.
+    /// Reports whether to time the next get.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.cells.gets() >= self.next_timed.load(Relaxed)
@@ -63,28 +63,28 @@ impl OwnReads {
 }
 
 /// The counters of one keyspace: one set of cells per thread, so that counting shares no cache
-/// line; readings sum them. A reading sees every operation that happened before it in the reading
+/// line. A reading sums them and sees every operation that happened before it in the reading
 /// thread's order.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
     cells: ThreadLocal<OwnReads>,
     /// A sample of the keys found.
     sample: KeySample,
-    /// A sample of what readers ask for, if the keyspace's filter goes by it.
+    /// A sample of queries, if the keyspace's filter uses it.
     queries: Option<Arc<QuerySampler>>,
-    /// Where latencies go, unless nobody asks for them.
+    /// Receives latencies, if requested.
     observer: Option<Arc<Observer>>,
-    /// The keyspace's name when it was opened or created.
+    /// The keyspace's name when opened or created.
     keyspace: Box<str>,
 }
 
 impl ReadCounters {
-    /// The process that opened the database.
+    /// Returns the process that opened the database.
     pub(crate) fn process(&self) -> Process {
         self.observer.as_ref().map_or_else(Process::current, |observer| observer.process())
     }
 
-    /// The error of a read in another process.
+    /// Returns the error for a read in another process.
     #[cold]
     pub(crate) fn forked(&self) -> ReadError {
         let path = self.observer.as_ref().map_or_else(Default::default, |observer| observer.dir().to_owned());
@@ -96,7 +96,7 @@ impl ReadCounters {
         self.cells.get_or_default().cells.add(cost);
     }
 
-    /// The calling thread's share.
+    /// Returns the calling thread's share.
     #[inline]
     pub(crate) fn own(&self) -> &OwnReads {
         self.cells.get_or_default()
@@ -112,19 +112,19 @@ impl ReadCounters {
         observer.timed(Operation::Get, started, explain);
     }
 
-    /// Returns the keyspace's name when it was opened or created.
+    /// Returns the keyspace's name when opened or created.
     pub(crate) fn keyspace(&self) -> &str {
         &self.keyspace
     }
 
-    /// Called when an operation on several keys begins; returns the time if it is to be timed.
+    /// Called when an operation on several keys begins. Returns the time if it is to be timed.
     #[inline]
     pub(crate) fn starts(&self) -> Option<Instant> {
         let observer = self.observer.as_ref()?;
         (latency::is_due() || observer.times_all()).then(sync::now)
     }
 
-    /// Records the latency of an operation that [started](Self::starts) then.
+    /// Records the latency of an operation that [started](Self::starts) at `started`.
     #[cold]
     pub(crate) fn timed(&self, operation: Operation, started: Instant, explain: impl FnOnce() -> Explained) {
         if let Some(observer) = &self.observer {
@@ -132,7 +132,7 @@ impl ReadCounters {
         }
     }
 
-    /// Like [`add`](Self::add), for one get of `key`; occasionally adds it to the samples.
+    /// Like [`add`](Self::add), for one get of `key`. Occasionally adds it to the samples.
     #[inline]
     pub(crate) fn add_get(&self, own: &OwnReads, key: &[u8], get: &Counted) {
         let cells = &own.cells;
@@ -148,8 +148,8 @@ impl ReadCounters {
         }
     }
 
-    /// Like [`add`](Self::add), for a batch of gets of `keys`; their `values` are missing after an
-    /// error.
+    /// Like [`add`](Self::add), for a batch of gets of `keys`. After an error there are no
+    /// `values`.
     pub(crate) fn add_gets<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -161,7 +161,7 @@ impl ReadCounters {
         if reached_tables(cost) {
             for (key, value) in keys.iter().zip(values) {
                 if queries.tick() {
-                    // Which of the keys met the false positives is not known.
+                    // It is not known which keys met the false positives.
                     let false_positives = cost.false_positives as f64 / keys.len() as f64;
                     queries.record_get(key.as_ref(), value.is_some(), false_positives);
                 }
@@ -169,8 +169,8 @@ impl ReadCounters {
         }
     }
 
-    /// Called when an iteration is positioned; returns whether it is a sample of the keyspace's
-    /// queries.
+    /// Called when an iteration is positioned. Returns whether to sample it as one of the
+    /// keyspace's queries.
     #[inline]
     pub(crate) fn samples_scan(&self) -> bool {
         self.queries.as_ref().is_some_and(|queries| queries.tick())
@@ -181,7 +181,7 @@ impl ReadCounters {
         self.queries.as_deref()
     }
 
-    /// The memory that they take, but for what only grows with the number of threads that have
+    /// Returns the memory in bytes, apart from what grows only with the number of threads that have
     /// read.
     pub(crate) fn memory_bytes(&self) -> usize {
         KeySample::MEMORY_BYTES + self.queries.as_ref().map_or(0, |queries| queries.memory_bytes())
@@ -197,14 +197,14 @@ impl ReadCounters {
     }
 }
 
-/// Reports whether a filter was asked or a table searched.
+/// Reports whether a filter was probed or a table searched.
 #[inline]
 fn reached_tables(cost: &ReadCost) -> bool {
     cost.filter_probes > 0 || cost.runs_searched > 0
 }
 
-/// The counters of all keyspaces of one database, including dropped ones. May be used from any
-/// thread; adding or dropping a keyspace, and reading, take a lock.
+/// The counters of all keyspaces of one database, dropped ones included. Usable from any thread.
+/// Adding or dropping a keyspace takes a lock, and so does reading.
 #[derive(Debug)]
 pub(crate) struct AllReads {
     observer: Arc<Observer>,
@@ -216,20 +216,19 @@ impl AllReads {
         AllReads { observer: observer.clone(), keyspaces: Mutex::default() }
     }
 
-    /// Returns counters for another keyspace, and with them its sampler of queries, if it has one.
+    /// Returns counters for another keyspace, with its sampler of queries if it has one.
     pub(crate) fn counters(&self, keyspace: &str, queries: Option<Arc<QuerySampler>>) -> Arc<ReadCounters> {
         let observer = Some(self.observer.clone());
         let counters =
             ReadCounters { queries, observer, keyspace: keyspace.into(), ..ReadCounters::default() };
         let counters = Arc::new(counters);
         let (live, gone) = &mut *self.keyspaces.lock();
-        // Before the list grows: half of it are new ones then.
+        // Only before the list grows: half of it is new by then.
         if live.len() == live.capacity() {
-            // The counters of a dropped keyspace no longer change once this is their last
-            // reference.
+            // A dropped keyspace's counters stop changing once this is their last reference.
             live.retain_mut(|counters| {
-                // Unlike the number of references, this also synchronizes with the last increments
-                // of the others.
+                // Unlike the reference count, this also synchronizes with the last increments of
+                // other threads.
                 let counted = Arc::get_mut(counters).is_none();
                 if !counted {
                     *gone = *gone + counters.read();

@@ -1,16 +1,15 @@
 //! Range tombstones as an iterator sees them.
 //!
-//! They stay where they are: in the memtables, of which the iterator keeps the maps of its
-//! beginning, and in the tables. The iterator asks each of these *sets* what is over a key, and
-//! remembers for how many keys around it the answer is the same. So a set is asked again only where
-//! one of its fragments begins or ends.
+//! They stay where they are: in the memtables, whose maps the iterator keeps from its beginning,
+//! and in the tables. The iterator asks each of these *sets* for the cover of a key, and remembers
+//! for how many keys around it the answer holds. So it asks a set again only where one of the set's
+//! fragments begins or ends.
 //!
 //! # How deleted keys are passed
 //!
 //! A source of a merge (a memtable, or a table of a run) has nothing newer than some number. Over
-//! keys whose newest tombstone has a larger one it has nothing that is seen, so it goes to the end
-//! of these keys at once ([`reach`](Covers::reach)). Each source goes by itself: another may have
-//! newer versions there.
+//! keys with a newer tombstone it has nothing visible, so it jumps to the end of these keys
+//! ([`reach`](Covers::reach)). Each source moves by itself: another may have newer versions there.
 //!
 //! Belongs to one iterator, and like it to one thread at a time.
 
@@ -21,19 +20,19 @@ use tamis_base::key::{Cover, KeyBytes, SeqNo};
 use crate::memtable::RangeMap;
 use crate::read::view::{MemtableSlot, View};
 
-/// The most fragments that one search for the end of deleted keys passes: who goes on from there
-/// asks again.
+/// The most fragments that one search for the end of deleted keys passes. To go on, ask again from
+/// there.
 const MOST: usize = 1 << 10;
 
-/// Deleted keys in a row that an end steps over before it asks how far it may go. One where
-/// assertions are checked, so that tests with few keys meet jumps.
+/// Deleted keys in a row that an end steps over before it asks how far it may go. One in debug
+/// builds, so that tests with few keys meet jumps.
 const STEPS: u64 = if cfg!(debug_assertions) { 1 } else { 4 };
 
 /// The end of deleted keys.
 #[derive(Debug)]
 pub(crate) enum Border {
     At(KeyBytes),
-    /// All to the last key.
+    /// The last key in that direction is deleted too.
     Last,
 }
 
@@ -44,22 +43,22 @@ pub(crate) struct Covers {
     snapshot: SeqNo,
     /// The memtables with range tombstones.
     memtables: Vec<(Arc<MemtableSlot>, RangeMap)>,
-    /// For each memtable, and then for each run with range tombstones, what it said last; at first
-    /// of no key.
+    /// The last answer of each memtable, then of each run with range tombstones. At first, answers
+    /// for no key.
     known: Vec<Cover>,
-    /// All of it together.
+    /// All answers combined.
     here: Cover,
 }
 
-/// Says nothing of any key.
+/// The answer for no key.
 fn nowhere() -> Cover {
     let first: KeyBytes = [][..].into();
     Cover { from: Some(first.clone()), until: Some(first), seq: 0 }
 }
 
 impl Covers {
-    /// Returns the range tombstones of a view, if there are any. To be called after the reader has
-    /// loaded its number. O(sets).
+    /// Returns a view's range tombstones, if any. Call after the reader has loaded its number.
+    /// O(sets).
     pub(crate) fn of(view: &Arc<View>, snapshot: SeqNo) -> Option<Box<Covers>> {
         let with_ranges = view.memtables.iter().filter(|slot| slot.memtable.has_range_tombstones());
         let memtables: Vec<_> = with_ranges.map(|slot| (slot.clone(), slot.memtable.range_map())).collect();
@@ -74,7 +73,7 @@ impl Covers {
         (sets > 0).then(|| Box::new(covers()))
     }
 
-    /// Returns what a set says of `key`.
+    /// Returns a set's answer for `key`.
     fn ask(&self, set: usize, key: &[u8]) -> Cover {
         match self.memtables.get(set) {
             Some((slot, map)) => slot.memtable.covers_around(map, key, self.snapshot),
@@ -86,7 +85,7 @@ impl Covers {
     }
 
     /// Returns the number of the newest range tombstone over `key` that the reader sees, or 0.
-    /// Costs two comparisons of keys as long as that is the same as for the last key.
+    /// Costs two comparisons of keys while the answer is the same as for the last key.
     #[inline]
     pub(crate) fn at(&mut self, key: &[u8]) -> SeqNo {
         if !self.here.holds(key) {
@@ -107,10 +106,10 @@ impl Covers {
         self.here = here;
     }
 
-    /// Returns how far keys from `key` on, it included, are under tombstones newer than `newest`:
-    /// up to the border (forwards excluded, backwards included), or to the last key in that
-    /// direction. `None` if `key` is not. Forwards it passes any number of tombstones that touch,
-    /// backwards those that begin behind `key`.
+    /// Returns how far the keys from `key` on are under tombstones newer than `newest`: up to the
+    /// border (forwards excluded, backwards included), or to the last key in that direction. `None`
+    /// if `key` is not. Forwards it passes any number of tombstones that touch, backwards those
+    /// that begin behind `key`.
     pub(crate) fn reach(&self, key: &[u8], newest: SeqNo, backward: bool) -> Option<Border> {
         let mut reached: Option<KeyBytes> = None;
         for _ in 0..MOST {
@@ -134,12 +133,12 @@ impl Covers {
     }
 }
 
-/// Tells an end when to ask how far it may go.
+/// Decides when an end asks how far it may go.
 #[derive(Debug)]
 pub(super) struct Strides {
     /// Deleted keys to step over before the next question.
     left: u64,
-    /// How many that were.
+    /// The length of the last stride.
     last: u64,
 }
 
@@ -150,14 +149,14 @@ impl Default for Strides {
 }
 
 impl Strides {
-    /// Counts a key that a range tombstone deletes. Returns whether to ask.
+    /// Counts a key that a range tombstone deletes. Returns whether to ask now.
     #[inline]
     pub(crate) fn step(&mut self) -> bool {
         self.left -= 1;
         self.left == 0
     }
 
-    /// Called with the answer: a question in vain is not repeated soon.
+    /// Called with the answer. A question in vain is not repeated soon.
     pub(crate) fn asked(&mut self, moved: bool) {
         self.last = if moved { STEPS } else { self.last.saturating_mul(2) };
         self.left = self.last;

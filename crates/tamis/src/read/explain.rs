@@ -66,7 +66,7 @@ pub struct ExplainUnits {
 pub enum ExplainStep {
     /// A memtable was searched.
     Memtable {
-        /// Whether it is the one that takes writes.
+        /// Whether it is the active memtable, which takes writes.
         active: bool,
         /// Number of key versions in it.
         entries: u64,
@@ -81,11 +81,11 @@ pub enum ExplainStep {
         level: usize,
         /// Its id.
         run: u64,
-        /// The one table whose key range holds the key; `None` if the key lies outside all of them.
+        /// The only table whose key range holds the key; `None` if no range does.
         table: Option<u64>,
         /// The answer of the table's filter.
         filter: FilterAnswer,
-        /// The units used for the answer, if the filter is an elastic one.
+        /// The units used for the answer, if the filter is elastic.
         units: Option<ExplainUnits>,
         /// The last block touched in this run, if any.
         block: Option<ExplainBlock>,
@@ -125,7 +125,7 @@ pub enum ExplainOutcome {
     Absent,
 }
 
-/// The path of one read, produced by the code that serves `get` with a recorder that keeps each
+/// The path of one read. Produced by the code that serves `get`, with a recorder that keeps each
 /// step.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -135,9 +135,9 @@ pub struct Explanation {
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub key: Vec<u8>,
     /// The filter that named the tables to search: one `per table`, one `for the tree`, or
-    /// `external`. With `filter = auto`, also why.
+    /// `external`. With `filter = auto`, also the reason.
     pub filter: String,
-    /// Its digest, with which every filter and hash index was probed.
+    /// The key's digest, used to probe every filter and hash index.
     pub digest: u64,
     /// The steps, in order.
     pub steps: Vec<ExplainStep>,
@@ -154,11 +154,11 @@ pub struct Explanation {
 pub enum RangeSource {
     /// A memtable.
     Memtable {
-        /// Whether it is the one that takes writes.
+        /// Whether it is the active memtable, which takes writes.
         active: bool,
         /// Number of key versions in it.
         entries: u64,
-        /// About how many of them are of keys within the range.
+        /// Approximate number of versions with keys within the range.
         in_range: u64,
     },
     /// A run.
@@ -169,17 +169,17 @@ pub enum RangeSource {
         run: u64,
         /// Number of its tables that reach into the range.
         tables: usize,
-        /// Number of positionings in it: 0 if the iteration ended before its keys, or a filter
-        /// ruled it out.
+        /// Number of seeks in it: 0 if the iteration ended before its keys, or a filter ruled it
+        /// out.
         seeks: u64,
         /// Number of data blocks touched in it.
         blocks: u64,
-        /// Bytes of those blocks, as stored.
+        /// Stored bytes of those blocks.
         bytes: u64,
     },
 }
 
-/// What an iteration from the start of a range touched, produced by the code that serves iterators.
+/// What an iteration from the start of a range touched. Produced by the code that serves iterators.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -187,7 +187,7 @@ pub struct RangeExplanation {
     /// The first key of the range.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub start: Vec<u8>,
-    /// The first key behind the range; `None` if it has no end.
+    /// The first key behind the range; `None`: no end.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes_or_none"))]
     pub end: Option<Vec<u8>>,
     /// The filter that can rule out runs: one `per table`, one `for the tree`, or `external`.
@@ -196,14 +196,14 @@ pub struct RangeExplanation {
     pub sources: Vec<RangeSource>,
     /// Number of entries returned.
     pub entries: u64,
-    /// The last of their keys.
+    /// The last key returned.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes_or_none"))]
     pub last: Option<Vec<u8>>,
     /// The cost.
     pub cost: ReadCost,
 }
 
-/// In one line: the outcome, the steps that had a part in it, and the cost.
+/// One line: the outcome, the steps that contributed to it, and the cost.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
@@ -232,7 +232,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// In one line: the sources that were positioned, and the cost.
+/// One line: the sources that were positioned, and the cost.
 impl fmt::Display for RangeExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} entries", self.entries)?;
@@ -249,14 +249,15 @@ impl fmt::Display for RangeExplanation {
     }
 }
 
-/// Returns the counters that are not zero, in words.
+/// Returns the non-zero counters in words.
 pub(crate) fn summary(cost: &ReadCost) -> String {
     let counters = cost.fields().filter(|(_, count)| *count > 0);
     let counters: Vec<String> = counters.map(|(name, count)| format!("{name} {count}")).collect();
     counters.join(", ")
 }
 
-/// Returns what is in memory for the segment of a probe's key, if the table has an elastic filter.
+/// Returns the units in memory for the segment of a probe's key, if the table has an elastic
+/// filter.
 fn units(table: &OpenTable, probe: &Probe<'_>) -> Option<ExplainUnits> {
     let TableFilter::Elastic(filter) = &table.filter else { return None };
     let segment = filter.segment_of(probe.key, probe.prefix);
@@ -269,7 +270,7 @@ fn units(table: &OpenTable, probe: &Probe<'_>) -> Option<ExplainUnits> {
     })
 }
 
-/// The recorder of `explain_get`: counts like [`ReadCost`] and keeps the steps.
+/// The recorder of `explain_get`. Counts like [`ReadCost`] and keeps the steps.
 #[derive(Debug, Default)]
 pub(crate) struct ExplainRecorder {
     cost: ReadCost,
@@ -281,8 +282,8 @@ pub(crate) struct ExplainRecorder {
 }
 
 impl ExplainRecorder {
-    /// Returns the explanation. `horizon` is that of the lookup, which treats it as a range
-    /// tombstone over all keys. `hotness` returns the hotness of segments.
+    /// Returns the explanation. `horizon` is the lookup's horizon, which it treats as a range
+    /// tombstone over all keys. `hotness` returns a segment's hotness.
     pub(crate) fn finish(
         mut self,
         key: &[u8],

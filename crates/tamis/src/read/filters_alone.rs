@@ -1,8 +1,8 @@
-//! The filters' part of a read, without the rest: what the read path asks the selector, and no
-//! memtable, no index and no block. For measuring; a read itself is not timed in parts, since two
-//! readings of a clock take as long as a probe.
+//! Only the filters' part of a read: what the read path asks the selector, without memtables,
+//! indexes or blocks. For measurements: a read itself is not timed in parts, since two clock
+//! readings take as long as a probe.
 //!
-//! Nothing is counted in the statistics, and elastic filters learn nothing.
+//! Counts nothing in the statistics, and elastic filters learn nothing.
 
 use tamis_filter::Next;
 
@@ -11,7 +11,7 @@ use crate::read::View;
 use crate::select::{Candidates, LeanKey, Probe, next_step};
 use crate::selector::RangeRuns;
 
-/// Asks what a get asks that finds the key in no table: all runs, with one digest.
+/// Asks what a get asks if no table has the key: all runs, with one digest.
 pub(crate) fn of_absent_key(view: &View, key: &[u8]) -> ReadCost {
     let (version, selector, mut cost) = (&view.version, &view.selector, ReadCost::default());
     let mut probe = Probe::of(&LeanKey::new(key, &mut cost));
@@ -30,8 +30,8 @@ pub(crate) fn of_absent_key(view: &View, key: &[u8]) -> ReadCost {
 }
 
 /// Asks what the first item of an iteration from `from` up to `end` asks. Filters of tables answer
-/// once each. A filter of the tree answers for a stretch: up to the first one in which some run may
-/// have keys, or all of them if `end` is given.
+/// once each. A filter for the tree answers for a stretch: up to the first one in which some run
+/// may have keys, or for all stretches if `end` is given.
 pub(crate) fn of_range(view: &View, from: &[u8], end: Option<&[u8]>) -> ReadCost {
     let (version, selector, mut cost) = (&view.version, &view.selector, ReadCost::default());
     if selector.is_global() {
@@ -45,7 +45,7 @@ pub(crate) fn of_range(view: &View, from: &[u8], end: Option<&[u8]>) -> ReadCost
             }
             cost.runs_searched += out.runs().len() as u64;
             match out.until() {
-                // A stretch that made no progress is one that nothing is known about.
+                // Nothing is known about a stretch that made no progress.
                 Some(until) if until > &start[..] && (end.is_some() || out.runs().len() == 0) => {
                     start.clear();
                     start.extend_from_slice(until);

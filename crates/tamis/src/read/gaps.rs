@@ -1,50 +1,51 @@
-//! Stretches of keys without values, which iterators have walked over and later ones jump over.
+//! Gaps: stretches of keys without values that iterators have walked over and later ones jump over.
 //!
-//! A *gap* says: no key from `start` up to `end` has a value at the number `seq`, nor at any later
-//! one, as far as this list has been told of writes. It says nothing about where the deletions are:
-//! flushes and compactions make no dead key live, and neither do deletions. They may make live keys
-//! dead, though, and some without a number: a policy drops a run, an entry expires, a filter
-//! removes one. A reader that holds the view from before still sees it. So a gap has the number of
-//! the latest view, its *edition*, by which it was proved, and is for readers of that view and
-//! later ones. What gives a key a value, a put or an operand, cuts the gap before it becomes
-//! visible; an ingestion drops all gaps.
+//! A *gap* states that no key from `start` up to `end` has a value at the number `seq` or any later
+//! one, as far as this list was told of writes. It does not say where the deletions are: flushes,
+//! compactions and deletions never revive a dead key. Deletions may kill live keys, though, and
+//! some without a number: a policy drops a run, an entry expires, a filter removes one. A reader
+//! with the earlier view still sees such a key. So a gap records its *edition*, the number of the
+//! latest view that proved it, and serves readers of that view and later ones. A write that gives a
+//! key a value (a put or an operand) cuts the gap before it becomes visible. An ingestion drops all
+//! gaps.
 //!
 //! # Who calls what
 //! * An iterator at the number `S` that has passed many dead keys in a row, from key *a* up to key
-//!   *b*, [learns](Gaps::learn) of [*a*, *b*). One at a key in a gap with `seq` ≤ `S`
+//!   *b*, [learns](Gaps::learn) [*a*, *b*). An iterator at a key in a gap with `seq` ≤ `S`
 //!   [jumps](Gaps::jump) to its end. Expired entries are not dead: they depend on the reader's
 //!   clock.
-//! * A range delete that may hide much in the memtable [says so](Gaps::deleted): nobody need walk.
+//! * A range delete that may hide much in the memtable [reports it](Gaps::deleted), so no iterator
+//!   need walk.
 //! * A writer that gives keys values calls [`written`](Gaps::written) after its numbers are
-//!   assigned and before it inserts anything, and so before the numbers become visible. Where there
-//!   is no gap that costs one load.
+//!   assigned and before it inserts anything, and so before the numbers become visible. Without
+//!   gaps this costs one load.
 //!
 //! # Why no value is missed
-//! A gap [*a*, *b*) learnt by a walk at `S` is true for all later readers if every write of a value
-//! into it with a number above `S` cuts it. One that had called `written` before the gap was there
-//! would not. So a gap stands on a *watch*: from some moment on, whatever is written behind its end
-//! is noted, the smallest key of it (`written`); and `since` is the last number that was assigned
-//! at that moment, with the log's lock held ([`LastNumber`]). A writer whose number is above
-//! `since` takes that lock later, so it finds the list not empty, and calls `written` with the
-//! watch standing. A walk at `S` ≥ `since` therefore proves the keys up to `b` or up to the
-//! smallest key noted: values with numbers up to `S` it has seen itself, and the others were noted
-//! or will cut the gap. The extension and the notes change under one lock.
+//! A gap [*a*, *b*) learned by a walk at `S` holds for all later readers if every write of a value
+//! into it with a number above `S` cuts it. A write that called `written` before the gap existed
+//! would not. So a gap stands on a *watch*: from some moment on, `written` notes the smallest key
+//! written behind the gap's end. `since` is the last number assigned at that moment, with the log's
+//! lock held ([`LastNumber`]). A writer with a number above `since` takes that lock later, so it
+//! finds the list not empty and calls `written` with the watch standing. A walk at `S` ≥ `since`
+//! therefore proves the keys up to `b` or up to the smallest key noted: the walk has seen all
+//! values with numbers up to `S`, and the others were noted or will cut the gap. The extension and
+//! the notes change under one lock.
 //!
-//! A walk at a smaller `S` proves nothing, but leaves the watch to the next one. The end of a gap
-//! keeps its watch, so that a gap at the head of a queue grows with every take, and is renewed when
-//! a key noted is in the way.
+//! A walk at a smaller `S` proves nothing, but leaves the watch to the next walk. The end of a gap
+//! keeps its watch, so a gap at the head of a queue grows with every take. A noted key in the way
+//! renews the watch.
 //!
-//! A reader loads the visible number before it asks for gaps: a write that it must see has cut
-//! them. It needs a view that has all writes up to that number, both to learn and to jump: if the
-//! active memtable was replaced between its loads of the view and of the number, it reads an older
-//! state than the number says ([`View::has_all`](super::View::has_all)).
+//! A reader loads the visible number before it asks for gaps, so a write that it must see has cut
+//! them. To learn or to jump, its view needs all writes up to that number: if the active memtable
+//! was replaced between its loads of view and number, it reads an older state than the number says
+//! ([`View::has_all`](super::View::has_all)).
 //!
 //! # Threads and locks
-//! The list has a leaf lock, taken under the log's by writers that commit in groups. Who learns
-//! holds it while it *tries* to take the log's: the order is the other way round, so it does not
-//! wait, and rather learns nothing. `count` is a hint to readers, and to writers an answer: its
-//! store comes before the release of the log's lock under which a watch begins, and the writers'
-//! loads after they have taken it.
+//! The list has a leaf lock. Writers that commit in groups take it under the log's lock. A learner
+//! holds it while it *tries* to take the log's lock: that is the opposite order, so it does not
+//! wait, and learns nothing instead. To readers `count` is a hint; to writers it is an answer: its
+//! store comes before the release of the log's lock under which a watch begins, and the writers
+//! load it after they have taken that lock.
 
 mod dead_keys;
 mod deletions;
@@ -66,31 +67,31 @@ pub(crate) use deletions::Stretch;
 /// The most gaps of a keyspace.
 const MOST: usize = 64;
 
-/// Longer keys are cut to this: a gap may be shorter than what was found.
+/// Longer keys are cut to this. The gap may then be shorter than the walk.
 const KEY_BYTES: usize = 1 << 10;
 
-/// So many dead keys in a row are worth a gap. Few where assertions are checked, so that tests with
-/// few keys meet gaps.
+/// The fewest dead keys in a row that are worth a gap. Few in debug builds, so that tests with few
+/// keys meet gaps.
 pub(crate) const WORTH: u64 = if cfg!(debug_assertions) { 3 } else { 64 };
 
-/// What assigns sequence numbers.
+/// Assigns sequence numbers.
 pub(crate) trait LastNumber: Debug + Send + Sync {
-    /// Calls `then` with the last number assigned, while none is being assigned. Returns `false`,
-    /// without a call, if it would have to wait.
+    /// Calls `then` with the last number assigned, while none is being assigned. Returns `false`
+    /// without the call if it would have to wait.
     fn held(&self, then: &mut dyn FnMut(SeqNo)) -> bool;
 }
 
-/// What assigns the numbers of a database; nothing while it is being opened. Weak: the log has the
-/// state, which has the keyspaces, which have this.
+/// Assigns a database's numbers; unset while it opens. Weak: the log has the state, which has the
+/// keyspaces, which have this.
 pub(crate) type Numbering = OnceLock<Weak<dyn LastNumber>>;
 
-/// What a reader sees: writes up to a number, in a view.
+/// A reader's standpoint: writes up to a number, in a view.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standpoint {
     pub(crate) seq: SeqNo,
     /// The number of the view: see [`View::edition`](super::View::edition).
     pub(crate) edition: u64,
-    /// The other one: see [`View::rotation`](super::View::rotation).
+    /// The view's rotation: see [`View::rotation`](super::View::rotation).
     pub(crate) rotation: u64,
 }
 
@@ -101,7 +102,7 @@ impl From<SeqNo> for Standpoint {
     }
 }
 
-/// Where an iterator may go on.
+/// Where an iterator may continue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Jump {
     /// The start of the gap.
@@ -113,13 +114,13 @@ pub(crate) struct Jump {
 #[derive(Debug)]
 struct Gap {
     start: Vec<u8>,
-    /// The end, as in [`Jump`]; the start if nothing is known yet but the watch stands.
+    /// The end, as in [`Jump`]. Equal to the start if nothing is known yet but the watch stands.
     end: Option<Vec<u8>>,
-    /// Readers at smaller numbers do not use it.
+    /// Readers at smaller numbers do not use the gap.
     seq: SeqNo,
-    /// Nor do those of earlier views.
+    /// Readers of earlier views do not use it either.
     edition: u64,
-    /// What is written behind the end with a larger number is noted.
+    /// Writes behind the end with a larger number are noted.
     since: SeqNo,
     /// The smallest key noted.
     written: Option<Vec<u8>>,
@@ -155,18 +156,18 @@ impl Gap {
 /// The gaps of one keyspace; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Gaps {
-    /// How many there are.
+    /// The number of gaps.
     count: AtomicUsize,
-    /// By their starts; they do not overlap.
+    /// Sorted by start, without overlap.
     gaps: lock::Mutex<Vec<Gap>>,
     numbers: Arc<Numbering>,
-    /// The number of memtables that were active before the present one.
+    /// The number of earlier active memtables.
     rotations: AtomicU64,
     deletions: Deletions,
 }
 
 impl Gaps {
-    /// The memory that they take.
+    /// Returns the gaps' memory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let gaps = lock::lock(&self.gaps);
         let keys = |gap: &Gap| {
@@ -182,24 +183,24 @@ impl Gaps {
         Gaps { count, gaps: lock::Mutex::new(Vec::new()), numbers, rotations, deletions }
     }
 
-    /// Returns what was deleted lately.
+    /// Returns the recent deletions.
     #[inline]
     pub(crate) fn deletions(&self) -> &Deletions {
         &self.deletions
     }
 
-    /// Counts a memtable that is about to become the active one, before anybody can write to it.
+    /// Counts a memtable about to become active, before anything can be written to it.
     pub(crate) fn rotate(&self) -> u64 {
         self.rotations.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// Returns how many there were.
+    /// Returns the number of rotations.
     #[inline]
     pub(crate) fn rotations(&self) -> u64 {
         self.rotations.load(Ordering::Acquire)
     }
 
-    /// Reports whether there is none. One load.
+    /// Reports whether there are no gaps. One load.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
@@ -215,8 +216,8 @@ impl Gaps {
         usable.then(|| Jump { start: gap.start.clone(), end: gap.end.clone() })
     }
 
-    /// Called by an iterator that found no value from `start` up to `end` (`None`: or behind), at
-    /// `weight` dead keys.
+    /// Called by an iterator that found no value from `start` up to `end` (`None`: or behind),
+    /// among `weight` dead keys.
     #[cold]
     pub(crate) fn learn(&self, start: &[u8], end: Option<&[u8]>, walk: impl Into<Standpoint>, weight: u64) {
         let walk = walk.into();
@@ -226,9 +227,9 @@ impl Gaps {
         }
         let mut gaps = lock::lock(&self.gaps);
         if walk.rotation != self.rotations() {
-            // The view was replaced since the walk began, perhaps by one with values that nobody
-            // wrote here (a follower's, or ingested ones). Who replaces it so holds the log's lock
-            // from before it clears this list until after it has rotated.
+            // The view was replaced since the walk began, perhaps by one with values that were not
+            // written here (a follower's, or ingested ones). Such a replacement holds the log's
+            // lock from before it clears this list until after it has rotated.
             return;
         }
         let at = place_of(&mut gaps, start);
@@ -236,7 +237,8 @@ impl Gaps {
         self.count.store(gaps.len(), Ordering::Release);
         extend(&mut gaps, at, end, walk);
         if is_before(gaps[at].end.as_deref(), end) {
-            // Somebody wrote on the way, or may have. From here on whatever is written is noted.
+            // Something was, or may have been, written on the way. From here on all writes are
+            // noted.
             let renewed = self.numbers.get().and_then(Weak::upgrade).is_some_and(|numbers| {
                 numbers.held(&mut |last| {
                     let gap = &mut gaps[at];
@@ -253,9 +255,9 @@ impl Gaps {
     }
 
     /// Called by a writer that deletes the keys from `start` up to `end` with the number `seq`, if
-    /// it is the only one: no larger number is assigned before this call, but those of operations
-    /// that call [`written`](Self::written) after it. Nothing in memory need be walked over to know
-    /// that they have no value.
+    /// it is the only writer: larger numbers assigned before this call belong only to operations
+    /// that call [`written`](Self::written) after it. No walk over the memtables is then needed to
+    /// know that the keys have no value.
     #[cold]
     pub(crate) fn deleted(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo) {
         let end = end.map(cut);
@@ -266,14 +268,14 @@ impl Gaps {
         let at = place_of(&mut gaps, start);
         gaps[at].weight = gaps[at].weight.saturating_add(WORTH);
         while is_before(gaps[at].end.as_deref(), end) {
-            // What was written on the way has a smaller number. In every view the keys are dead.
+            // Writes on the way have smaller numbers. The keys are dead in every view.
             (gaps[at].since, gaps[at].written) = (seq, None);
             extend(&mut gaps, at, end, Standpoint { seq, edition: 0, rotation: 0 });
         }
         self.count.store(gaps.len(), Ordering::Release);
     }
 
-    /// Called by whoever gives these keys values, after the numbers are assigned and before
+    /// Called by writers that give these keys values, after the numbers are assigned and before
     /// anything is inserted.
     #[inline]
     pub(crate) fn written<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
@@ -312,7 +314,7 @@ impl Gaps {
         self.count.store(gaps.len(), Ordering::Release);
     }
 
-    /// Forgets everything. For whoever holds the log's lock, with a number assigned that is not
+    /// Forgets all gaps. The caller holds the log's lock, with a number assigned that is not
     /// visible yet.
     pub(crate) fn clear(&self) {
         lock::lock(&self.gaps).clear();
@@ -320,8 +322,8 @@ impl Gaps {
     }
 }
 
-/// Returns the place of the gap that `start` is in or at the end of; of a new one, which is still
-/// empty, if there is none.
+/// Returns the index of the gap that contains `start` or ends there. If there is none, inserts an
+/// empty one.
 fn place_of(gaps: &mut Vec<Gap>, start: &[u8]) -> usize {
     let place = gaps.partition_point(|gap| gap.start[..] <= *start);
     let touches = |gap: &Gap| !is_before(gap.end.as_deref(), Some(start));
@@ -334,8 +336,8 @@ fn place_of(gaps: &mut Vec<Gap>, start: &[u8]) -> usize {
     if gaps.len() > MOST { evict(gaps, place) } else { place }
 }
 
-/// Extends a gap up to `end`, as far as it is watched and nothing was noted, for a walk; joins it
-/// with those that it meets.
+/// Extends a gap for a walk up to `end`, as far as it is watched and nothing was noted. Joins it
+/// with the gaps that it meets.
 fn extend(gaps: &mut Vec<Gap>, at: usize, end: Option<&[u8]>, walk: Standpoint) {
     while gaps[at].since <= walk.seq {
         let mut limit = end;
@@ -362,8 +364,8 @@ fn extend(gaps: &mut Vec<Gap>, at: usize, end: Option<&[u8]>, walk: Standpoint) 
     }
 }
 
-/// Removes a gap; returns the place of the one that was at `kept`. The one before it has not noted
-/// what was written behind this one's start.
+/// Removes a gap. Returns the new index of the gap at `kept`. The gap before it has not noted
+/// writes behind the removed gap's start.
 fn remove(gaps: &mut Vec<Gap>, at: usize, kept: usize) -> usize {
     let gone = gaps.remove(at);
     if let Some(before) = at.checked_sub(1) {
@@ -372,13 +374,13 @@ fn remove(gaps: &mut Vec<Gap>, at: usize, kept: usize) -> usize {
     if at < kept { kept - 1 } else { kept }
 }
 
-/// Makes room for the gap at `kept`, whose place it returns.
+/// Makes room for the gap at `kept`. Returns its new index.
 fn evict(gaps: &mut Vec<Gap>, kept: usize) -> usize {
     let least = (0..gaps.len()).filter(|&at| at != kept).min_by_key(|&at| gaps[at].weight);
     least.map_or(kept, |least| remove(gaps, least, kept))
 }
 
-/// The lock, which is loom's in its models.
+/// The lock; loom's in its models.
 mod lock {
     #[cfg(all(test, loom))]
     pub(super) use loom::sync::{Mutex, MutexGuard};

@@ -1,46 +1,45 @@
-//! What reads of a keyspace were like lately, as a guess at what the next ones will be like.
+//! Recent reads of a keyspace, to guess what the next ones will be like.
 //!
 //! A few relaxed numbers shared by all readers. A lost update or a stale number makes a read
 //! slower, never wrong.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Units of a whole number.
+/// The fixed-point unit: 1.0.
 const ONE: u32 = 1 << 8;
 
-/// A scan that needed more blocks counts as one that needed this many: an export should not be
-/// taken for what comes next.
+/// The most blocks that one scan counts for: an export does not foretell the next scans.
 const MOST_BLOCKS: u32 = 64;
 
 /// Chances below this are worth a second read at the same time.
 const SURE: u32 = ONE * 3 / 4;
 
-/// One in this many scans asks a filter that scans otherwise do not ask.
+/// One in this many scans asks a filter that scans otherwise skip.
 const ASKS_ONE_IN: u32 = 16;
 
-/// Whether a scan has a bound in its direction: one that has may end before the keys of many runs.
+/// Whether a scan has a bound in its direction. A bounded scan may end before the keys of many
+/// runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounded(pub(crate) bool);
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct ReadHabits {
-    /// Blocks that a scan needed beyond those of its seek, in units of `1 / ONE`.
+    /// Blocks that a scan needed beyond its seek, in units of `1 / ONE`.
     blocks: AtomicU32,
-    /// How often a get that had several candidates found its answer in the first, in units of `1 /
-    /// ONE`.
+    /// How often a get with several candidates found its answer in the first, in `1 / ONE` units.
     first_answers: AtomicU32,
-    /// How often scans that asked a global filter needed most runs all the same, in units of `1 /
-    /// ONE`; those with a bound are the second.
+    /// How often scans that asked a global filter still needed most runs, in units of `1 / ONE`.
+    /// The second is for bounded scans.
     needed_most: [AtomicU32; 2],
-    /// The number of scans that might have been told not to ask.
+    /// The number of scans that might have skipped the filter.
     might_ask: AtomicU32,
 }
 
 impl ReadHabits {
-    /// Learns how many blocks a scan needed beyond those of its seek. Rises faster than it falls,
-    /// since a block read in vain costs less than waiting for one: for scans of even lengths up to
-    /// some maximum it settles at two thirds of that.
+    /// Learns how many blocks a scan needed beyond its seek. Rises faster than it falls, since a
+    /// block read in vain costs less than a wait for one. For scans of even lengths up to some
+    /// maximum, it settles at two thirds of that.
     pub(crate) fn scanned(&self, blocks: usize) {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).min(MOST_BLOCKS) * ONE;
         let known = self.blocks.load(Relaxed);
@@ -53,7 +52,7 @@ impl ReadHabits {
         }
     }
 
-    /// Returns the number of blocks that the next scan will probably need beyond those of its seek.
+    /// Returns the number of blocks that the next scan will probably need beyond its seek.
     pub(crate) fn blocks_per_scan(&self) -> usize {
         ((self.blocks.load(Relaxed) + ONE / 2) / ONE) as usize
     }
@@ -64,7 +63,7 @@ impl ReadHabits {
             || self.might_ask.fetch_add(1, Relaxed).is_multiple_of(ASKS_ONE_IN)
     }
 
-    /// Learns whether a scan that asked the global filter needed most runs all the same.
+    /// Learns whether a scan that asked the global filter still needed most runs.
     pub(crate) fn asked_filter(&self, Bounded(bounded): Bounded, needed_most: bool) {
         let number = &self.needed_most[usize::from(bounded)];
         let known = number.load(Relaxed);
@@ -77,7 +76,7 @@ impl ReadHabits {
         }
     }
 
-    /// Learns whether a get that had several candidates found its answer in the first.
+    /// Learns whether a get with several candidates found its answer in the first.
     pub(crate) fn got(&self, first_answered: bool) {
         let known = self.first_answers.load(Relaxed);
         let learned = match first_answered {
@@ -89,8 +88,8 @@ impl ReadHabits {
         }
     }
 
-    /// Reports whether the first of several candidates is unlikely enough to have the answer that
-    /// the second should be read with it.
+    /// Reports whether the first of several candidates is so unlikely to have the answer that the
+    /// second should be read with it.
     pub(crate) fn reads_candidates_together(&self) -> bool {
         self.first_answers.load(Relaxed) < SURE
     }

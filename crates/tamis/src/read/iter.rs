@@ -33,13 +33,14 @@ use last::LastKey;
 use tamis_base::key::{MAX_SEQNO, SeqNo, prefix_successor};
 use tamis_files::table::CursorOptions;
 
-/// How many versions of one key are stepped over, one by one, before a seek passes the rest.
+/// Versions of one key to step over one by one before a seek skips the rest.
 const STEPS: u64 = 4;
 
-/// The key range of an iterator, normalised: from `start` (included) up to `end` (excluded; `None`:
-/// no end). The most dead keys that the explanation of a slow seek steps over.
+/// The most dead keys that the explanation of a slow seek steps over.
 const SLOW_STEPS: u64 = 10_000;
 
+/// The normalised key range of an iterator: from `start` (included) up to `end` (excluded; `None`:
+/// no end).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounds {
     pub(crate) start: Vec<u8>,
@@ -73,14 +74,14 @@ impl Bounds {
 pub(crate) struct IterContext {
     pub(crate) view: Arc<View>,
     pub(crate) snapshot: SeqNo,
-    /// Everything below has expired.
+    /// Anything older has expired.
     pub(crate) horizon: SeqNo,
     pub(crate) counters: Arc<ReadCounters>,
     /// Merges operands.
     pub(crate) operator: Option<Arc<dyn MergeOperator>>,
-    /// Whether the keyspace had been dropped by the time the iterator was created.
+    /// Whether the keyspace was dropped before the iterator was created.
     pub(crate) dropped: bool,
-    /// A registered snapshot that must outlive the iterator, if it reads from one.
+    /// The registered snapshot that the iterator reads from, if any. It must outlive the iterator.
     pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
@@ -91,14 +92,13 @@ impl IterContext {
     }
 }
 
-/// A double-ended iterator over keys in ascending order, over exactly the state at the time of its
-/// creation.
+/// A double-ended iterator over keys in ascending order. It sees exactly the state at its creation.
 ///
-/// An iterator keeps its memtables and tables (on disk too) from being freed. Items are pairs of
-/// key and value; an error ends the iteration at that end. Creating one costs nothing until the
-/// first item is requested. That item costs a seek in every run that no filter excludes; later ones
-/// cost about one comparison and one copy of the key. Under a global filter a run is opened only
-/// when the iteration reaches its keys.
+/// An iterator keeps its memtables and tables from being freed, on disk too. Items are key-value
+/// pairs. An error at one end ends the iteration at that end. Creation costs nothing until the
+/// first item is requested. The first item costs a seek in every run that no filter excludes; each
+/// later one costs about one comparison and one copy of the key. Under a global filter, a run is
+/// opened only when the iteration reaches its keys.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -116,53 +116,51 @@ impl IterContext {
 pub struct Iter {
     context: IterContext,
     bounds: Bounds,
-    /// The range tombstones, if there are any.
+    /// The range tombstones, if any.
     covers: Option<Box<Covers>>,
-    /// The position of the front after the last [`seek`](Iter::seek): the back does not go below
-    /// it.
+    /// Where the last [`seek`](Iter::seek) placed the front. The back does not go below it.
     floor: Option<Vec<u8>>,
-    /// Whether the iteration has been empty since an end was positioned.
+    /// Whether nothing was found since an end was positioned.
     empty: bool,
     /// The process that opened the database.
     process: Process,
     front: End,
     back: End,
-    /// Whether the iterator uses gaps and learns of them.
+    /// Whether the iterator uses and learns gaps.
     knows_gaps: bool,
     cost: ReadCost,
     blobs: BlobScan,
-    /// The end that was positioned last, if that is a sample of the keyspace's queries or is timed;
-    /// until its first item is known.
+    /// The last positioning, if timed or sampled as a query; until its first item is known.
     sampled: Option<Sample>,
-    /// In a transaction: its own writes, and the record of what it reads.
+    /// In a transaction: its own writes, and the record of its reads.
     within: Option<Box<Within>>,
-    /// Whether only keys are asked for: no value is read or merged.
+    /// Whether to return keys only: no value is read or merged.
     keys_only: bool,
-    /// The item lent last, if the cursor does not stand on it.
+    /// The item lent last, unless the cursor stands on it.
     lent: Option<Box<(Slice, Slice)>>,
 }
 
 debug_as!(Iter, "Iter", iter => "keys_only": iter.keys_only, "transaction": iter.within.is_some(), "empty": iter.empty);
 
-/// The part of an iterator that only a transaction has.
+/// The part of an iterator that only transactions need.
 #[derive(Debug)]
 struct Within {
     overlay: Option<Overlay>,
     watch: Option<Arc<RangeRead>>,
     ended: Ended,
-    /// Whether the end was told.
+    /// Whether the end was reported.
     told: bool,
 }
 
 impl Within {
-    /// Returns what an iteration says once the transaction has ended: an error, and then nothing
-    /// more.
+    /// Returns what the iterator yields after its transaction's end: one error, then nothing.
     fn end(&mut self) -> Option<Item> {
         let told = std::mem::replace(&mut self.told, true);
         (!told).then_some(Err(ReadError::Ended))
     }
 
-    /// Called before the first item, with where the ends begin in place of the bounds.
+    /// Called before the first item, with the starting points of the two ends in place of the
+    /// bounds.
     fn resume(&mut self, floor: Option<&[u8]>, before: Option<&[u8]>) {
         if let (Some(watch), Some(floor)) = (&self.watch, floor) {
             watch.seek(floor);
@@ -173,20 +171,20 @@ impl Within {
     }
 }
 
-/// An end whose positioning is sampled.
+/// The end that was positioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sampled {
     Front,
     Back,
 }
 
-/// What is recorded of a positioning.
+/// A positioning to record.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     end: Sampled,
-    /// Whether it is one of the keyspace's queries.
+    /// Whether it counts as one of the keyspace's queries.
     is_query: bool,
-    /// When it began, if it is timed.
+    /// The start time, if timed.
     started: Option<Instant>,
 }
 
@@ -194,9 +192,9 @@ struct Sample {
 #[derive(Debug)]
 enum Found {
     Nothing,
-    /// The version that the end's cursor stands on; its key is the end's last.
+    /// The version under the end's cursor; its key is the end's last.
     Here,
-    /// An item whose value was read or merged.
+    /// An item with a value that was read or merged.
     Item(Slice, Slice),
 }
 
@@ -209,7 +207,7 @@ enum Outcome {
 }
 
 impl Found {
-    /// Returns the item that was found at an end.
+    /// Returns the item found at an end.
     #[inline]
     fn item(self, end: &End) -> Option<(Slice, Slice)> {
         match self {
@@ -219,7 +217,7 @@ impl Found {
         }
     }
 
-    /// Returns the key alone.
+    /// Returns only the key.
     fn key(self, end: &End) -> Option<Slice> {
         match self {
             Found::Nothing => None,
@@ -235,7 +233,7 @@ impl End {
         (self.finished, self.failed) = (outcome != Outcome::Item, outcome == Outcome::Failed);
     }
 
-    /// Returns the cursor that stands on what was [`Found::Here`].
+    /// Returns the cursor on the version of [`Found::Here`].
     #[inline]
     fn here(&self) -> &MergeCursor {
         self.cursor.as_ref().expect("the end stands on a version")
@@ -246,12 +244,12 @@ impl End {
 #[derive(Debug, Default)]
 struct End {
     cursor: Option<MergeCursor>,
-    /// Nothing at or beyond it is left on this side.
+    /// On this side, nothing is left at or beyond it.
     last: LastKey,
     /// Buffer for the key after `last`.
     coming: Vec<u8>,
-    /// Whether the cursor still stands on the last item returned. Moving on may open a run or fail,
-    /// and is left to the next call.
+    /// Whether the cursor still stands on the last item returned. The next call moves it, which may
+    /// open a run or fail.
     given: bool,
     finished: bool,
     /// Whether it finished because of an error.
@@ -282,8 +280,8 @@ impl Iter {
         }
     }
 
-    /// Returns the iterator of a transaction, which ends with it: with its pending writes laid over
-    /// it, and with a record of what it reads.
+    /// Makes this a transaction's iterator: overlays its pending writes, records its reads, and
+    /// ends with it.
     pub(crate) fn within(
         mut self,
         overlay: Option<Overlay>,
@@ -300,21 +298,20 @@ impl Iter {
         self
     }
 
-    /// Ends the iteration at each end after so many keys without a value.
+    /// Ends the iteration at each end after `dead_keys` keys without a value.
     pub(crate) fn with_patience(mut self, dead_keys: u64) -> Iter {
         (self.front.dead.limit, self.back.dead.limit) = (dead_keys, dead_keys);
         self
     }
 
-    /// Called when an end was positioned, since `started` if that is timed.
+    /// Called after an end was positioned, with the start time if timed.
     #[inline]
     fn positioned(&mut self, end: Sampled, started: Option<Instant>) {
         let is_query = self.context.counters.samples_scan();
         self.sampled = (is_query || started.is_some()).then_some(Sample { end, is_query, started });
     }
 
-    /// Records the last positioning, now that it is known what it found: its time, and among the
-    /// keyspace's queries.
+    /// Records the last positioning once its result is known: its time, and the keyspace's query.
     #[cold]
     fn record(&mut self, Sample { end, is_query, started }: Sample) {
         if let Some(started) = started {
@@ -354,15 +351,15 @@ impl Iter {
         Ok(cursor)
     }
 
-    /// Moves the front to the first key at or after `key` (within the iterator's bounds), forwards
-    /// or backwards. The back stays where it is: everything between the two can be read from either
-    /// end, even if the iterator had reached its end before. Cheaper than a new iterator. After an
-    /// error the front is at its end, as after an error of `next`.
+    /// Moves the front to the first key at or after `key`, within the iterator's bounds, forwards
+    /// or backwards. The back stays. Everything between the two can be read from either end, even
+    /// if the iterator had already ended. Cheaper than a new iterator. After an error the front is
+    /// at its end, as after an error of `next`.
     ///
     /// # Errors
     ///
     /// [`ReadError::Storage`] for a failed system call or damaged bytes on the way;
-    /// [`ReadError::Ended`] after the end of the transaction that it belongs to.
+    /// [`ReadError::Ended`] once the iterator's transaction has ended.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -415,14 +412,14 @@ impl Iter {
         let target = target.as_deref().unwrap_or(start);
         self.floor = Some(start.to_vec());
         counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
-        // Timed by the caller: until the first item the program may do something else.
+        // The caller times it: the program may do other work before the first item.
         self.positioned(Sampled::Front, None);
         self.front = End { cursor: Some(cursor), dead, ..End::default() };
         self.back.finished = self.back.failed;
         Ok(())
     }
 
-    /// Returns where the front may begin in place of `start`, if that lies in a gap.
+    /// If `start` lies in a gap, returns where the front may begin instead.
     #[inline]
     fn leap(&self, start: &[u8], dead: &mut DeadKeys) -> Option<Vec<u8>> {
         let gaps = &self.context.view.gaps;
@@ -436,7 +433,7 @@ impl Iter {
         Some(end)
     }
 
-    /// Counts a move of an end, and tells how it ended.
+    /// Counts a move of an end, and returns its outcome.
     #[inline]
     fn count(&mut self, found: &Result<Found, ReadError>) -> Outcome {
         let outcome = match found {
@@ -462,8 +459,8 @@ impl Iter {
     }
 }
 
-/// Positions a cursor. If that fails, some of its sources may be prepared for a seek that did not
-/// happen: the cursor must not be used again, and its cost so far is counted here.
+/// Positions a cursor. After a failure the cursor must not be used again, since some sources may be
+/// prepared for a seek that did not happen; its cost so far is counted here.
 fn counted(
     cursor: &mut MergeCursor,
     cost: &mut ReadCost,
@@ -472,11 +469,10 @@ fn counted(
     position(cursor).inspect_err(|_| cursor.drain_cost(cost))
 }
 
-/// What an iterator returns.
+/// An item of the iteration.
 type Item = Result<(Slice, Slice), ReadError>;
 
-/// Returns the key of an item for the record of what was read. After an error the whole rest counts
-/// as read.
+/// Returns the key to record as read. After an error, everything that remains counts as read.
 fn key_of(item: &Option<Item>) -> Option<&[u8]> {
     match item {
         Some(Ok((key, _))) => Some(key),
@@ -554,11 +550,11 @@ impl Iter {
                 Sampled::Front => {
                     let context = IterContext { counters: Arc::default(), ..self.context.clone() };
                     let bounds = Bounds { start: start.clone(), end: self.bounds.end.clone() };
-                    // Not for longer than was worth it: it is the reader who waits.
+                    // The reader is waiting, so this is bounded.
                     let again = Iter::new(context, bounds).with_patience(SLOW_STEPS).explain(1);
                     again.map_or_else(|error| error.to_string(), |e| e.to_string())
                 }
-                // An explanation goes forwards.
+                // Explanations only go forwards.
                 Sampled::Back => "backwards, from the end of the range".to_owned(),
             };
             let keyspace = self.context.counters.keyspace().to_owned();
@@ -567,7 +563,7 @@ impl Iter {
         self.context.counters.timed(Operation::Seek, started, explain);
     }
 
-    /// The one item in the child of a fork: an error.
+    /// The only item in a forked child: an error.
     #[cold]
     fn forked(&mut self) -> Option<Item> {
         let ended = std::mem::replace(&mut self.front.finished, true);
@@ -621,7 +617,7 @@ impl std::iter::FusedIterator for Iter {}
 impl Drop for Iter {
     fn drop(&mut self) {
         if !self.process.is_current() {
-            // Cursors and counters take locks that nobody may release here.
+            // Cursors and counters take locks that nothing in a forked child may release.
             let cursors = (self.front.cursor.take(), self.back.cursor.take());
             std::mem::forget((cursors, self.context.view.clone()));
             return;

@@ -1,18 +1,18 @@
-//! The life of a transaction, as its iterators see it: they end with it, so that none returns what
-//! was rolled back.
+//! A transaction's life, as its iterators see it. They end with it, so none returns rolled-back
+//! data.
 //!
-//! Any thread may ask. The flag publishes no other memory, and whoever knows of the end by other
-//! means sees it: `Relaxed` suffices.
+//! Any thread may ask. The flag publishes no other memory, and a thread that knows of the end by
+//! other means sees it: `Relaxed` suffices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// The transaction's own part: it ends when this is dropped.
+/// The transaction's part. The life ends when this drops.
 #[derive(Debug, Default)]
 pub(crate) struct Life(Arc<AtomicBool>);
 
 impl Life {
-    /// Returns what an iterator asks.
+    /// Returns the part that iterators ask.
     pub(crate) fn ended(&self) -> Ended {
         Ended(self.0.clone())
     }

@@ -1,7 +1,7 @@
-//! The point lookup of one key: memtables, then runs, newest first, until one has the answer.
+//! Point lookups: search memtables, then runs, newest first, until one has the answer.
 //!
 //! Every version found, wherever it is stored, is an [`Entry`] and goes through
-//! [`KeyLookup::take`]: a put or a delete ends the lookup; a merge operand is kept, and the search
+//! [`KeyLookup::take`]. A put or a delete ends the lookup. A merge operand is kept, and the search
 //! continues in the next older place.
 
 use std::ops::Range;
@@ -26,9 +26,8 @@ use crate::tree::version::Version;
 pub(crate) enum Lookup {
     /// The newest visible version is a value, or operands merged into one.
     Found { seq: SeqNo, value: Slice },
-    /// The newest visible version is a value in a blob file, to which table number `table` of the
-    /// version has this reference. Only until the value is read, which is before the lookup leaves
-    /// this room.
+    /// The newest visible version is a value in a blob file; `reference` locates it for the
+    /// version's table number `table`. Never leaves the read path: the value is read first.
     Separated { seq: SeqNo, table: usize, reference: Slice },
     /// The newest visible version is a delete.
     Deleted { seq: SeqNo },
@@ -48,10 +47,10 @@ impl Lookup {
     }
 }
 
-/// Observes a lookup. [`ReadCost`] only counts; `explain` also records each step.
+/// Observes a lookup. [`ReadCost`] only counts; `explain` records each step as well.
 pub(crate) trait Recorder: ReadTrace {
-    /// Whether runs are probed one by one, each searched before the next is probed. A global filter
-    /// has one answer for all runs and is probed only once in any case.
+    /// Whether to search each run before probing the next. A global filter answers for all runs at
+    /// once and is probed only once either way.
     const ONE_BY_ONE: bool;
 
     fn cost(&mut self) -> &mut ReadCost;
@@ -84,24 +83,24 @@ impl Recorder for Counted {
     }
 }
 
-/// The place in a table where the search for a key begins.
+/// Where the search of a table begins.
 #[derive(Debug)]
 pub(super) enum Start {
-    /// At its index.
+    /// At the table's index.
     Index,
-    /// In this block, which the index named.
+    /// In this block, named by the index.
     Block(BlockAt),
-    /// In this block, which is already fetched.
+    /// In this block, already fetched.
     Fetched(BlockAt, HeapBlock, BlockSource),
-    /// The table ends before the key.
+    /// Nowhere: the table ends before the key.
     Nowhere,
 }
 
-/// Where the searches of several tables begin, the last one first.
+/// Where the searches of several tables begin, last table first.
 type Starts = SmallVec<[Start; 4]>;
 
-/// Fetches the blocks of candidates, as many as are read at a time. What cannot be read is left to
-/// the search of its table, which then reports the error: it may not come to that.
+/// Fetches the candidates' blocks, up to the depth of `reads`. A failed read is left to the search
+/// of its table, which reports the error if the lookup gets that far.
 fn fetch_candidates<R: Recorder>(
     at: &ReadAt<'_>,
     key: &[u8],
@@ -135,7 +134,7 @@ fn fetch_candidates<R: Recorder>(
     starts
 }
 
-/// The place where a version was found: older ones of the same key may follow it there.
+/// Where a version was found. Older versions of the key may follow it there.
 enum Place<'v> {
     Memtable(&'v MemtableSlot),
     /// A table's number within the version.
@@ -151,8 +150,8 @@ fn separated(seq: SeqNo, reference: Slice, place: &Place<'_>) -> Lookup {
     }
 }
 
-/// The lookup state of one key on its way through memtables and runs: without a result so far,
-/// except merge operands.
+/// The lookup of one key on its way through memtables and runs. No result yet, except merge
+/// operands.
 #[derive(Debug)]
 pub(super) struct KeyLookup<'k> {
     pub(super) probe: Probe<'k>,
@@ -175,14 +174,14 @@ impl<'k> KeyLookup<'k> {
         KeyLookup::of(Probe::new(key, digest), at.cover(key))
     }
 
-    /// Returns the lookup of a key whose digest and cover are known.
+    /// Returns a lookup for a key with a known digest and cover.
     #[inline]
     pub(super) fn with_digest(key: &LeanKey<'k>, cover: SeqNo) -> KeyLookup<'k> {
         KeyLookup::of(Probe::of(key), cover)
     }
 
-    // Constructors return the constructing expression directly: the record of a sampled get has
-    // some hundred bytes, which would be copied out of a variable.
+    // Constructors return the expression itself: a sampled get's record has some hundred bytes, and
+    // a variable would cost a copy.
     #[inline(always)]
     fn of(probe: Probe<'k>, cover: SeqNo) -> KeyLookup<'k> {
         KeyLookup { probe, cover, operands: Operands::new(Order::NewestFirst), newest_operand: 0 }
@@ -242,8 +241,8 @@ impl<'k> KeyLookup<'k> {
         found.map(|Entry { seq, kind, value }| Entry { seq, kind, value: Slice::from_memtable(value) })
     }
 
-    /// Probes the filters for the runs, newest first, and searches those that may hold the key,
-    /// until one has the answer.
+    /// Probes the runs' filters, newest first, and searches the runs that may hold the key, until
+    /// one has the answer.
     pub(super) fn search_runs<R: Recorder>(
         &mut self,
         at: &ReadAt<'_>,
@@ -251,7 +250,7 @@ impl<'k> KeyLookup<'k> {
     ) -> Result<Lookup, ReadError> {
         let (version, selector) = (&*at.view.version, &*at.view.selector);
         if self.cover > 0 && self.cover > version.max_seq {
-            // All of it is deleted.
+            // The cover is newer than every run.
             return self.nothing_left(at, recorder);
         }
         let one_by_one = R::ONE_BY_ONE || !self.probe.sharing();
@@ -282,9 +281,9 @@ impl<'k> KeyLookup<'k> {
         self.nothing_left(at, recorder)
     }
 
-    /// Searches several candidate tables in order until one has the answer. When one of them waits
-    /// for a block, those of all the following are read with it, unless the first candidate mostly
-    /// has the answer.
+    /// Searches several candidate tables in order until one has the answer. Once a table waits for
+    /// a block, the blocks of all following candidates are read with it, unless the first candidate
+    /// mostly has the answer.
     #[cold]
     fn search_together<R: Recorder>(
         &mut self,
@@ -319,8 +318,8 @@ impl<'k> KeyLookup<'k> {
         Ok(None)
     }
 
-    /// Searches candidate tables in order, the first one from `block` if that is known, until one
-    /// has the answer.
+    /// Searches candidate tables in order until one has the answer. Starts the first one at
+    /// `block`, if known.
     #[inline(always)]
     pub(super) fn search_candidates<R: Recorder>(
         &mut self,
@@ -338,7 +337,7 @@ impl<'k> KeyLookup<'k> {
         Ok(None)
     }
 
-    /// Searches a table that may hold the key. Returns the answer if it is final.
+    /// Searches a table that may hold the key. Returns the answer if final.
     #[inline(always)]
     pub(super) fn search_table<R: Recorder>(
         &mut self,
@@ -348,7 +347,7 @@ impl<'k> KeyLookup<'k> {
         recorder: &mut R,
     ) -> Result<Option<Lookup>, ReadError> {
         if self.cover > 0 && self.cover > at.view.version.tables[candidate.table].meta.max_seq {
-            // All that it has of the key is deleted.
+            // The cover is newer than the whole table.
             return Ok(None);
         }
         recorder.cost().runs_searched += 1;
@@ -383,8 +382,7 @@ impl<'k> KeyLookup<'k> {
         Ok(answer)
     }
 
-    /// Processes the newest visible version of the key in one place. Returns the answer if it is
-    /// final.
+    /// Processes the newest visible version of the key in one place. Returns the answer if final.
     #[inline(always)]
     fn take<R: Recorder>(
         &mut self,
@@ -432,7 +430,7 @@ impl<'k> KeyLookup<'k> {
         base.map(|base| self.resolve(at, &base, recorder)).transpose()
     }
 
-    /// Returns the answer after every place was searched.
+    /// Returns the answer once every place was searched.
     #[inline]
     pub(super) fn nothing_left<R: Recorder>(
         &mut self,
@@ -457,7 +455,7 @@ impl<'k> KeyLookup<'k> {
         Ok(Lookup::Found { seq: self.newest_operand, value })
     }
 
-    /// Called at the end of the lookup: reports a sampled get's filter probes to the selector.
+    /// Ends the lookup: reports a sampled get's filter probes to the selector.
     #[inline]
     pub(super) fn report(&mut self, at: &ReadAt<'_>) {
         if self.probe.counted().is_some() {

@@ -1,4 +1,4 @@
-//! Merging sorted sources into one sequence of versions.
+//! Merges sorted sources into one sequence of versions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,16 +25,15 @@ pub(crate) use together::Ahead;
 #[derive(Debug)]
 enum Source {
     Memtable(MemCursor),
-    /// Boxed, so that a lazy run takes no more than its place.
+    /// Boxed, so that a lazy run takes only its slot.
     Run(Box<RunCursor>),
-    /// A lazy run of these tables that has not needed a cursor yet; only under a global filter.
+    /// A lazy run over these tables that has not needed a cursor yet. Only under a global filter.
     Asleep(Range<usize>),
 }
 
 const ASLEEP: &str = "lazy sources without a cursor are not in the heap";
 
-/// Applies one expression to whichever cursor a source has at its position, which must not be a
-/// lazy one.
+/// Applies an expression to a source's cursor at its position, which must not be lazy.
 macro_rules! at {
     ($source:expr, $cursor:ident => $e:expr) => {
         match $source {
@@ -96,52 +95,53 @@ pub(crate) struct Head<'c> {
 /// A valid source in the heap.
 #[derive(Clone, Copy, Debug)]
 struct Ranked {
-    /// `prefix_of` the source's current key, inverted if the merge moves backwards: the version
-    /// with the smaller rank comes first, and equal ranks say nothing.
+    /// `prefix_of` the source's current key, inverted if the merge moves backwards. The smaller
+    /// rank comes first; equal ranks decide nothing.
     rank: u64,
     source: u32,
 }
 
-/// All versions of several sources in version order, forwards or backwards: a binary heap of
-/// sources.
+/// Merges all versions of several sources in version order, forwards or backwards, with a binary
+/// heap of sources.
 ///
-/// Moves in one direction at a time: after a forward seek only [`next`](MergeCursor::next) may be
-/// called, after a backward seek only [`prev`](MergeCursor::prev), or a
-/// [`climb`](MergeCursor::climb) and back. Cost, beyond the sources' own: one comparison of two
-/// numbers per move while one source supplies consecutive keys, O(log sources) otherwise. Keys are
-/// compared only where their first eight bytes are equal.
+/// Moves in one direction at a time: after a forward seek call only [`next`](MergeCursor::next),
+/// after a backward seek only [`prev`](MergeCursor::prev), or a [`climb`](MergeCursor::climb) and
+/// back. Cost on top of the sources' own: one comparison of two numbers per move while one source
+/// supplies consecutive keys, otherwise O(log sources). Keys are compared only if their first eight
+/// bytes are equal.
 ///
-/// Invariant: every move but a seek leads strictly on in this direction, or ends. The sources see
-/// to that whatever their bytes ([`RunCursor`]), so every iteration ends. Debug builds check it.
+/// Invariant: every move but a seek leads strictly onward in this direction, or ends. The sources
+/// guarantee this whatever their bytes ([`RunCursor`]), so every iteration ends. Debug builds check
+/// it.
 #[derive(Debug)]
 pub(crate) struct MergeCursor {
     context: RunContext,
     sources: Vec<Source>,
-    /// Valid sources as a heap; the source of the next version is first.
+    /// The valid sources as a heap. The source of the next version is first.
     heap: Vec<Ranked>,
-    /// The smallest rank of all sources but the first; `u64::MAX` if there are none.
+    /// The smallest rank of the sources behind the first; `u64::MAX` if there are none.
     runner_up: u64,
     backward: bool,
-    /// Set if the tables are those of a version whose filter is global.
+    /// Set if the tables belong to a version with a global filter.
     lazy_runs: Option<Box<LazyRuns>>,
-    /// The version at hand and its source, in builds that check the order of versions. Fuzzers'
-    /// builds do not: they open tables whose bytes are out of order.
+    /// The current version and its source, to check the order of versions. Not in fuzzing builds,
+    /// which open tables with bytes out of order.
     #[cfg(all(debug_assertions, not(feature = "fuzzing")))]
     trail: Option<(Vec<u8>, SeqNo, u32)>,
 }
 
-/// What a merge that moves backwards has set aside for the versions of one key; see
+/// What a backward merge sets aside while it visits the versions of one key; see
 /// [`MergeCursor::climb`].
 #[derive(Debug)]
 pub(crate) struct Climb {
-    /// The sources that are on other keys.
+    /// The sources on other keys.
     aside: Vec<Ranked>,
-    /// The others.
+    /// The sources on the key.
     sources: SmallVec<[u32; 8]>,
 }
 
 impl MergeCursor {
-    /// Returns a merge without sources, with room for `sources` of them.
+    /// Returns a merge without sources, with capacity for `sources`.
     pub(crate) fn new(tables: Tables, options: CursorOptions, sources: usize) -> Self {
         let lazy_runs = LazyRuns::of(&tables).map(Box::new);
         MergeCursor {
@@ -163,8 +163,8 @@ impl MergeCursor {
         }
     }
 
-    /// Promises that no key before `start` or from `end` on will be requested: the merge may end
-    /// there, and runs without keys in between need not be opened.
+    /// Promises that no key before `start` or from `end` on will be requested. The merge may end
+    /// there, and need not open runs without keys in between.
     pub(crate) fn within(mut self, start: &[u8], end: Option<&[u8]>) -> Self {
         (self.context.start, self.context.end) = (start.to_vec(), end.map(<[u8]>::to_vec));
         self
@@ -175,14 +175,14 @@ impl MergeCursor {
         (&self.context.start, self.context.end.as_deref())
     }
 
-    /// Adds a memtable. Sources are added newest first.
+    /// Adds a memtable. Add sources newest first.
     pub(crate) fn add_memtable(&mut self, cursor: MemCursor) {
         self.sources.push(Source::Memtable(cursor));
     }
 
-    /// Adds a run: a range of the merge's tables, sorted and disjoint. Sources are added newest
-    /// first. If the tables are those of a version, the run is one of the version's runs or a part
-    /// of one, and no run is added twice.
+    /// Adds a run: a sorted, disjoint range of the merge's tables. Add sources newest first. If the
+    /// tables belong to a version, the run is one of the version's runs or part of one, and no run
+    /// is added twice.
     pub(crate) fn add_run(&mut self, tables: Range<usize>) {
         if !tables.is_empty() {
             if let (Some(lazy_runs), Tables::Of(view)) = (&mut self.lazy_runs, &self.context.tables) {
@@ -193,15 +193,14 @@ impl MergeCursor {
         }
     }
 
-    /// Moves to the first version at or after (`key`, `seq`) in version order, and forward from
-    /// there.
+    /// Moves to the first version at or after (`key`, `seq`) in version order. The merge then goes
+    /// forwards.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.context.start_scan();
         if self.lazy_runs.is_some() {
             return self.start(Start::At(key, seq));
         }
-        // From a version forwards to a later key: what is there already, or has nothing left, need
-        // not move.
+        // On a forward seek to a later key, sources already there, or exhausted, need not move.
         let ahead = !self.backward && self.valid() && *self.key() < *key;
         let is_before = |at: &[u8]| *at < *key || (seq < MAX_SEQNO && *at == *key);
         let moves = |source: &Source| !ahead || (source.valid() && is_before(source.key()));
@@ -240,7 +239,7 @@ impl MergeCursor {
         })
     }
 
-    /// Moves to the oldest version of the last key before `key`, and backward from there.
+    /// Moves to the oldest version of the last key before `key`. The merge then goes backwards.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
         self.context.start_scan();
         if self.lazy_runs.is_some() {
@@ -312,8 +311,8 @@ impl MergeCursor {
         };
     }
 
-    /// Opens lazy sources at the top of the heap until a version is there, or nothing before the
-    /// end. Activates runs without a position when the merge reaches the end of the current range.
+    /// Opens lazy sources at the top of the heap until a version is there, or nothing remains
+    /// before the end. At the end of the current range, activates runs without a position.
     #[inline]
     fn unpark_top(&mut self) -> Result<(), StorageError> {
         loop {
@@ -347,7 +346,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Restores the heap after the source at its top moved.
+    /// Restores the heap after its top source moved.
     #[inline]
     fn replace_top(&mut self) {
         let source = &self.sources[self.heap[0].source as usize];
@@ -378,7 +377,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// In debug builds: checks that a move led on from the last version, unless that was a seek.
+    /// In debug builds, checks that a move led on from the last version, unless it was a seek.
     #[inline]
     fn arrived(&mut self, on: bool) {
         let _ = on;
@@ -408,7 +407,7 @@ impl MergeCursor {
             Source::Memtable(cursor) => in_memtable(cursor),
             Source::Run(run) => {
                 in_run(run, &self.context)?;
-                // Mostly the same run has the next version, too.
+                // Mostly the same run has the next version as well.
                 if let Some(key) = run.open_key() {
                     let rank = rank_of(key, self.backward);
                     if rank < self.runner_up && self.context.until.is_none() {
@@ -423,10 +422,9 @@ impl MergeCursor {
         self.unpark_top()
     }
 
-    /// Moves on from the version at hand to (`key`, `seq`), forwards to the first version at or
-    /// after it, `key` being that at hand, and backwards to the last version of the last key before
-    /// `key`. Costs a step in every source that has a version in between, and a seek in those that
-    /// have several.
+    /// Skips versions of the current `key`. Forwards, moves to the first version at or after
+    /// (`key`, `seq`); backwards, to the last version of the last key before `key`. Costs a step in
+    /// every source with one version in between, plus a seek in every source with several.
     ///
     /// Returns the number of versions stepped over.
     #[cold]
@@ -437,7 +435,7 @@ impl MergeCursor {
         while let Some(top) = self.heap.first()
             && comes_before(&self.sources[top.source as usize])
         {
-            // A lazy position is not at the top.
+            // A lazy position is never at the top.
             let source = &mut self.sources[top.source as usize];
             passed += 1;
             match (&mut *source, backward) {
@@ -462,9 +460,9 @@ impl MergeCursor {
         Ok(passed)
     }
 
-    /// Moves the source of the version at hand, in the direction of the merge, to the end of the
-    /// keys over which range tombstones are newer than all that it has, if its key is one of them.
-    /// Returns whether it is. Costs a search there, and a seek.
+    /// If range tombstones newer than everything in the current memtable or table cover the current
+    /// key, moves its source past the keys they cover, in the direction of the merge. Returns
+    /// whether they do. Costs a search of the tombstones and a seek.
     #[cold]
     pub(crate) fn pass_deleted(&mut self, covers: &Covers) -> Result<bool, StorageError> {
         let Some(top) = self.heap.first() else { return Ok(false) };
@@ -491,9 +489,9 @@ impl MergeCursor {
         Ok(moved)
     }
 
-    /// Leads up from the version at hand of `key`, in a merge that moves backwards: to the newest
-    /// version of `key` that is not newer than `seq`, in the sources that the merge has not left
-    /// yet. From there [`climb_down`](Self::climb_down) leads to older versions, and the merge is
+    /// Climbs, in a backward merge, from the current version of `key` to the newest version of
+    /// `key` not newer than `seq`, in the sources that the merge has not left yet. Then
+    /// [`climb_down`](Self::climb_down) leads to older versions, and the merge is
     /// [`valid`](Self::valid) while there is one. [`leave`](Self::leave) must follow, except after
     /// an error.
     #[cold]
@@ -503,7 +501,8 @@ impl MergeCursor {
         let mut climb = Climb { aside: std::mem::take(&mut self.heap), sources: SmallVec::new() };
         let sources = &mut self.sources;
         climb.aside.retain(|at| match &sources[at.source as usize] {
-            // A lazy position at this key would come before its versions; it was left.
+            // A lazy position at this key would come before the key's versions; the merge has left
+            // it.
             Source::Run(run) if run.is_lazy() => true,
             source if source.key() == key => {
                 climb.sources.push(at.source);
@@ -532,7 +531,7 @@ impl MergeCursor {
         Ok(climb)
     }
 
-    /// Moves to the next older version of `key` on a [`climb`](Self::climb), if there is one.
+    /// Moves to the next older version of `key` on a [`climb`](Self::climb), if any.
     pub(crate) fn climb_down(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let on_key = match &mut self.sources[self.heap[0].source as usize] {
             Source::Memtable(cursor) => {
@@ -574,7 +573,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Reports whether the version of source `a` comes before that of source `b`.
+    /// Reports whether source `a`'s version comes before source `b`'s.
     #[inline]
     fn precedes(&self, a: Ranked, b: Ranked) -> bool {
         if a.rank == b.rank { self.precedes_by_key(a.source, b.source) } else { a.rank < b.rank }
@@ -644,7 +643,7 @@ impl MergeCursor {
         at!(self.top(), cursor => cursor.kind())
     }
 
-    /// Returns what tells whether the version counts, if there is one.
+    /// Returns the fields that decide whether the version counts, if there is a version.
     #[inline]
     pub(crate) fn head(&self) -> Option<Head<'_>> {
         let &Ranked { rank, source } = self.heap.first()?;
@@ -653,9 +652,8 @@ impl MergeCursor {
         Some(Head { prefix, key, seq, kind })
     }
 
-    /// Reports whether the version, of a merge that moves backwards, is known to be the only one of
-    /// its key, so that it can be used where it is: `false` also if that would take a look at
-    /// another block.
+    /// Reports whether a backward merge's version is known to be the only one of its key, so that
+    /// it can be used in place. `false` also if only another block could tell.
     #[inline]
     pub(crate) fn is_only_version(&self) -> bool {
         match self.top() {
@@ -671,7 +669,7 @@ impl MergeCursor {
         (key, value)
     }
 
-    /// Returns the key, copied only if it is short or stored in pieces.
+    /// Returns the key. Copies it only if it is short or stored in pieces.
     pub(crate) fn pinned_key(&self) -> Slice {
         let key = self.key();
         match self.top() {
@@ -682,7 +680,7 @@ impl MergeCursor {
         }
     }
 
-    /// The table of the current version, which must not be in a memtable.
+    /// Returns the table of the current version, which must not be in a memtable.
     pub(crate) fn table(&self) -> &Arc<OpenTable> {
         match self.top() {
             Source::Run(run) => &self.context.all()[run.table()],
@@ -700,16 +698,16 @@ impl MergeCursor {
         }
     }
 
-    /// Tells the record of reads what the scan was like. A merge that is dropped without was not
-    /// one to learn from.
+    /// Records what the scan was like, for later reads to learn from. A merge dropped without this
+    /// call teaches nothing.
     pub(crate) fn end_scan(&mut self) {
         if let Some(lazy_runs) = &mut self.lazy_runs {
             lazy_runs.end_scan(&self.sources);
         }
     }
 
-    /// Moves the read cost of each run so far into `costs`, in the order of their addition; not
-    /// that of a global filter.
+    /// Moves each run's read cost so far into `costs`, in the order of addition. Leaves out the
+    /// global filter's cost.
     pub(crate) fn drain_each(&mut self, costs: &mut Vec<ReadCost>) {
         for source in &mut self.sources {
             let mut cost = ReadCost::default();

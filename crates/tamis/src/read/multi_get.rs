@@ -1,14 +1,14 @@
-//! Point lookups of many keys: performs each stage of a [get](KeyLookup) for all keys of a batch
-//! before the next, so that their cache misses overlap, and, where tables are not mapped, their
-//! reads (see [`rounds`]).
+//! Point lookups of many keys. Performs each stage of a [get](KeyLookup) for all keys of a batch
+//! before the next stage, so that cache misses overlap, and reads too where tables are not mapped
+//! (see [`rounds`]).
 //!
 //! 1. All digests, and the memtables.
-//! 2. For each step of runs: all filters; then fetches of the blocks of all keys with a candidate;
+//! 2. For each step of runs: all filters, then fetches of the blocks of all keys with a candidate,
 //!    then the search of these blocks.
 //!
 //! Most keys of a batch have no candidate, or one that has the answer. Where filters can be probed
-//! for many keys at once, a key without a result so far is kept as its bytes, their prefix and
-//! their digest ([`LeanKey`]), so that a batch of 32 stays in the first-level cache.
+//! for many keys at once, an unanswered key is kept as its bytes, their prefix and their digest
+//! ([`LeanKey`]), so that a batch of 32 stays in the first-level cache.
 //!
 //! A batch belongs to one call, and so to one thread.
 
@@ -30,23 +30,22 @@ use crate::tree::version::Version;
 mod blobs;
 mod rounds;
 
-/// Keys processed together, unless more reads may overlap: enough to hide the latency of memory,
-/// few enough for the first-level cache.
+/// Keys processed together, unless more reads may overlap: enough to hide memory latency, few
+/// enough for the first-level cache.
 const BATCH: usize = MAX_BATCH;
 
 /// A key looked up individually: its filters cannot be probed for many keys, or it has merge
 /// operands.
 struct Open<'k> {
-    /// Its place in the result.
+    /// The key's index in the result.
     place: usize,
     lookup: KeyLookup<'k>,
     candidates: Candidates,
-    /// The first candidate's block, once it is known.
+    /// The first candidate's block, once known.
     block: Option<BlockAt>,
 }
 
-/// Keys without a result so far, with their places in the result and the sequence numbers that
-/// cover them.
+/// Unanswered keys, with their indexes in the result and the sequence numbers that cover them.
 #[derive(Default)]
 struct Waiting<'k> {
     keys: SmallVec<[LeanKey<'k>; BATCH]>,
@@ -54,7 +53,7 @@ struct Waiting<'k> {
 }
 
 impl ReadAt<'_> {
-    /// Returns the visible values of `keys`, in their order.
+    /// Returns the visible values of `keys`, in the same order.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -70,7 +69,7 @@ impl ReadAt<'_> {
         let reads = self.view.version.tables.first().and_then(|table| table.table.overlap());
         let together = reads.map_or(BATCH, |reads| reads.depth().max(BATCH));
         for (keys, values) in keys.chunks(together).zip(values.chunks_mut(together)) {
-            // Constructed in place, because it is large.
+            // Constructed in place because it is large.
             let answers = Answers { values, blobs: Vec::new() };
             let mut batch =
                 Batch { at: self, reads, waiting: Waiting::default(), open: Vec::new(), answers, cost };
@@ -85,7 +84,7 @@ impl ReadAt<'_> {
 /// A batch in progress.
 struct Batch<'a, 'k> {
     at: &'a ReadAt<'a>,
-    /// Reads blocks together, if tables are not mapped.
+    /// Reads blocks together if tables are not mapped.
     reads: Option<&'a BatchReader>,
     waiting: Waiting<'k>,
     open: Vec<Open<'k>>,
@@ -96,8 +95,7 @@ struct Batch<'a, 'k> {
 /// The results of a batch.
 struct Answers<'a> {
     values: &'a mut [Option<Slice>],
-    /// Values in blob files, which are read together: their places in the result, tables and
-    /// references.
+    /// Values in blob files, read together: result index, table and reference.
     blobs: Vec<(usize, usize, Slice)>,
 }
 
@@ -122,7 +120,7 @@ impl<'a, 'k> Batch<'a, 'k> {
         for (place, key) in keys.iter().enumerate() {
             let key = LeanKey::new(key.as_ref(), cost);
             let cover = at.cover(key.key);
-            // All that tables have of the key is deleted.
+            // If not, every version in the tables is deleted.
             let in_tables = cover == 0 || cover <= at.view.version.max_seq;
             if in_memory || !lean {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
@@ -178,8 +176,8 @@ impl<'a, 'k> Batch<'a, 'k> {
         Ok(())
     }
 
-    /// Probes the filters for the candidates of every open key; in mapped tables also prefetches
-    /// the block of the first one.
+    /// Probes the filters for every open key's candidates. In mapped tables, also prefetches the
+    /// first candidate's block.
     fn ask_for_open(&mut self, runs: &Range<usize>) -> Result<(), ReadError> {
         let (version, selector) = (&*self.at.view.version, &*self.at.view.selector);
         for key in &mut self.open {
@@ -199,7 +197,7 @@ impl<'a, 'k> Batch<'a, 'k> {
         Ok(())
     }
 
-    /// Searches the candidates of the open keys, and removes the keys that are answered.
+    /// Searches the open keys' candidates, and removes the answered keys.
     fn search_open(&mut self) -> Result<(), ReadError> {
         let mut failed = None;
         self.open.retain_mut(|key| {
@@ -215,7 +213,7 @@ impl<'a, 'k> Batch<'a, 'k> {
     }
 
     /// Probes the filters for the waiting keys and searches their candidates. Answered keys are
-    /// removed; keys for which a merge operand was found become open.
+    /// removed; keys with a merge operand become open.
     fn search_waiting(&mut self, runs: &Range<usize>) -> Result<(), ReadError> {
         let Batch { at, waiting, open, answers, cost, .. } = self;
         if waiting.keys.is_empty() {
@@ -238,12 +236,12 @@ impl<'a, 'k> Batch<'a, 'k> {
             let (key, (place, cover)) = (waiting.keys[i], waiting.places[i]);
             if masks[i] != 0 {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
-                // Whether it is sampled was decided before.
+                // Sampling was decided before.
                 lookup.probe.set_counted(false);
                 let candidates = candidates(version, &key, runs.start, masks[i]);
                 if let Some(answer) = lookup.search_candidates(at, &candidates, blocks[i], *cost)? {
                     answers.set(place, answer);
-                    // The caller will read it after the other keys were searched.
+                    // The caller will read it after the other keys are searched.
                     answers.values[place].iter().for_each(|value| prefetch(value));
                     continue;
                 }
@@ -261,7 +259,7 @@ impl<'a, 'k> Batch<'a, 'k> {
     }
 }
 
-/// Locates and prefetches the block of a key in a table that its filter admitted; `None` if the
+/// Locates and prefetches a key's block in a table whose filter admitted the key; `None` if the
 /// table ends before the key.
 #[inline]
 fn locate(

@@ -1,14 +1,14 @@
-//! Merge operands: what a read does when the newest version of a key is a merge operand.
+//! Merge operands: what a read does when a key's newest version is a merge operand.
 //!
 //! A chain collects operands until it meets their base: a put, or nothing (a delete, a range
 //! tombstone over the next version, or the end of all versions). The keyspace's operator then
-//! computes the value. A read without operands keeps an empty chain, which costs no allocation.
+//! computes the value. A read without operands keeps an empty chain, which allocates nothing.
 //!
-//! Operands are kept as they are stored in memtables and blocks. The operator is asked to combine
-//! every [`FOLD`] of them into one, so that many small operands take little memory, and each is
-//! visited at most once for this. If it declines, memory grows with the number of operands.
+//! Operands stay as stored in memtables and blocks. The operator is asked to combine every [`FOLD`]
+//! of them into one, so many small operands take little memory, and each is visited at most once
+//! for this. If it declines, memory grows with the number of operands.
 //!
-//! A chain belongs to one read of one thread.
+//! A chain belongs to one read on one thread.
 
 use tamis_base::key::{Kind, SeqNo};
 use tamis_files::table::{CursorOptions, TableCursor};
@@ -52,7 +52,7 @@ pub(crate) struct Operands {
     order: Order,
     /// In the order of addition.
     operands: Vec<Slice>,
-    /// The number of operands at the end of `operands` that folding was not tried on.
+    /// The number of operands at the end of `operands` that folding has not tried.
     unfolded: usize,
     /// The number of operands added.
     count: u64,
@@ -68,7 +68,7 @@ impl Operands {
         self.operands.is_empty()
     }
 
-    /// Returns how many were added.
+    /// Returns the number of operands added.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -80,7 +80,7 @@ impl Operands {
         (self.unfolded, self.count) = (0, 0);
     }
 
-    /// Adds the next operand of `key`.
+    /// Adds `key`'s next operand.
     pub(crate) fn push(&mut self, key: &[u8], operand: Slice, operator: Option<&dyn MergeOperator>) {
         self.operands.push(operand);
         self.count += 1;
@@ -96,7 +96,7 @@ impl Operands {
         }
     }
 
-    /// Adds operands that are newer than all of these, in the order opposite to that of these.
+    /// Adds operands newer than all of these and in the opposite order.
     pub(crate) fn add_newer(&mut self, newer: Operands) {
         debug_assert!(self.order == Order::OldestFirst && newer.order == Order::NewestFirst);
         self.operands.extend(newer.operands.into_iter().rev());
@@ -105,8 +105,8 @@ impl Operands {
         self.unfolded = 0;
     }
 
-    /// Returns the value of `key`: applies the operands, of which there must be one, to `base`.
-    /// Empties the operands.
+    /// Returns the value of `key`: applies the operands, at least one, to `base`. Empties the
+    /// operands.
     pub(crate) fn resolve(
         &mut self,
         key: &[u8],
@@ -116,7 +116,7 @@ impl Operands {
     ) -> Result<Slice, ReadError> {
         cost.merge_operands += self.count;
         let failed = |what: String| ReadError::Merge { key: key.to_vec(), what };
-        // Writes reject operands where there is no operator, and a keyspace keeps its operator.
+        // Writes reject operands without an operator, and a keyspace keeps its operator.
         let operator = operator.ok_or_else(|| failed("the keyspace has no merge operator".into()))?;
         let merged = merge(operator, key, base.bytes(), &oldest_first(self.order, &self.operands));
         self.clear();
@@ -124,8 +124,8 @@ impl Operands {
         Ok(Slice::from(value))
     }
 
-    /// Collects older operands in the memtable where the operand `seq` was found. `cover` is the
-    /// newest visible range tombstone over the key. Returns the base if the memtable has it.
+    /// Collects older operands in the memtable that holds the operand `seq`. `cover` is the newest
+    /// visible range tombstone over the key. Returns the base if the memtable has it.
     pub(crate) fn follow_memtable(
         &mut self,
         slot: &MemtableSlot,

@@ -1,11 +1,11 @@
-//! Pending writes laid over an iterator: what a transaction sees of a range.
+//! Overlays pending writes on an iterator: what a transaction sees of a range.
 //!
-//! Committed items and pending keys are merged from both ends. A committed item that was fetched
-//! ahead at one end is kept until that end needs it, or the other end comes as far: the committed
-//! iterator does not return it a second time.
+//! Merges committed items and pending keys from both ends. A committed item fetched ahead at one
+//! end is kept until that end needs it or the other end gets there: the committed iterator does not
+//! return it twice.
 //!
-//! An overlay belongs to one iterator. It shares the pending writes, which the transaction copies
-//! when it changes them meanwhile: an iterator sees the state at its creation.
+//! An overlay belongs to one iterator. It shares the pending writes. The transaction copies them if
+//! it changes them meanwhile, so an iterator sees the state at its creation.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -23,17 +23,17 @@ type Item = (Slice, Slice);
 pub(crate) struct Overlay {
     pending: Arc<Pending>,
     operator: Option<Arc<dyn MergeOperator>>,
-    /// The pending keys left are between these.
+    /// The remaining pending keys lie between these.
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
-    /// Where an end was when it last returned an item, if it has passed keys since: without a
-    /// value, or with one that failed.
+    /// Where an end was when it last returned an item, if it has since passed keys without a value,
+    /// or with one that failed.
     returned_from: Option<Bound<Vec<u8>>>,
     returned_to: Option<Bound<Vec<u8>>>,
     /// Committed items fetched ahead, from either end.
     ahead_front: Option<Item>,
     ahead_back: Option<Item>,
-    /// Whether an error has ended the iteration at an end.
+    /// Whether an error ended the iteration at an end.
     failed_front: bool,
     failed_back: bool,
 }
@@ -66,7 +66,7 @@ impl Overlay {
         }
     }
 
-    /// Called when the front of the committed iterator was moved to `key`, or failed to.
+    /// Called after the committed iterator's front moved to `key`, or failed to.
     pub(crate) fn seek(&mut self, key: &[u8], failed: bool) {
         self.from = Bound::Included(key.to_vec());
         self.returned_from = None;
@@ -75,7 +75,8 @@ impl Overlay {
         self.failed_front = failed;
     }
 
-    /// Called before the first item, with where the ends begin in place of the bounds.
+    /// Called before the first item, with the starting points of the two ends in place of the
+    /// bounds.
     pub(crate) fn resume(&mut self, floor: Option<&[u8]>, before: Option<&[u8]>) {
         if let Some(floor) = floor {
             self.from = Bound::Included(floor.to_vec());
@@ -85,7 +86,7 @@ impl Overlay {
         }
     }
 
-    /// Returns where the ends are, for [`resume`](Self::resume): the committed iterator may be
+    /// Returns where the ends are, for [`resume`](Self::resume). The committed iterator may be
     /// ahead of them.
     pub(crate) fn ends(&self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         let from = match self.returned_from.as_ref().unwrap_or(&self.from) {
@@ -116,8 +117,8 @@ impl Overlay {
                     }
                 };
             }
-            // The other end may have fetched the last item. It stays there, for the front may be
-            // moved back.
+            // The other end may have fetched the last item. It stays there, since the front may
+            // move back.
             let ahead = self.ahead_front.as_ref().or(self.ahead_back.as_ref());
             let ahead = ahead.filter(|(key, _)| self.is_within(key)).cloned();
             let pending = self.pending.first(borrowed(&self.from), borrowed(&self.to));
@@ -177,9 +178,8 @@ impl Overlay {
         None
     }
 
-    /// Returns the next key of an end with its value: that of the committed item if it comes
-    /// `first`, otherwise what the writes of the pending key make of it. `None` as a value: the key
-    /// is deleted.
+    /// Returns an end's next key and its value: the committed item's value if it comes `first`,
+    /// otherwise the pending key's writes applied. A value of `None` means that the key is deleted.
     fn chosen(
         &self,
         ahead: Option<Item>,

@@ -1,16 +1,15 @@
-//! What a transaction has written to one keyspace and not committed yet: plain data.
+//! A transaction's uncommitted writes to one keyspace, as plain data.
 //!
-//! Only the outcome for each key is kept, not the sequence of writes: a base (a value, nothing, or
-//! whatever is committed) and the operands merged into it since. Ranges that were deleted are kept
-//! apart, disjoint and joined where they touch.
+//! Keeps only the outcome for each key, not the sequence of writes: a base (a value, nothing, or
+//! the committed state) and the operands merged into it since. Deleted ranges are kept apart,
+//! disjoint and joined where they touch.
 //!
 //! # Invariants
 //!
-//! * A key whose base is [`PendingBase::Committed`] has operands, and lies in no deleted range: an
+//! * A key whose base is [`PendingBase::Committed`] has operands and lies in no deleted range: an
 //!   operand merged into a key of a deleted range has the base `Nothing`, and deleting a range
 //!   forgets the keys in it.
-//! * Committing the ranges first and the keys after them gives the same result as the writes in
-//!   their order.
+//! * Committing the ranges before the keys gives the same result as the writes in their order.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -26,7 +25,7 @@ use crate::slice::Slice;
 /// A key range: an inclusive start and an exclusive end (`None`: unbounded).
 pub(crate) type Span = (Vec<u8>, Option<Vec<u8>>);
 
-/// Reports whether a range with this end goes beyond `key`.
+/// Reports whether a range with this end extends beyond `key`.
 pub(crate) fn reaches(end: Option<&[u8]>, key: &[u8]) -> bool {
     end.is_none_or(|end| key < end)
 }
@@ -41,7 +40,7 @@ fn from(key: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Included(key), Bound::Unbounded)
 }
 
-/// Disjoint ranges in the order of their keys.
+/// Disjoint ranges in key order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spans(BTreeMap<Vec<u8>, Option<Vec<u8>>>);
 
@@ -50,7 +49,7 @@ impl Spans {
         self.0.is_empty()
     }
 
-    /// Adds a range, which is not empty; ranges that it overlaps or touches become one with it.
+    /// Adds a non-empty range. Joins the ranges that it overlaps or touches.
     pub(crate) fn add(&mut self, (mut start, mut end): Span) {
         let touches = |end: &Option<Vec<u8>>, start: &[u8]| end.as_ref().is_none_or(|end| &end[..] >= start);
         if let Some((first, last)) = self.0.range::<[u8], _>(up_to(&start)).next_back()
@@ -87,16 +86,16 @@ impl Spans {
     }
 }
 
-/// What the operands of a key apply to.
+/// What a key's operands apply to.
 #[derive(Clone, Debug)]
 pub(crate) enum PendingBase {
-    /// What is committed.
+    /// The committed state.
     Committed,
     Value(Slice),
     Nothing,
 }
 
-/// The outcome of the writes of one key.
+/// The outcome of a key's writes.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingKey {
     pub(crate) digest: Digest,
@@ -106,12 +105,12 @@ pub(crate) struct PendingKey {
 }
 
 impl PendingKey {
-    /// Reports whether the value depends on what is committed.
+    /// Reports whether the value depends on the committed state.
     pub(crate) fn needs_committed(&self) -> bool {
         matches!(self.base, PendingBase::Committed)
     }
 
-    /// Returns the value, given what is committed.
+    /// Returns the value, given the committed value.
     pub(crate) fn value(
         &self,
         key: &[u8],
@@ -135,7 +134,7 @@ impl PendingKey {
     }
 }
 
-/// The state before a change, by which it is undone.
+/// The state before a change, used to undo it.
 #[derive(Debug)]
 pub(crate) enum Before {
     Key(Box<[u8]>, Option<PendingKey>),
@@ -150,7 +149,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Returns the number of keys and ranges that are written.
+    /// Returns the number of keys and ranges written.
     pub(crate) fn changes(&self) -> usize {
         self.keys.len() + self.deleted.0.len()
     }
@@ -159,12 +158,12 @@ impl Pending {
         self.keys.is_empty() && self.deleted.is_empty()
     }
 
-    /// Returns the writes of a key, if any.
+    /// Returns a key's writes, if any.
     pub(crate) fn get(&self, key: &[u8]) -> Option<&PendingKey> {
         if self.keys.is_empty() { None } else { self.keys.get(key) }
     }
 
-    /// Reports whether what is committed under `key` is deleted by a range.
+    /// Reports whether a deleted range hides the committed state of `key`.
     pub(crate) fn hides(&self, key: &[u8]) -> bool {
         self.deleted.cover(key)
     }
@@ -174,7 +173,7 @@ impl Pending {
         undo.then(|| Before::Key(key.into(), before))
     }
 
-    /// Sets the value of a key. Like all changes, returns by what it is undone if asked to.
+    /// Sets a key's value. Like every change, returns the state to undo it with, if `undo`.
     pub(crate) fn put(&mut self, key: &[u8], digest: Digest, value: &[u8], undo: bool) -> Option<Before> {
         let base = PendingBase::Value(Slice::copy_of(value));
         self.set(key, PendingKey { digest, base, operands: Vec::new() }, undo)
@@ -195,7 +194,7 @@ impl Pending {
         self.set(key, PendingKey { digest, base, operands: vec![operand] }, undo)
     }
 
-    /// Deletes a range, which is not empty.
+    /// Deletes a non-empty range.
     pub(crate) fn delete_range(&mut self, span: Span, undo: bool) -> Option<Before> {
         let within = match &span.1 {
             Some(end) => {
@@ -210,7 +209,7 @@ impl Pending {
         before
     }
 
-    /// Undoes the last change that was not undone.
+    /// Undoes the last change not undone yet.
     pub(crate) fn undo(&mut self, before: Before) {
         match before {
             Before::Key(key, Some(known)) => _ = self.keys.insert(key, known),
@@ -232,7 +231,7 @@ impl Pending {
         self.between(from, to).next_back().map(|(key, pending)| (&key[..], pending))
     }
 
-    /// The keys between two bounds, which may have nothing between them.
+    /// Returns the keys between two bounds, which may be crossed.
     fn between(
         &self,
         from: Bound<&[u8]>,
@@ -255,12 +254,12 @@ impl Pending {
         self.keys.iter().map(|(key, pending)| (&key[..], pending))
     }
 
-    /// Returns the ranges that were deleted.
+    /// Returns the deleted ranges.
     pub(crate) fn deleted(&self) -> &Spans {
         &self.deleted
     }
 
-    /// Returns about how many bytes the writes take in a batch.
+    /// Returns approximately how many bytes the writes take in a batch.
     pub(crate) fn batch_bytes(&self) -> usize {
         let bytes = |(key, writes): (&[u8], &PendingKey)| {
             let value = if let PendingBase::Value(value) = &writes.base { value.len() } else { 0 };

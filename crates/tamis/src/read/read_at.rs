@@ -1,17 +1,15 @@
-//! The point at which a read happens. Gets, multi-gets, iterations and explanations all start from
-//! one.
+//! Read points. Every get, multi-get, iteration and explanation starts from one.
 //!
-//! # Invariant: a read sees a prefix of all writes that includes everything acknowledged before it began
+//! # Invariant: a read sees a prefix of all writes, including everything acknowledged before it
 //!
-//! A [`ReadAt`] is made by loading the view first, then the horizon, then the visible sequence
-//! number. So nothing that the read needs at that number has been dropped by a compaction. If the
-//! view is replaced between the loads, it lacks only writes made after that, which form a suffix;
-//! it is loaded again if the horizon hides anything. What has expired by the horizon has also
-//! expired for every read at a later number (see [`expiry`](crate::db::expiry)). A read at a
-//! snapshot uses the snapshot's number and horizon.
+//! [`ReadAt`] loads the view first, then the horizon, then the visible sequence number. So no
+//! compaction has dropped anything that the read needs at that number. A view replaced between the
+//! loads lacks only later writes, and those form a suffix; it is loaded again if the horizon hides
+//! anything. What has expired by the horizon has also expired for every read at a later number (see
+//! [`expiry`](crate::db::expiry)). A read at a snapshot uses the snapshot's number and horizon.
 //!
-//! A read point belongs to one read of one thread. While it lives, no memtable and no table of its
-//! view is freed.
+//! A read point serves one read on one thread. While it lives, no memtable or table of its view is
+//! freed.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -25,31 +23,32 @@ use crate::read::lookup::{KeyLookup, Lookup, Recorder};
 use crate::read::{Bounds, Iter, IterContext, ReadCounters, View};
 use crate::slice::Slice;
 
-/// What a read sees, and how it merges operands. See the module documentation.
+/// The state that a read sees, and the operator that merges its operands. See the module
+/// documentation.
 #[derive(Debug)]
 pub(crate) struct ReadAt<'k> {
     pub(crate) view: Guard<Arc<View>>,
     /// The newest visible sequence number.
     pub(crate) seq: SeqNo,
-    /// The oldest visible sequence number: anything below has expired, as if a range tombstone of
+    /// The oldest visible sequence number. Anything older has expired, as if a range tombstone with
     /// this number covered all keys.
     pub(crate) horizon: SeqNo,
-    /// The keyspace's merge operator.
+    /// The keyspace's operator.
     pub(crate) operator: Option<&'k Arc<dyn MergeOperator>>,
     /// See [`sharing`](Self::sharing).
     pub(crate) sharing: bool,
 }
 
 impl ReadAt<'_> {
-    /// Reports whether one digest serves all filters of a key: always, except in builds that
-    /// measure what it saves.
+    /// Reports whether all filters share one digest of a key. Always true, except in builds that
+    /// measure the saving.
     #[inline]
     pub(super) fn sharing(&self) -> bool {
         !cfg!(feature = "measure") || self.sharing
     }
 
-    /// Returns the newest visible range tombstone over `key`, or the horizon if that is newer:
-    /// older versions are deleted. 0: none.
+    /// Returns the newest visible range tombstone over `key`, or the horizon if newer. Older
+    /// versions are deleted. 0: none.
     #[inline]
     pub(super) fn cover(&self, key: &[u8]) -> SeqNo {
         self.view.cover(key, self.seq).max(self.horizon)
@@ -60,8 +59,8 @@ impl ReadAt<'_> {
         self.operator.map(|operator| &**operator)
     }
 
-    /// Looks up `key`. Allocates nothing unless more than eight runs of one step hold candidates,
-    /// or operands must be merged.
+    /// Looks up `key`. Allocates only if more than eight runs of one step are candidates, or to
+    /// merge operands.
     pub(crate) fn get<R: Recorder>(&self, key: &[u8], recorder: &mut R) -> Result<Lookup, ReadError> {
         recorder.cost().gets += 1;
         let mut lookup = KeyLookup::new(self, key, recorder);
@@ -76,7 +75,7 @@ impl ReadAt<'_> {
         }
     }
 
-    /// Reads the value of a result, if it is in a blob file.
+    /// Reads the result's value if it is in a blob file.
     #[cold]
     pub(super) fn read_separated<R: Recorder>(
         &self,
@@ -88,8 +87,8 @@ impl ReadAt<'_> {
         Ok(Lookup::Found { seq, value: Slice::from_block(value) })
     }
 
-    /// Iterates over everything visible within `bounds`, in order. Adds the cost to `counters`;
-    /// keeps `pin` as long as the iterator.
+    /// Iterates in order over everything visible within `bounds`. Adds the cost to `counters` and
+    /// keeps `pin` for the iterator's life.
     pub(crate) fn iter(
         self,
         bounds: Bounds,

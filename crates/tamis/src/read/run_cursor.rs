@@ -1,25 +1,24 @@
-//! A cursor over the tables of one run, which it opens one at a time and as late as possible.
+//! A cursor over the tables of one run. It opens them one at a time, as late as possible.
 //!
-//! If the next version is known to lie at or beyond some key without reading a block (by the next
-//! table's smallest key, or by a range filter), the cursor takes a *lazy* position there
-//! (`LazyAt`): it takes part in a merge with that key, and its table is opened only when the merge
-//! gets there. A run without versions before the end of the iteration is then never opened.
+//! A table's smallest key or a range filter may show, without reading a block, that the next
+//! version lies at or beyond some key. The cursor then takes a *lazy* position there (`LazyAt`): it
+//! takes part in a merge with that key, and opens its table only when the merge gets there. A run
+//! without versions before the end of the iteration is never opened.
 //!
-//! Where reads of tables overlap, it is also lazy (`LazyAtEdge`) between two blocks of an open
-//! table: the index bounds what follows, and several runs' next blocks are read together (see
+//! Where table reads overlap, the cursor is also lazy (`LazyAtEdge`) between two blocks of an open
+//! table. The index bounds what follows, and the next blocks of several runs are read together (see
 //! [`together`](super::merge)).
 //!
-//! Under a global filter a cursor may also be lazy without any position (`Unopened`), because the
-//! filter excluded the run from the key range that the merge goes through (see
-//! [`lazy`](super::merge)).
+//! Under a global filter, a cursor may also be lazy without a position (`Unopened`): the filter
+//! excluded the run from the key range that the merge goes through (see [`lazy`](super::merge)).
 //!
 //! # Invariants
 //! * The key of a lazy position is a bound: no remaining version of the run lies before it (behind
 //!   it, when moving backwards).
-//! * Every move but a seek leads strictly on in the direction of the merge, or ends, whatever the
-//!   bytes of the tables: from a version or a lazy position to a version or a lazy position behind
-//!   it ([`RunCursor::place`]). So does [`leave`](RunCursor::leave), which seeks from where it is.
-//!   Debug builds check this at every move.
+//! * Every move but a seek leads strictly onward in the direction of the merge, or ends, whatever
+//!   the tables' bytes: from a version or a lazy position to one behind it ([`RunCursor::place`]).
+//!   So does [`leave`](RunCursor::leave), which seeks from where it is. Debug builds check every
+//!   move.
 //! * The bounds of the iteration hold for the cursor's whole life, so tables skipped because of
 //!   them stay skipped at the next seek.
 
@@ -48,14 +47,13 @@ enum Position {
     LazyAt(usize),
     /// Lazy in this table, below `lazy_key`; backwards only.
     LazyBelow(usize),
-    /// Lazy in the table that is open: between two of its blocks, with the rest at or beyond
-    /// `lazy_key`.
+    /// Lazy in the open table: between two of its blocks, with the rest at or beyond `lazy_key`.
     LazyAtEdge,
-    /// In the table that is open.
+    /// In the open table.
     Open,
 }
 
-/// Why the table that is being opened, or of a lazy position, was not skipped.
+/// Why the table being opened, or the table of a lazy position, was not skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Admitted {
     /// No filter was probed.
@@ -75,13 +73,13 @@ pub(crate) struct RunCursor {
     /// The table of `cursor`.
     at: usize,
     cursor: Option<TableCursor>,
-    /// What cursors over earlier tables touched.
+    /// Counts of cursors over earlier tables.
     touched: TouchCounts,
     counts: Counts,
     admitted: Admitted,
-    /// Whether the table of a lazy position is prepared for a seek to its key.
+    /// Whether the lazy position's table is prepared for a seek to its key.
     prepared: bool,
-    /// Whether a table was opened.
+    /// Whether any table was opened.
     opened: bool,
 }
 
@@ -102,7 +100,7 @@ impl RunCursor {
         }
     }
 
-    /// Reports whether there is a position; it may be a lazy one.
+    /// Reports whether there is a position, lazy or not.
     pub(crate) fn valid(&self) -> bool {
         !matches!(self.position, Position::Done | Position::Unopened)
     }
@@ -116,7 +114,7 @@ impl RunCursor {
         self.position == Position::Unopened
     }
 
-    /// Returns the key at the position; for a lazy one the bound.
+    /// Returns the key at the position, or a lazy position's bound.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self.position {
@@ -126,8 +124,8 @@ impl RunCursor {
     }
 
     /// Returns the sequence number at the position. A lazy position comes before all versions of
-    /// its key: forwards it comes first, and backwards, where the oldest version comes first, it
-    /// counts as older than any. A lazy position below the key comes after them.
+    /// its key: forwards it comes first; backwards, where the oldest version comes first, it counts
+    /// as older than any. A lazy position below the key comes after them.
     #[inline]
     pub(crate) fn seq(&self, backward: bool) -> SeqNo {
         match self.position {
@@ -138,13 +136,13 @@ impl RunCursor {
         }
     }
 
-    /// Returns the open table's cursor; for positions that are not lazy.
+    /// Returns the open table's cursor. The position must not be lazy.
     #[inline]
     pub(crate) fn current(&self) -> &TableCursor {
         self.cursor.as_ref().expect("a position in an open table")
     }
 
-    /// Returns the key at the position, unless that is a lazy one or there is none.
+    /// Returns the key at the position, unless it is lazy or missing.
     #[inline]
     pub(crate) fn open_key(&self) -> Option<&[u8]> {
         match (self.position, &self.cursor) {
@@ -153,7 +151,7 @@ impl RunCursor {
         }
     }
 
-    /// Returns the number of the open table; for positions that are not lazy.
+    /// Returns the number of the open table. The position must not be lazy.
     pub(crate) fn table(&self) -> usize {
         self.at
     }
@@ -204,7 +202,7 @@ impl RunCursor {
     }
 
     /// Takes a lazy position at the end of the last table before `table`, if the iteration gets
-    /// there. That table must have an end: every table has one except the last of a run.
+    /// there. That table must have an end: only the last table of a run may lack one.
     fn park_at_end_before(&mut self, context: &RunContext, table: usize) {
         (self.position, self.admitted) = (Position::Done, Admitted::Unasked);
         if table > self.tables.start {
@@ -219,29 +217,29 @@ impl RunCursor {
 
     /// Drops any position until the cursor is activated.
     pub(crate) fn sleep(&mut self) {
-        // A table that was prepared for a seek must not be sought elsewhere.
+        // A table prepared for one seek must not be sought elsewhere.
         if std::mem::take(&mut self.prepared) {
             self.retire();
         }
         self.position = Position::Unopened;
     }
 
-    /// Drops the position, and any seek that was prepared but did not happen.
+    /// Drops the position, and any prepared seek that did not happen.
     pub(crate) fn reset(&mut self) {
         self.retire();
         self.position = Position::Done;
     }
 
-    /// Activates the cursor: [`prepare`](RunCursor::prepare)s a seek to `from`, from where on the
-    /// run may have keys according to the global filter.
+    /// Activates the cursor: [`prepare`](RunCursor::prepare)s a seek to `from`, where the run's
+    /// keys may begin according to the global filter.
     pub(crate) fn wake_at(&mut self, context: &RunContext, from: &[u8]) -> Result<(), StorageError> {
         self.prepare(context, from)?;
         self.admitted = Admitted::ByTree;
         Ok(())
     }
 
-    /// Activates the cursor: takes a lazy position at `bound`, which lies before the end of the
-    /// iteration, and before which the run has nothing according to the global filter.
+    /// Activates the cursor: takes a lazy position at `bound`. According to the global filter the
+    /// run has nothing before `bound`, which lies before the end of the iteration.
     pub(crate) fn wake_from(&mut self, context: &RunContext, bound: &[u8]) {
         let table = context.first_reaching(&self.tables, bound);
         if table == self.tables.end || context.starts_after(table, bound) {
@@ -252,17 +250,17 @@ impl RunCursor {
         self.admitted = Admitted::ByTree;
     }
 
-    /// Records that no filter listed the run that was just activated.
+    /// Records that no filter listed the run just activated.
     pub(crate) fn was_not_listed(&mut self) {
         self.admitted = Admitted::Unasked;
     }
 
-    /// Reports whether the last seek, or what followed it, had to look into a table.
+    /// Reports whether the last seek, or a move after it, had to look into a table.
     pub(crate) fn was_needed(&self) -> bool {
         matches!(self.position, Position::Open | Position::LazyAtEdge)
     }
 
-    /// Starts fetching what opening the table of the lazy position will read.
+    /// Starts fetching the blocks that opening the lazy position's table will read.
     pub(crate) fn prepare_lazy(&mut self, context: &RunContext, backward: bool) -> Result<(), StorageError> {
         if !self.is_elsewhere() {
             return Ok(());
@@ -284,7 +282,7 @@ impl RunCursor {
         prepared
     }
 
-    /// Forgets that the table of a lazy position was prepared.
+    /// Forgets that the lazy position's table was prepared.
     fn unprepare(&mut self) {
         if std::mem::take(&mut self.prepared)
             && let Some(cursor) = &mut self.cursor
@@ -293,14 +291,14 @@ impl RunCursor {
         }
     }
 
-    /// Reports whether the position is a lazy one in a table that is not prepared for it.
+    /// Reports whether the position is lazy, in a table not prepared for it.
     pub(crate) fn is_elsewhere(&self) -> bool {
         !self.prepared && matches!(self.position, Position::LazyAt(_) | Position::LazyBelow(_))
     }
 
-    /// Activates the cursor: takes a lazy position below `bound`, at or behind which the run has
-    /// nothing according to the global filter; without a bound, at the end of the run, or in its
-    /// last table if that has no end.
+    /// Activates the cursor: takes a lazy position below `bound`. According to the global filter
+    /// the run has nothing at or behind `bound`. Without a bound, the position is at the end of the
+    /// run, or in its last table if that has no end.
     pub(crate) fn wake_below(
         &mut self,
         context: &RunContext,
@@ -318,8 +316,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// The first half of a seek to `key`: finds out whether a table must be opened for it, and
-    /// which, and starts fetching what the second half, [`RunCursor::seek`], will read.
+    /// The first half of a seek to `key`: finds the table to open, if any, and starts fetching what
+    /// the second half, [`RunCursor::seek`], will read.
     pub(crate) fn prepare(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
         self.unprepare();
         let table = context.first_reaching(&self.tables, key);
@@ -347,14 +345,14 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Returns the cursor over the table of the position, unless that is still to be opened.
+    /// Returns the cursor over the position's table, unless the table is still to be opened.
     pub(crate) fn reading(&mut self) -> Option<&mut TableCursor> {
         let here = self.valid() && !self.is_elsewhere();
         self.cursor.as_mut().filter(|_| here)
     }
 
-    /// Moves to the first version at or after (`key`, `seq`), after [`RunCursor::prepare`] for this
-    /// key.
+    /// Moves to the first version at or after (`key`, `seq`). [`RunCursor::prepare`] for this key
+    /// comes first.
     pub(crate) fn seek(&mut self, context: &RunContext, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         if self.position != Position::Open {
             return Ok(());
@@ -367,8 +365,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Returns the last table that starts before `key` if it reaches `key`; otherwise (as an error)
-    /// the first table behind it.
+    /// Returns the last table that starts before `key` if it reaches `key`. Otherwise returns, as
+    /// an error, the first table behind it.
     fn reaching_from_below(&self, context: &RunContext, key: &[u8]) -> Result<usize, usize> {
         let all = context.all();
         let run = &all[self.tables.clone()];
@@ -379,8 +377,8 @@ impl RunCursor {
         Ok(after - 1)
     }
 
-    /// The first half of a backward seek below `key`, like [`prepare`](RunCursor::prepare); the
-    /// second is [`RunCursor::seek_before`].
+    /// The first half of a backward seek below `key`, like [`prepare`](RunCursor::prepare). The
+    /// second half is [`RunCursor::seek_before`].
     pub(crate) fn prepare_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
         self.unprepare();
         let table = match self.reaching_from_below(context, key) {
@@ -403,8 +401,8 @@ impl RunCursor {
         self.open(context, table).prepare_before(Some(key))
     }
 
-    /// Moves to the last version of the last key before `key`, after [`RunCursor::prepare_before`]
-    /// for this key.
+    /// Moves to the last version of the last key before `key`. [`RunCursor::prepare_before`] for
+    /// this key comes first.
     pub(crate) fn seek_before(&mut self, context: &RunContext, key: &[u8]) -> Result<(), StorageError> {
         if self.position != Position::Open {
             return Ok(());
@@ -442,8 +440,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Returns where the cursor is, for comparison with other places of the run: the table, and the
-    /// place there. A lazy position at a table comes before all places in it.
+    /// Returns the cursor's table and its place there, to compare with other places of the run. A
+    /// lazy position at a table comes before all places in it.
     pub(crate) fn place(&self, backward: bool) -> Option<(usize, Place)> {
         match self.position {
             Position::Done | Position::Unopened => None,
@@ -453,7 +451,7 @@ impl RunCursor {
         }
     }
 
-    /// In debug builds: checks that a move leads on.
+    /// In debug builds, checks that a move leads on.
     #[inline]
     fn moving(
         &mut self,
@@ -493,7 +491,7 @@ impl RunCursor {
         let sought = match (backward, below) {
             (false, _) => cursor.seek(&key, MAX_SEQNO),
             (true, true) => cursor.seek_before(&key),
-            // Backwards, a lazy position that is not below a key is at the end of a table.
+            // Backwards, a lazy position not below a key is at the end of a table.
             (true, false) => cursor.seek_to_last(),
         };
         self.lazy_key = key;
@@ -507,8 +505,9 @@ impl RunCursor {
         self.cursor.as_mut().expect("a position in an open table")
     }
 
-    /// Moves within the open table to the first version at or after (`key`, `seq`), for a cursor on
-    /// a version of `key`. Behind all versions of `key` it may have none, until it moves on.
+    /// Moves within the open table, from a version of `key` to the first version at or after
+    /// (`key`, `seq`). Behind all versions of `key` the cursor may have no version until it moves
+    /// on.
     pub(crate) fn seek_within(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.open_cursor().seek(key, seq)
     }
@@ -526,9 +525,9 @@ impl RunCursor {
         cursor.resume()
     }
 
-    /// Moves from a version of `key`, or from behind them all, to the next version in the direction
-    /// of the merge: forwards the first one at or after (`key`, `seq`), which must lie behind the
-    /// one at hand, and backwards the last one before all of `key`.
+    /// Leaves a version of `key`, or the place behind them all, for the next version in the
+    /// direction of the merge. Forwards, that is the first version at or after (`key`, `seq`),
+    /// which must lie behind the current one; backwards, the last version before all of `key`.
     pub(crate) fn leave(
         &mut self,
         context: &RunContext,
@@ -549,8 +548,8 @@ impl RunCursor {
         })
     }
 
-    /// Moves from a version forwards to the end of the keys over which range tombstones are newer
-    /// than all of their table, if its key is one of them. Returns whether it is. Opens no table.
+    /// If range tombstones newer than the whole table cover the current key, moves forwards past
+    /// the keys they cover. Returns whether they do. Opens no table.
     pub(crate) fn pass_deleted_forward(
         &mut self,
         context: &RunContext,
@@ -585,7 +584,7 @@ impl RunCursor {
         Ok(true)
     }
 
-    /// The same backwards.
+    /// The same, backwards.
     pub(crate) fn pass_deleted_backward(
         &mut self,
         context: &RunContext,
@@ -657,11 +656,11 @@ impl RunCursor {
         if backward { self.opened_backward(context) } else { self.opened_forward(context) }
     }
 
-    /// Called after a seek in the open table: counts, and moves on if the table has nothing.
+    /// Called after a seek in the open table: counts it, and moves on if the table has nothing.
     fn opened_forward(&mut self, context: &RunContext) {
         let admitted = std::mem::replace(&mut self.admitted, Admitted::Unasked);
         let cursor = self.current();
-        // Without an end, whatever comes next is within the bounds.
+        // Without an end, anything that comes next is within the bounds.
         let found = context.end.is_none() || (cursor.valid() && !context.ends_before(cursor.key()));
         self.settle_forward(context);
         self.count_false_positive(context, admitted, found, false);
@@ -685,7 +684,7 @@ impl RunCursor {
         backward: bool,
     ) {
         if self.position == Position::LazyAtEdge {
-            // Known when it moves on.
+            // Not known until it moves on.
             self.admitted = admitted;
             return;
         }
@@ -697,7 +696,7 @@ impl RunCursor {
         self.counts.false_positives += u64::from(vain);
     }
 
-    /// Moves on from a table without further entries (it may hold range tombstones only).
+    /// Moves on from a table without further entries (it may hold only range tombstones).
     fn settle_forward(&mut self, context: &RunContext) {
         if self.cursor.as_ref().is_some_and(TableCursor::valid) {
             self.position = Position::Open;
@@ -717,15 +716,15 @@ impl RunCursor {
         self.position = Position::LazyAtEdge;
     }
 
-    /// In debug builds: checks that the run has nothing from `from` up to `to`, as the global
-    /// filter claimed.
+    /// In debug builds, checks the global filter's claim that the run has nothing from `from` up to
+    /// `to`.
     pub(crate) fn check_gap(&self, context: &RunContext, from: &[u8], to: Option<&[u8]>) {
         if !cfg!(debug_assertions) {
             return;
         }
         for table in &context.all()[context.first_reaching(&self.tables, from)..self.tables.end] {
             let mut cursor = TableCursor::new(table.table.clone(), context.options);
-            // A table that cannot be read is the reader's error to report, not the filter's.
+            // An unreadable table is the reader's error to report, not the filter's.
             if cursor.seek(from, MAX_SEQNO).is_ok() && cursor.valid() {
                 assert!(
                     to.is_some_and(|to| cursor.key() >= to),

@@ -1,10 +1,10 @@
-//! A sample of the keys that gets find, from which the skew of reads is estimated.
+//! A sample of the keys that gets find, to estimate the skew of reads.
 //!
-//! Of the gets of one thread that find a value, every [`SAMPLED`]th adds its digest; the last
-//! [`KEPT`] are kept. Two random gets are for the same key with probability Σ p²: 1/n if all n keys
-//! are equally likely, much more if some are hot. The share of equal pairs in the sample estimates
-//! this; it is the minimum-variance unbiased estimate (Good, "The population frequencies of
-//! species", Biometrika 1953).
+//! Every [`SAMPLED`]th get of a thread that finds a value adds its digest; the last [`KEPT`] are
+//! kept. Two random gets are for the same key with probability Σ p²: 1/n if all n keys are equally
+//! likely, much more if some are hot. The share of equal pairs in the sample estimates this; it is
+//! the minimum-variance unbiased estimate (Good, "The population frequencies of species",
+//! Biometrika 1953).
 //!
 //! Costs 32 KiB for each open keyspace. Any thread may call anything. A reader that finds the
 //! sample locked skips it, so readers never wait. `multi_get` does not contribute.
@@ -16,7 +16,7 @@ use tamis_filter::Digest;
 /// One in this many gets of a thread that find a value is sampled. A power of two.
 pub(super) const SAMPLED: u64 = 64;
 
-/// Digests kept: with uniform reads of a million keys about 8 pairs of them are equal.
+/// Digests kept. With uniform reads of a million keys, about 8 pairs are equal.
 const KEPT: usize = 4096;
 
 /// The fewest digests for an estimate.
@@ -29,7 +29,7 @@ pub(super) struct KeySample(Mutex<Ring>);
 struct Ring {
     /// Allocated at the start, so that no get allocates.
     digests: Vec<u64>,
-    /// The next place to overwrite once all are taken.
+    /// The next index to overwrite once all are taken.
     next: usize,
 }
 
@@ -55,8 +55,8 @@ impl KeySample {
         ring.next = (next + 1) % KEPT;
     }
 
-    /// Returns the probability that two gets that find a value are for the same key; `None` if too
-    /// few were sampled. O(n log n) for a sample of n.
+    /// Returns the probability that two gets that find a value are for the same key; `None` if the
+    /// sample is too small. O(n log n) for a sample of n.
     pub(super) fn collisions(&self) -> Option<f64> {
         let mut digests = self.0.lock().digests.clone();
         if digests.len() < FEWEST {

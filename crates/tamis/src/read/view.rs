@@ -1,7 +1,7 @@
 //! Views: everything that a read of one keyspace sees.
 //!
-//! Readers load a view through an [`arc_swap::ArcSwap`]: they take no lock, and a view stays intact
-//! as long as a reader holds it.
+//! Readers load a view through an [`arc_swap::ArcSwap`]. They take no lock, and a view stays intact
+//! while a reader holds it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,16 +15,15 @@ use crate::read::habits::ReadHabits;
 use crate::select::Selector;
 use crate::tree::version::Version;
 
-/// A memtable with the write path's information about it.
+/// A memtable, and what the write path knows about it.
 #[derive(Debug)]
 pub(crate) struct MemtableSlot {
     pub(crate) memtable: Arc<Memtable>,
     /// The oldest log that holds any of its writes; meaningless while it is empty. Set under the
-    /// log's lock before the first insertion, perhaps by several writers: all to the same log,
-    /// since a log is not rolled while a write is in flight. Read under the `state` lock.
+    /// log's lock before the first insertion, perhaps by several writers, but all to the same log:
+    /// a log is not rolled while a write is in flight. Read under the `state` lock.
     pub(crate) first_log: AtomicU64,
-    /// When its first delete was written, in seconds since 1970, where that is noted: `u64::MAX`
-    /// otherwise.
+    /// When its first delete was written, in seconds since 1970, if noted; otherwise `u64::MAX`.
     first_delete: AtomicU64,
 }
 
@@ -37,7 +36,7 @@ impl MemtableSlot {
         })
     }
 
-    /// Notes that what was just inserted was written at `now`. To be called before it is visible.
+    /// Notes that the latest insertion was written at `now`. Call before it becomes visible.
     #[inline]
     pub(crate) fn note_deletes(&self, now: u64) {
         if self.first_delete.load(Relaxed) > now && self.memtable.has_deletes() {
@@ -45,12 +44,12 @@ impl MemtableSlot {
         }
     }
 
-    /// Returns when its first delete was written, if that was noted.
+    /// Returns when its first delete was written, if noted.
     pub(crate) fn first_delete(&self) -> Option<u64> {
         Some(self.first_delete.load(Relaxed)).filter(|&time| time != u64::MAX)
     }
 
-    /// Returns the key range that its table will have; `None` if it is empty.
+    /// Returns the key range of the table it will become; `None` if it is empty.
     pub(crate) fn key_range(&self) -> Option<(KeyBytes, KeyEnd)> {
         let mut range: Option<(KeyBytes, KeyEnd)> = None;
         let mut cursor = self.memtable.cursor();
@@ -71,7 +70,7 @@ impl MemtableSlot {
     }
 }
 
-/// Returns the key range that the table of these memtables will have; `None` if they are empty.
+/// Returns the key range of the table that these memtables will become; `None` if they are empty.
 pub(crate) fn key_range(slots: &[Arc<MemtableSlot>]) -> Option<(KeyBytes, KeyEnd)> {
     let ranges = slots.iter().filter_map(|slot| slot.key_range());
     ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
@@ -80,19 +79,19 @@ pub(crate) fn key_range(slots: &[Arc<MemtableSlot>]) -> Option<(KeyBytes, KeyEnd
 /// The memtables of one keyspace.
 #[derive(Clone, Debug)]
 pub(crate) struct Memtables {
-    /// The one that takes writes.
+    /// Takes the writes.
     pub(crate) active: Arc<MemtableSlot>,
-    /// Full ones waiting to be flushed, newest first.
+    /// Full, waiting to be flushed, newest first.
     pub(crate) sealed: Vec<Arc<MemtableSlot>>,
 }
 
 impl Memtables {
-    /// Returns an active one without sealed ones.
+    /// Returns an active memtable without sealed ones.
     pub(crate) fn new(active: Arc<MemtableSlot>) -> Memtables {
         Memtables { active, sealed: Vec::new() }
     }
 
-    /// Iterates over all of them, newest first.
+    /// Iterates over all memtables, newest first.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<MemtableSlot>> {
         std::iter::once(&self.active).chain(&self.sealed)
@@ -103,7 +102,7 @@ impl Memtables {
         Memtables { active: fresh, sealed: self.iter().cloned().collect() }
     }
 
-    /// Returns the memtables that remain after the sealed ones in `gone` were flushed.
+    /// Returns the memtables left after the sealed ones in `gone` were flushed.
     pub(crate) fn without(&self, gone: &[Arc<MemtableSlot>]) -> Memtables {
         let stays = |slot: &&Arc<MemtableSlot>| !gone.iter().any(|gone| Arc::ptr_eq(gone, slot));
         Memtables { active: self.active.clone(), sealed: self.sealed.iter().filter(stays).cloned().collect() }
@@ -111,8 +110,8 @@ impl Memtables {
 }
 
 /// Everything that a read of one keyspace sees: memtables, a version, and the selector of the
-/// version's candidate tables. Immutable except for the active memtable, which grows; a reader
-/// ignores entries newer than its sequence number.
+/// version's candidate tables. Immutable except for the growing active memtable: a reader ignores
+/// entries newer than its sequence number.
 ///
 /// A reader loads the view *before* the visible sequence number: see [`read_at`](super::read_at).
 pub(crate) struct View {
@@ -124,9 +123,9 @@ pub(crate) struct View {
     pub(crate) gaps: Arc<Gaps>,
     /// The same in all views of a keyspace.
     pub(crate) habits: Arc<ReadHabits>,
-    /// The number of memtables that were active before.
+    /// The number of earlier active memtables.
     pub(crate) rotation: u64,
-    /// The number of versions before this one.
+    /// The number of earlier versions.
     pub(crate) edition: u64,
 }
 
@@ -146,8 +145,8 @@ impl View {
         }
     }
 
-    /// Returns the number of a view with these memtables that replaces this one. To be called
-    /// before that is published.
+    /// Returns the rotation of a view with these memtables that replaces this one. Call before the
+    /// new view is published.
     pub(crate) fn rotation_of(&self, memtables: &Memtables) -> u64 {
         match Arc::ptr_eq(&self.memtables.active, &memtables.active) {
             true => self.rotation,
@@ -155,15 +154,14 @@ impl View {
         }
     }
 
-    /// Reports whether the view has all writes up to a number that was read as visible before this
-    /// call. Otherwise it may lack the newest of them; see [`read_at`](super::read_at).
+    /// Reports whether the view has all writes up to a number read as visible before this call. If
+    /// not, it may lack the newest ones; see [`read_at`](super::read_at).
     #[inline]
     pub(crate) fn has_all(&self) -> bool {
         self.rotation == self.gaps.rotations()
     }
 
-    /// Returns the newest range tombstone at or below `snapshot` that covers `key`; 0 if there is
-    /// none.
+    /// Returns the newest range tombstone at or below `snapshot` that covers `key`, or 0.
     #[inline]
     pub(crate) fn cover(&self, key: &[u8], snapshot: SeqNo) -> SeqNo {
         let in_memory = self.memtables.iter().map(|slot| slot.memtable.cover(key, snapshot));

@@ -1,17 +1,17 @@
-//! The part of a range that an iterator has read, for the validation of its transaction.
+//! The part of a range that an iterator has read, to validate its transaction.
 //!
-//! An iterator that ends early has read nothing beyond its last item: only that part may conflict
-//! with other transactions. What was read is recorded before the item is returned, so it is
-//! complete whenever the transaction commits. Iterators end with it.
+//! An iterator that ends early has read nothing beyond its last item, so only the part before may
+//! conflict with other transactions. Reads are recorded before the item is returned, so the record
+//! is complete whenever the transaction commits. Iterators end with the transaction.
 //!
-//! The iterator writes and the transaction reads, possibly from two threads: a mutex orders them.
+//! The iterator writes and the transaction reads, possibly on two threads: a mutex orders them.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::read::Bounds;
 use crate::read::pending::Span;
 
-/// What one iterator has read.
+/// The part of a range that one iterator has read.
 #[derive(Debug)]
 pub(crate) struct RangeRead {
     end: Option<Vec<u8>>,
@@ -20,7 +20,7 @@ pub(crate) struct RangeRead {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Parts read before the front was moved by a seek.
+    /// Parts read before a seek moved the front.
     parts: Vec<Span>,
     /// Where the front started.
     front: Vec<u8>,
@@ -28,7 +28,7 @@ struct Seen {
     front_at: Option<Vec<u8>>,
     /// The last key that the back returned.
     back_at: Option<Vec<u8>>,
-    /// Whether everything from the front's start to the end of the range was read.
+    /// Whether the front's start to the end of the range was read.
     to_end: bool,
 }
 
@@ -75,7 +75,7 @@ impl RangeRead {
         (seen.front, seen.front_at, seen.to_end) = (key.to_vec(), None, false);
     }
 
-    /// Returns the ranges that were read.
+    /// Returns the ranges read.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let seen = self.seen();
         let back = seen.back_at.clone().map(|from| (from, self.end.clone()));

@@ -1,5 +1,5 @@
-//! Counts which tables gets ask, for `filter_allocation = mnemosyne`: a random sample of them, so
-//! that reading threads seldom write to memory that others write to.
+//! Counts which tables gets ask, for `filter_allocation = mnemosyne`. Only a random sample counts,
+//! so that reading threads seldom write to shared memory.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -32,8 +32,8 @@ impl AccessSampler {
         self.strides.get_or(|| Stride::new(self.strides.iter().count(), INTERVAL)).tick(INTERVAL)
     }
 
-    /// Notes the tables (their numbers within the version) that a get asks next, newest run first,
-    /// if it is sampled.
+    /// If the get is sampled, notes the tables (their numbers within the version) that it asks
+    /// next, newest run first.
     #[inline]
     pub(super) fn note(&self, version: &Version, probe: &mut Probe<'_>, tables: impl Iterator<Item = usize>) {
         if let Some(asked) = probe.count_with(|| self.tick()) {
@@ -52,7 +52,7 @@ impl AccessSampler {
         }
     }
 
-    /// Returns the era, which the counts of tables refer to.
+    /// Returns the era that the tables' counts refer to.
     pub(crate) fn era(&self) -> u64 {
         self.sampled.load(Relaxed) / ERA
     }

@@ -1,5 +1,5 @@
-//! `filter = auto`: a filter per table, or one for the whole tree, whichever makes the keyspace's
-//! reads faster; and the way from one to the other, on which no read misses anything.
+//! `filter = auto`: a filter per table or one for the whole tree, whichever makes the keyspace's
+//! reads faster. Reads miss nothing while one replaces the other.
 //!
 //! # What is in force
 //!
@@ -9,41 +9,39 @@
 //! | [`Building`](Stage::Building) | the tables' filters, while the global filter is built behind them | a filter |
 //! | [`Global`](Stage::Global) | the global filter | what they have under `grf`; a filter if that is what they are about to need |
 //!
-//! The rule of [`tamis_model::tree_filter`] says which filter is *wanted*, by the runs of the tree
-//! and the reads seen by the [`QuerySampler`]. It is asked whenever background threads look for
-//! work. From per-table to global, the filter is built from the tables' keys and takes over with
-//! the version that is published when it is complete. The other way, new tables get filters at
-//! once, and when the last table without one is gone, the global filter is dropped. Until then it
-//! stays complete and answers alone: one probe of it is less work than one of it and one of each
-//! table's filter.
+//! The rule of [`tamis_model::tree_filter`] says which filter is *wanted*, from the runs of the
+//! tree and the reads seen by the [`QuerySampler`]. Background threads ask it whenever they look
+//! for work. From per-table to global, the filter is built from the tables' keys and takes over
+//! with the version published when it is complete. In the other direction, new tables get filters
+//! at once, and the global filter is dropped when the last table without one is gone. Until then it
+//! stays complete and answers alone: probing it costs less than probing it and each table's filter.
 //!
-//! A merge knows the tree that it leaves behind, and writes tables for that: a full compaction of a
-//! tree of twenty runs writes filters, and the global one goes with the tables that needed it.
+//! A merge writes tables for the tree that it leaves behind. A full compaction of a tree of twenty
+//! runs writes filters, and the global filter goes with the tables that needed it.
 //!
 //! # Hysteresis
 //!
 //! The other filter must save a fifth of a read's time
-//! ([`MARGIN`](tamis_model::tree_filter::MARGIN)). After a change, another one needs a new round:
-//! the oldest run has been rewritten, or a quarter of the entries have. Without a declared
-//! `workload`, nothing changes before [`FEWEST_READS`] were seen: without reads there is nothing to
-//! gain.
+//! ([`MARGIN`](tamis_model::tree_filter::MARGIN)). After a change, the next one needs a new round:
+//! the oldest run or a quarter of the entries has been rewritten. Without a declared `workload`,
+//! nothing changes before [`FEWEST_READS`] reads were seen: without reads there is nothing to gain.
 //!
 //! # What is stored
 //!
-//! Nothing of the choice: a table that was written for a global filter says so, and a tree with
-//! such tables opens under it. While the global filter is in force its partitions are saved as
-//! under `grf`. Their files stay until an opening that finds the other filter in force. Images from
-//! before a time without the global filter deny no key after it: what is true of them (see
-//! [`global`](super::global)) is so of the tables of the tree, whoever has answered for it
+//! The choice is not stored: a table written for a global filter says so, and a tree with such
+//! tables opens under it. While the global filter is in force, its partitions are saved as under
+//! `grf`. Their files stay until an opening that finds the other filter in force. Images from
+//! before a time without the global filter still deny no key: what holds for them (see
+//! [`global`](super::global)) depends on the tree's tables, not on the filter that answered
 //! meanwhile.
 //!
 //! # Threads and locks
 //!
 //! The stage changes under the filter's [`work`](Grf::work) and the database's `state` together, so
-//! whoever holds either sees no change. Flushes hold `work` from before they add keys until their
-//! version is published: either the stage is `PerTable` then, and a build that begins later finds
-//! their tables in the version, or they add their keys. An ingestion notes its epoch and publishes
-//! its tables under one `state` lock. Readers see the stage only as the selector of their version.
+//! it cannot change while either is held. Flushes hold `work` from before they add keys until their
+//! version is published. If the stage is then `PerTable`, a later build finds their tables in the
+//! version; otherwise they add their keys. An ingestion notes its epoch and publishes its tables
+//! under one `state` lock. Readers see the stage only as the selector of their version.
 //!
 //! The verdict is a leaf lock.
 
@@ -62,10 +60,10 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
-/// Reads to be seen before the first change.
+/// Reads seen before the first change.
 const FEWEST_READS: u64 = 1 << 14;
 
-/// The share of a tree's entries whose rewriting makes a new round.
+/// A new round begins once this share of a tree's entries is rewritten.
 const ROUND: f64 = 0.25;
 
 /// What answers for a keyspace. See the [module](self).
@@ -98,8 +96,8 @@ pub(crate) enum Turn {
     Leave,
 }
 
-/// The filter that `filter = auto` has chosen, and why. Times are of the part of a read that
-/// depends on the filter, in nanoseconds, by the [rule](tamis_model::tree_filter).
+/// The filter that `filter = auto` has chosen, and why. Times are in nanoseconds, for the part of a
+/// read that depends on the filter, by the [rule](tamis_model::tree_filter).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -108,23 +106,23 @@ pub struct AutoFilterStats {
     pub in_force: String,
     /// The filter that the rule wants: `per-table` or `global`. New tables are written for it.
     pub wanted: String,
-    /// The time of a read of the present tree and mix under a filter per table; 0 without runs.
+    /// The time of a read of the current tree and mix under a filter per table; 0 without runs.
     pub per_table_ns: f64,
     /// The same under a global filter.
     pub global_ns: f64,
-    /// Tables without a filter of their own, which so need the global filter.
+    /// Tables without their own filter, which need the global filter.
     pub tables_without_own_filter: usize,
-    /// Changes of what answers since the database was opened.
+    /// Changes of the answering filter since the database was opened.
     pub changes: u64,
     /// Why, in words.
     pub reason: String,
 }
 
-/// What the rule said last.
+/// The rule's last verdict.
 #[derive(Debug)]
 struct Verdict {
     wanted: Kind,
-    /// The tables of the tree when that changed last; `None` if it has not since the opening.
+    /// The tables of the tree at the last change of `wanted`; `None` if unchanged since opening.
     since: Option<HashSet<TableId>>,
 }
 
@@ -132,7 +130,7 @@ struct Verdict {
 #[derive(Debug)]
 pub(crate) struct Auto {
     grf: Grf,
-    /// For elastic filters that the tables may have had before.
+    /// For elastic filters that tables may have from before.
     sampler: Arc<Sampler>,
     stage: AtomicU8,
     verdict: Mutex<Verdict>,
@@ -140,14 +138,14 @@ pub(crate) struct Auto {
     bits_per_key: f64,
     ordered: bool,
     costs: Costs,
-    /// Whether a workload is declared: the rule needs no observation then.
+    /// Whether a workload is declared: the rule then needs no observation.
     declared: bool,
-    /// Whether the tree is opened for reading alone: what its writer has chosen stays.
+    /// Whether the tree is opened read-only: its writer's choice stays.
     read_only: bool,
 }
 
 impl Auto {
-    /// Returns the choice for a tree about which nothing is known yet.
+    /// Returns the chooser for a tree about which nothing is known yet.
     pub(crate) fn new(
         options: &KeyspaceOptions,
         sampler: &Arc<Sampler>,
@@ -168,8 +166,7 @@ impl Auto {
         }
     }
 
-    /// Begins with the filter that the tables of a stored tree were written for. Before anyone
-    /// reads.
+    /// Begins with the filter that the stored tables were written for. Call before any read.
     pub(crate) fn open(&self, tables: &[Arc<OpenTable>]) {
         if tables.iter().any(needs_global) {
             self.set_stage(Stage::Global);
@@ -199,7 +196,7 @@ impl Auto {
         let global = || self.grf.selector(runs, tables);
         match self.stage() {
             Stage::PerTable => {
-                // A build that begins later includes them.
+                // A later build includes them.
                 self.grf.forget_missing(tables);
                 Selector::PerTable(TableFilters::new(tables, &self.sampler, None))
             }
@@ -211,7 +208,7 @@ impl Auto {
         }
     }
 
-    /// Adds the keys of flushed tables if a global filter is there or being built. See
+    /// Adds the keys of flushed tables if there is a global filter, complete or being built. See
     /// [`Grf::insert_flushed`].
     pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> MutexGuard<'_, Work> {
         let mut work = self.grf.work();
@@ -221,20 +218,19 @@ impl Auto {
         work
     }
 
-    /// Reports whether new tables of a tree that will have runs of these `entries` are written for
-    /// the global filter, without one of their own.
+    /// Reports whether new tables of a tree whose runs will have these `entries` are written for
+    /// the global filter, without their own.
     pub(crate) fn lists_keys(&self, entries: Vec<f64>) -> bool {
         if self.stage() != Stage::Global {
             return false;
         }
-        // Opened again, the tree would be without its filter until one is built: tables that were
-        // written for a global filter are joined by others of their kind until the rule has
-        // decided.
+        // Until the rule has decided, add only tables for a global filter to tables written for
+        // one: otherwise the tree, reopened, would lack its filter until one is built.
         let wanted = self.verdict.lock().wanted;
         wanted == Kind::Global && (!self.may_decide() || self.compare(wanted, entries).filter == wanted)
     }
 
-    /// Reports whether enough is known about reads.
+    /// Reports whether enough reads are known to decide.
     fn may_decide(&self) -> bool {
         !self.read_only && (self.declared || self.queries().rates().1 >= FEWEST_READS)
     }
@@ -251,8 +247,8 @@ impl Auto {
         tree_filter::compare(Some(current), &runs, &reads, &self.costs)
     }
 
-    /// Asks the rule about the current version, and returns the filter that is wanted from now on.
-    /// O(tables) if that may change.
+    /// Asks the rule about the current version and returns the filter wanted from now on. O(tables)
+    /// if that may change.
     fn decide(&self, version: &Version) -> Kind {
         let mut verdict = self.verdict.lock();
         if !self.may_decide() {
@@ -266,8 +262,8 @@ impl Auto {
         verdict.wanted
     }
 
-    /// Returns the background work due, images included if the database `saves` any. Under the
-    /// `state` lock.
+    /// Returns the background work due, including images if the database `saves` any. Call under
+    /// the `state` lock.
     pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
         let global = self.decide(version) == Kind::Global || version.tables.iter().any(needs_global);
         match self.stage() {
@@ -279,7 +275,7 @@ impl Auto {
         }
     }
 
-    /// Makes the change, if it is still due. With `work` and `state` held; the caller publishes a
+    /// Makes the change, if still due. Call with `work` and `state` held; the caller publishes a
     /// selector before it releases either.
     pub(crate) fn turn(&self, work: &Work, turn: Turn, version: &Version) {
         if self.task(version, false) != Some(Task::Turn(turn)) {
@@ -300,12 +296,12 @@ impl Auto {
         self.changes.fetch_add(u64::from(turn != Turn::Begin), Relaxed);
     }
 
-    /// Reports whether the global filter is there or being built.
+    /// Reports whether there is a global filter, complete or being built.
     pub(crate) fn has_global(&self) -> bool {
         self.stage() != Stage::PerTable
     }
 
-    /// Reports whether the global filter is in force, and with it images of it.
+    /// Reports whether the global filter, and so its images, is in force.
     pub(crate) fn has_images(&self) -> bool {
         self.stage() == Stage::Global
     }
@@ -349,11 +345,11 @@ impl Auto {
 #[derive(Debug)]
 pub(crate) struct Building {
     pub(super) tables: TableFilters,
-    /// Keeps the version among those that codes of the coming filter must distinguish.
+    /// Keeps the version among those that the codes of the coming filter must distinguish.
     _coming: GlobalSelector,
 }
 
-/// Reports whether a table has no filter of its own because it was written for a global one.
+/// Reports whether a table has no own filter because it was written for a global one.
 fn needs_global(table: &Arc<OpenTable>) -> bool {
     matches!(table.filter, TableFilter::Keys | TableFilter::Global)
 }

@@ -1,8 +1,8 @@
 //! Probes of elastic filters by gets, and their sampling.
 //!
-//! What a probe reads is found in three steps: the segment, its word, and the lines of its units.
-//! For a get each step is made for all runs before the next, and for a batch of keys for all keys,
-//! so that the cache misses of a step overlap. One pin serves all of it.
+//! A probe finds its data in three steps: the segment, its word, and the lines of its units. A get
+//! makes each step for all runs before the next; a batch makes it for all keys. The cache misses of
+//! a step thus overlap. One pin covers all steps.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::observe::cost::ReadCost;
 use crate::sampling::Asked;
 use crate::tree::version::Version;
 
-/// The segments that a get probes in one step: one for each run with a table that covers the key.
+/// The segments that a get probes in one step: one per run with a table that covers the key.
 pub(super) struct Segments {
     count: usize,
-    /// Places of the runs, numbers of the tables within the version, and of the segments within
-    /// their tables.
+    /// Places of the runs, numbers of the tables within the version, and numbers of the segments
+    /// within their tables.
     runs: [u32; MAX_STEP],
     tables: [u32; MAX_STEP],
     segments: [u32; MAX_STEP],
 }
 
 impl Segments {
-    /// The first step. All tables of the version have elastic filters, which are `filters`.
+    /// The first step. All tables of the version have elastic filters: `filters`.
     #[inline(always)]
     pub(super) fn of(
         filters: &[Arc<ElasticFilter>],
@@ -54,7 +54,7 @@ impl Segments {
         self.count == 0
     }
 
-    /// Notes them for a sampled get.
+    /// Notes the segments for a sampled get.
     #[cold]
     pub(super) fn note(&self, version: &Version, counted: &mut SampledProbes) {
         for (&table, &segment) in self.tables[..self.count].iter().zip(&self.segments) {
@@ -105,7 +105,7 @@ impl Segments {
 }
 
 /// See [`RunSelector::select_many`](super::RunSelector::select_many). All tables of the version
-/// have elastic filters, which are `filters`.
+/// have elastic filters: `filters`.
 pub(super) fn select_many(
     filters: &[Arc<ElasticFilter>],
     version: &Version,
@@ -116,7 +116,7 @@ pub(super) fn select_many(
 ) {
     masks[..keys.len()].fill(0);
     let pin = pin();
-    // One run after the other: the keys of a batch have more cache misses than the processor
+    // One run at a time: the keys of a batch already have more cache misses than the processor
     // overlaps.
     for (run, place) in runs.zip(0..) {
         let run = &version.runs[run];
@@ -143,7 +143,7 @@ pub(super) fn select_many(
     }
 }
 
-/// Reports whether the segment found may hold the probe's key. Without units in memory it may.
+/// Reports whether the found segment may hold the probe's key. Without units in memory it may.
 #[inline]
 pub(super) fn ask(
     filter: &ElasticFilter,
@@ -180,7 +180,7 @@ pub(crate) enum Counting {
     Undecided,
     /// The get is not sampled.
     No,
-    /// The get is sampled. Stored in place, so that a get does not allocate in a tree of up to
+    /// The get is sampled. Stored in place, so that a get allocates nothing in a tree of up to
     /// sixteen runs.
     Yes(SampledProbes),
 }
@@ -189,8 +189,8 @@ pub(crate) enum Counting {
 #[derive(Debug, Default)]
 pub(crate) struct SampledProbes {
     segments: SmallVec<[SampledSegment; 16]>,
-    /// The number of segments that had to be probed: the answer was in the last of them. Filters
-    /// are probed ahead of the search, so more may have been probed.
+    /// The number of segments that had to be probed: the last of them had the answer. Filters are
+    /// probed ahead of the search, so more may have been probed.
     needed: Option<usize>,
 }
 

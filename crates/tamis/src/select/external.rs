@@ -1,6 +1,6 @@
-//! A filter for the whole tree that the program supplies: see [`crate::selector`] for its contract.
+//! A filter for the whole tree, supplied by the program. See [`crate::selector`] for its contract.
 //!
-//! Probes count as one, whatever the number of runs, and as one negative if no run was named.
+//! A probe counts as one for any number of runs, and as one negative if it names no run.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct External {
     notes: Arc<Notes>,
 }
 
-/// What reading keys has come across.
+/// Counts and warnings from reading keys.
 #[derive(Debug, Default)]
 struct Notes {
     read: KeysRead,
@@ -51,7 +51,7 @@ impl External {
         External { name: kind.name().to_owned(), filter: kind.create(&spec), notes: Arc::default() }
     }
 
-    /// Returns the selector of the version that follows the version of the previous call.
+    /// Returns the selector of a version, the successor of the previous call's version.
     pub(crate) fn selector(&self, version: &Version) -> ExternalSelector {
         let table = |table: &Arc<OpenTable>| -> Arc<dyn SelectorTable> {
             Arc::new(Table { table: table.clone(), notes: self.notes.clone() })

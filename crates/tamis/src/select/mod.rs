@@ -1,18 +1,18 @@
 //! Run selectors: the single interface between the tree and all filters.
 //!
 //! Given a pinned version and a key, a [`Selector`] returns the tables that may hold the key,
-//! newest run first. The read path does not depend on how this is decided: by a filter per table,
-//! by units that are loaded and dropped, or by one filter for the whole tree.
+//! newest run first. The read path is the same whether a filter per table, loadable filter units or
+//! one filter for the whole tree decides.
 //!
-//! Implementations: `table_filters` (the default: one filter per table, elastic ones included),
-//! `global` (one for the tree), `external` (supplied by the program). `auto` goes from one of the
-//! first two to the other.
+//! Implementations: `table_filters` (the default: one filter per table, including elastic ones),
+//! `global` (one for the tree) and `external` (supplied by the program). `auto` switches between
+//! the first two.
 //!
 //! # Contract
 //!
-//! * No false negatives: a table of the version that holds a version of the key is always among the
-//!   candidates of its run, and a table that holds a version of any key in a range is not denied
-//!   for that range. Debug builds check every rejection against the data.
+//! * No false negatives. If a table holds any version of the key, it is among the candidates of its
+//!   run. If it holds a version of any key in a range, it is not denied for that range. Debug
+//!   builds check every rejection against the data.
 //! * A selector belongs to one version and is immutable once published; any thread may call it.
 
 use crate::observe::cost::ReadCost;
@@ -62,8 +62,8 @@ pub(crate) use table_filters::{TableFilters, ask_filter};
 /// The state of a point read: the key, its first bytes as a number, and its digest.
 ///
 /// The digest is computed once and serves every memtable filter, table filter and block hash index
-/// of the operation. Only builds with the feature `measure` can do without this hash sharing, to
-/// show what it saves.
+/// of the operation. Only builds with the feature `measure` can turn this hash sharing off, to
+/// measure its benefit.
 #[derive(Debug)]
 pub(crate) struct Probe<'k> {
     pub(crate) key: &'k [u8],
@@ -75,7 +75,7 @@ pub(crate) struct Probe<'k> {
 }
 
 impl<'k> Probe<'k> {
-    /// Returns a probe for a key whose digest is already computed. With hash sharing.
+    /// Returns a probe for a key whose digest is already computed, with hash sharing.
     #[inline]
     pub(crate) fn of(lean: &LeanKey<'k>) -> Self {
         Probe {
@@ -88,8 +88,7 @@ impl<'k> Probe<'k> {
         }
     }
 
-    /// Returns a probe for a key with the digest to share; without one, every filter computes its
-    /// own.
+    /// Returns a probe that shares the given digest; without one, every filter computes its own.
     #[inline]
     pub(crate) fn new(key: &'k [u8], shared: Option<Digest>) -> Self {
         Probe {
@@ -107,7 +106,7 @@ impl<'k> Probe<'k> {
         *self.digest.insert(Digest::of(self.key))
     }
 
-    /// Returns the digest for one filter: the shared one, or without sharing a new one each time.
+    /// Returns the digest for one filter: the shared one, or a new one each time without sharing.
     #[inline]
     pub(crate) fn digest_for_filter(&mut self, cost: &mut ReadCost) -> Digest {
         match self.digest {
@@ -130,8 +129,8 @@ impl<'k> Probe<'k> {
         !cfg!(feature = "measure") || self.sharing
     }
 
-    /// Like [`counted`](Self::counted), for a get whose probes may be sampled: the first call
-    /// decides by `draw` whether they are.
+    /// Like [`counted`](Self::counted), but the first call decides with `draw` whether the get is
+    /// sampled.
     #[inline]
     fn count_with(&mut self, draw: impl FnOnce() -> bool) -> Option<&mut SampledProbes> {
         if matches!(self.counting, Counting::Undecided) {
@@ -140,12 +139,12 @@ impl<'k> Probe<'k> {
         self.counted()
     }
 
-    /// Decides from outside whether the get is sampled.
+    /// Sets whether the get is sampled.
     pub(crate) fn set_counted(&mut self, counted: bool) {
         self.counting = if counted { Counting::Yes(SampledProbes::default()) } else { Counting::No };
     }
 
-    /// Returns the record of a sampled get, if this one is.
+    /// Returns the record of probes if the get is sampled.
     #[inline]
     pub(crate) fn counted(&mut self) -> Option<&mut SampledProbes> {
         match &mut self.counting {
@@ -166,8 +165,8 @@ impl<'k> Probe<'k> {
     }
 }
 
-/// A key of a batch for which no candidate run is known yet: only what filters need, so that many
-/// keys fit into the first-level cache.
+/// A batch key with no known candidate run yet. It has only what filters need, so that many keys
+/// fit into the L1 cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeanKey<'k> {
     pub(crate) key: &'k [u8],
@@ -203,9 +202,9 @@ pub(crate) const MAX_STEP: usize = 32;
 /// The most keys per call of [`RunSelector::select_many`].
 pub(crate) const MAX_BATCH: usize = 32;
 
-/// Returns the runs that the read path probes next, starting at `first`, out of `count`. Eight at
-/// first, so that few are probed behind the one that has the key; then many, so that the cache
-/// misses of their filters overlap. With `one_by_one`, one.
+/// Returns the runs to probe next, starting at `first`, out of `count`. The first step has eight,
+/// so that few runs behind the one with the key are probed; later steps have more, so that the
+/// cache misses of their filters overlap. With `one_by_one`, a step has one.
 #[inline]
 pub(crate) fn next_step(first: usize, count: usize, one_by_one: bool) -> Range<usize> {
     let step = match first {
@@ -218,8 +217,8 @@ pub(crate) fn next_step(first: usize, count: usize, one_by_one: bool) -> Range<u
 
 /// Decides which tables may hold a key. See the module's contract.
 pub(crate) trait RunSelector: Send + Sync + Debug {
-    /// Appends to `out` the tables of `runs` (places in [`Version::runs`], at most [`MAX_STEP`] of
-    /// them) that may hold the probe's key, newest run first.
+    /// Appends to `out` the tables of `runs` that may hold the probe's key, newest run first.
+    /// `runs` are places in [`Version::runs`], at most [`MAX_STEP`] of them.
     fn select(
         &self,
         version: &Version,
@@ -235,8 +234,8 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     }
 
     /// Probes many keys at once: sets bit `i` of `masks[k]` if run `runs.start + i` may hold
-    /// `keys[k]`. There are at most [`MAX_BATCH`] keys and [`MAX_STEP`] runs. Selective only if
-    /// [`answers_many`](RunSelector::answers_many); otherwise every run is included.
+    /// `keys[k]`. Takes at most [`MAX_BATCH`] keys and [`MAX_STEP`] runs. Without
+    /// [`answers_many`](RunSelector::answers_many), includes every run.
     fn select_many(
         &self,
         _version: &Version,
@@ -248,9 +247,8 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         masks.fill(u32::MAX >> (32 - runs.len().clamp(1, 32)));
     }
 
-    /// Draws whether a key of a batch is sampled. Called for each key that
-    /// [`select_many`](RunSelector::select_many) would serve, once, before that: a sampled key is
-    /// looked up individually.
+    /// Draws whether a batch key is sampled and therefore looked up individually. Called once for
+    /// each key that [`select_many`](RunSelector::select_many) would serve, before that call.
     fn samples(&self) -> bool {
         false
     }
@@ -261,14 +259,14 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     /// Starts fetching what [`select`](RunSelector::select) will read, for batches of keys.
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>);
 
-    /// Reports whether one probe serves all runs. [`select`](RunSelector::select) is then called
-    /// once, with all runs of the version, however many, and iterators call
+    /// Reports whether one probe serves all runs. If so, [`select`](RunSelector::select) is called
+    /// once with all runs of the version, however many, and iterators call
     /// [`ahead`](RunSelector::ahead) and [`behind`](RunSelector::behind).
     fn is_global(&self) -> bool {
         false
     }
 
-    /// Finds the runs that may have keys from `from` on, up to the end set in `out`, at most `end`.
+    /// Finds the runs that may have keys from `from` up to the end set in `out`, at most `end`.
     /// Returns `false` and leaves `out` empty if nothing is known. Always makes progress: the range
     /// holds at least `from`. Called with an empty `out`, and only with `from` before `end`. The
     /// caller counts the probe; `cost` takes any other cost.
@@ -283,9 +281,9 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
         false
     }
 
-    /// The same backwards: keys below `before` (`None`: all), down to the end set in `out`, at
-    /// least `start`. Always makes progress: the range is not empty unless nothing lies between
-    /// `start` and `before`.
+    /// Like [`ahead`](RunSelector::ahead), backwards: keys below `before` (`None`: all), down to
+    /// the end set in `out`, at least `start`. Always makes progress: the range is empty only if
+    /// nothing lies between `start` and `before`.
     fn behind(
         &self,
         _version: &Version,
@@ -298,14 +296,13 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     }
 
     /// Reports whether [`next`](RunSelector::next) and [`may_hold`](RunSelector::may_hold) can ever
-    /// tell anything. Selectors that answer for the tree instead of one table keep these three
-    /// defaults.
+    /// tell anything. Selectors for the whole tree keep these three defaults.
     fn answers_ranges(&self) -> bool {
         false
     }
 
     /// Returns what is known about the first key at or after `from` in `table` (its number within
-    /// the version), which matters only if it lies before `end`.
+    /// the version). The key matters only if it lies before `end`.
     fn next(
         &self,
         _version: &Version,
@@ -329,14 +326,14 @@ pub(crate) trait RunSelector: Send + Sync + Debug {
     }
 }
 
-/// The selector of one version: what the engine ships, and what the program supplies.
+/// The selector of one version, built in or supplied by the program.
 #[derive(Debug)]
 pub(crate) enum Selector {
-    /// A filter per table, elastic ones included.
+    /// A filter per table, including elastic ones.
     PerTable(TableFilters),
     /// One filter for the tree.
     Global(GlobalSelector),
-    /// A filter per table, while one for the tree is being built.
+    /// A filter per table while the tree's filter is being built.
     Building(Building),
     /// One filter for the tree, supplied by the program.
     #[cfg(feature = "unstable-selector")]
@@ -347,7 +344,7 @@ pub(crate) enum Selector {
 }
 
 impl Selector {
-    /// See [`RunSelector::select`]; without a virtual call for the selectors that the engine ships.
+    /// See [`RunSelector::select`]. The built-in selectors need no virtual call.
     #[inline]
     pub(crate) fn select(
         &self,
@@ -368,7 +365,7 @@ impl Selector {
 }
 
 impl Selector {
-    /// Returns what the answering filter is of, in words.
+    /// Names the scope of the answering filter.
     pub(crate) fn whose(&self) -> &'static str {
         match self {
             Selector::PerTable(_) | Selector::Building(_) => "per table",
@@ -398,7 +395,7 @@ impl Deref for Selector {
     }
 }
 
-/// Warnings for users, one per table, kept until they are taken. Any thread may add.
+/// Warnings for users, one per table, kept until taken. Any thread may add.
 #[derive(Debug, Default)]
 struct Warnings(Mutex<(HashSet<TableId>, Vec<String>)>);
 
@@ -422,8 +419,8 @@ fn damaged_list(table: TableId) -> String {
 /// The source of the selectors of a keyspace's versions.
 #[derive(Debug)]
 pub(crate) enum TreeFilter {
-    /// Each table has its own filter. Probes of elastic filters are sampled; so are those of
-    /// others, if memory is divided by them.
+    /// Each table has its own filter. Probes of elastic filters are sampled; if filter memory is
+    /// allocated by access, so are probes of other filters.
     PerTable(Arc<Sampler>, Arc<AccessSampler>),
     /// One filter for all versions of the tree.
     Grf(Box<Grf>),
@@ -435,8 +432,8 @@ pub(crate) enum TreeFilter {
 }
 
 impl TreeFilter {
-    /// Returns the filter that a keyspace's options ask for, for a tree about which nothing is
-    /// known yet. `read_only`: nobody writes tables while it is open.
+    /// Returns the filter that the keyspace's options ask for, for a tree about which nothing is
+    /// known yet. `read_only`: no tables are written while it is open.
     pub(crate) fn new(
         options: &KeyspaceOptions,
         database: &Options,
@@ -461,14 +458,14 @@ impl TreeFilter {
         }
     }
 
-    /// Tells the filter of the tables of a stored tree, before anyone reads.
+    /// Passes the tables of a stored tree to the filter, before any read.
     pub(crate) fn open(&self, tables: &[Arc<OpenTable>]) {
         if let TreeFilter::Auto(auto) = self {
             auto.open(tables);
         }
     }
 
-    /// Returns the filter for the tables of a flush of this many entries.
+    /// Returns the filter for the tables of a flush of `entries` entries.
     pub(crate) fn for_flush(
         &self,
         options: &KeyspaceOptions,
@@ -483,7 +480,7 @@ impl TreeFilter {
         })
     }
 
-    /// Returns the filter for new tables at `level` of a tree that will have runs of these entries,
+    /// Returns the filter for new tables at `level` of a tree whose runs will have these entries,
     /// newest first.
     pub(crate) fn for_table(
         &self,
@@ -509,8 +506,8 @@ impl TreeFilter {
         }
     }
 
-    /// Changes what answers for the tree, if that is still due. With `work` and `state` held; the
-    /// caller publishes a selector before it releases either.
+    /// Performs `turn`, which changes the tree's filter, if still due. Call with `work` and `state`
+    /// held; the caller publishes a selector before it releases either.
     pub(crate) fn turn(&self, work: &global::Work, turn: Turn, version: &Version) {
         if let TreeFilter::Auto(auto) = self {
             auto.turn(work, turn, version);
@@ -525,7 +522,7 @@ impl TreeFilter {
         }
     }
 
-    /// Returns the sampler of the keyspace's reads, if the filter goes by them.
+    /// Returns the sampler of the keyspace's reads, if the filter depends on them.
     pub(crate) fn queries(&self) -> Option<&Arc<QuerySampler>> {
         match self {
             TreeFilter::Grf(grf) => Some(grf.queries()),
@@ -534,8 +531,8 @@ impl TreeFilter {
         }
     }
 
-    /// Returns the sampler of probes by which filter memory is divided; `None` for a filter of the
-    /// whole tree.
+    /// Returns the sampler of probes that guides the allocation of filter memory; `None` for a
+    /// filter of the whole tree.
     pub(crate) fn accesses(&self) -> Option<&Arc<AccessSampler>> {
         match self {
             TreeFilter::PerTable(_, accesses) => Some(accesses),
@@ -543,8 +540,8 @@ impl TreeFilter {
         }
     }
 
-    /// Returns the selector of a new version, which follows the version of the previous call. Under
-    /// the `state` lock.
+    /// Returns the selector of a new version, the successor of the previous call's version. Call
+    /// under the `state` lock.
     pub(crate) fn selector(&self, version: &Version, allocation: FilterAllocation) -> Selector {
         let Version { runs, tables, .. } = version;
         match self {
@@ -560,7 +557,7 @@ impl TreeFilter {
     }
 
     /// Adds the keys of flushed tables before the tables are published. Hold the returned guard
-    /// until they are published. Must not be called with the `state` lock held.
+    /// until they are. Do not call with the `state` lock held.
     pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> Option<MutexGuard<'_, global::Work>> {
         match self {
             TreeFilter::Grf(grf) => {
@@ -573,14 +570,14 @@ impl TreeFilter {
         }
     }
 
-    /// Records that an epoch was taken for tables to come, until the result is dropped: after they
-    /// are published, or once it is certain that they will not be. Under the `state` lock under
-    /// which it was taken.
+    /// Records that an epoch was taken for future tables. Drop the result after they are published,
+    /// or once they certainly will not be. Call under the `state` lock under which the epoch was
+    /// taken.
     pub(crate) fn note_taken(&self, epoch: u64) -> Option<TakenEpoch> {
         Some(self.grf()?.note_taken(epoch))
     }
 
-    /// Records an epoch whose tables are about to be published without adding their keys.
+    /// Records an epoch whose tables are about to be published without their keys in the filter.
     pub(crate) fn note_missing(&self, epoch: u64) {
         if let Some(grf) = self.grf() {
             grf.note_missing(epoch);
@@ -609,8 +606,8 @@ impl TreeFilter {
         }
     }
 
-    /// Reports whether images of the filter are kept on disk. Under the `state` lock, or before
-    /// anyone reads, or after background work has ended.
+    /// Reports whether images of the filter are kept on disk. Call under the `state` lock, before
+    /// any read, or after background work has ended.
     pub(crate) fn has_images(&self) -> bool {
         match self {
             TreeFilter::Grf(_) => true,
@@ -619,7 +616,8 @@ impl TreeFilter {
         }
     }
 
-    /// Returns the background work due for the filter, with images if the database `saves` any.
+    /// Returns the background work due for the filter, including images if the database `saves`
+    /// any.
     pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<global::Task> {
         match self {
             TreeFilter::Grf(grf) => grf.task(version, saves),

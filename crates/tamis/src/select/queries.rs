@@ -1,29 +1,29 @@
-//! A sample of a keyspace's recent reads: which absent keys, ranges and positions its readers ask
-//! for, and how often.
+//! A sample of a keyspace's recent reads: which absent keys, ranges and positions they ask for, and
+//! how often.
 //!
-//! A global filter chooses the key map of a partition by what the candidates would have answered to
-//! these queries, and `filter = auto` chooses between filters by their rates. Only keyspaces with
-//! such a filter have a sampler.
+//! A global filter chooses a partition's key map by how the candidates would have answered these
+//! queries. `filter = auto` chooses between filters by the rates of reads. Only keyspaces with such
+//! a filter have a sampler.
 //!
 //! # What is sampled
 //!
-//! One in [`INTERVAL`] of the reads that reach the tables, drawn at random in each thread: a get,
-//! each key of a `multi_get`, or the positioning of an iterator. Gets that a memtable answers ask
-//! no filter and do not count. The last [`KEPT`] samples of each kind are kept. Keys of more than
+//! Each thread samples at random one in [`INTERVAL`] of the reads that reach the tables: a get,
+//! each key of a `multi_get`, or the positioning of an iterator. Gets answered by a memtable ask no
+//! filter and do not count. The last [`KEPT`] samples of each kind are kept. Keys longer than
 //! [`MAX_KEY_BYTES`] count, but are not kept.
 //!
 //! # Rates
 //!
-//! Every sample stands for the reads of its thread since the one before, so no read is forgotten,
-//! and all counts decay with the reads that come after, by a factor of e every [`MEMORY`]. They
-//! begin with [`PRIOR`] reads of the mix that the keyspace's option `workload` declares, or of a
-//! guess: decisions need a mix before there are reads.
+//! A sample stands for all reads of its thread since the previous sample, so no read is lost. All
+//! counts decay with later reads, by a factor of e every [`MEMORY`]. Decisions need a mix before
+//! the first read, so the counts begin with [`PRIOR`] reads of the mix declared by the keyspace's
+//! option `workload`, or of a guess.
 //!
 //! # Threads
 //!
-//! A tick is a thread's own; a sample takes the lock if it is free and is otherwise dropped, so
-//! that readers never wait. What is kept of gets is allocated in advance, as a get does not
-//! allocate: 70 KiB.
+//! Ticks are per thread. A sample takes the lock if it is free and is dropped otherwise, so readers
+//! never wait. Gets do not allocate, so the memory for their samples is allocated in advance: 70
+//! KiB.
 
 use tamis_base::key::KeyBytes;
 use tamis_model::engine::Workload;
@@ -35,7 +35,7 @@ use crate::sync::Mutex;
 /// One read in this many is sampled.
 const INTERVAL: u32 = 64;
 
-/// The samples of each kind that are kept.
+/// The number of samples kept of each kind.
 const KEPT: usize = 256;
 
 /// Longer keys are not kept.
@@ -44,44 +44,43 @@ const MAX_KEY_BYTES: usize = 256;
 /// Reads after which older ones count for 1/e: a few thousand samples.
 const MEMORY: f64 = (1 << 18) as f64;
 
-/// Reads that the expected mix counts for.
+/// The expected mix counts for this many reads.
 const PRIOR: f64 = 1024.0;
 
-/// The share of ranges and seeks among reads that nobody has declared. Range reads cost most where
+/// The share of ranges and seeks among reads whose mix is not declared. Range reads cost most where
 /// they are not expected.
 const EXPECTED_RANGES: f64 = 0.1;
 
-/// A range that an iterator was bounded to.
+/// The range of a bounded iterator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RangeQuery {
     /// Where the iteration was positioned.
     pub(crate) start: KeyBytes,
     /// Where it had to end; `None` if it went backwards from the last key.
     pub(crate) end: Option<KeyBytes>,
-    /// Whether there was nothing in it.
+    /// Whether the range was empty.
     pub(crate) empty: bool,
 }
 
-/// Recent reads by kind: numbers of operations, decayed. See the [module](self).
+/// Recent reads by kind: decayed numbers of operations. See the [module](self).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
     /// Gets that reached the tables.
     pub(crate) gets: f64,
-    /// Those that found no value.
+    /// Gets among them that found no value.
     pub(crate) absent_gets: f64,
     /// Tables that gets searched in vain because a filter named them.
     pub(crate) false_positives: f64,
     /// Iterators positioned with an end in their direction.
     pub(crate) ranges: f64,
-    /// Those that found nothing.
+    /// Ranges among them that found nothing.
     pub(crate) empty_ranges: f64,
     /// Iterators positioned without an end.
     pub(crate) seeks: f64,
 }
 
 impl Rates {
-    /// Returns the mix to expect of a keyspace of which no reads are known, as [`PRIOR`]
-    /// operations.
+    /// Returns the expected mix of a keyspace without known reads, as [`PRIOR`] operations.
     fn expected(declared: Option<&Workload>) -> Rates {
         let usual = Rates {
             gets: 1.0 - EXPECTED_RANGES,
@@ -121,45 +120,43 @@ impl Rates {
     }
 }
 
-/// What the reads of a keyspace ask for that reach its tables: shares of all of them, of which
-/// older ones count less. Until there are reads, the mix that the option `workload` declares or an
+/// What the keyspace's reads that reach its tables ask for, as shares of all such reads. Older
+/// reads count less. Before the first reads, the mix declared by the option `workload`, or an
 /// expected one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct QueryStats {
-    /// The reads observed since the database was opened; one in 64 is sampled and stands for the
+    /// The reads observed since the database was opened. One in 64 is sampled and stands for the
     /// others.
     pub observed: u64,
     /// The share of gets that find a value.
     pub found_gets: f64,
     /// The share of gets that find none.
     pub absent_gets: f64,
-    /// Tables searched in vain per get, because a filter named them.
+    /// Tables searched in vain per get because a filter named them.
     pub false_positives_per_get: f64,
     /// The share of iterations positioned with an end in their direction.
     pub ranges: f64,
-    /// The share of those that find nothing, of all reads.
+    /// The share of such iterations that find nothing, of all reads.
     pub empty_ranges: f64,
     /// The share of iterations positioned without an end.
     pub seeks: f64,
-    /// The absent keys, ranges and positions of seeks that are kept as samples: at most 256 of
-    /// each.
+    /// The numbers of absent keys, ranges and seek positions kept as samples: at most 256 of each.
     pub kept: (usize, usize, usize),
 }
 
 /// What is known about the reads of a keyspace at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Queries {
-    /// Keys that gets asked for and did not find, in no particular order; a key asked for often
-    /// occurs often.
+    /// Keys that gets did not find, in no particular order; a key asked for often occurs often.
     pub(crate) absent: Vec<KeyBytes>,
     /// Ranges of iterators.
     pub(crate) ranges: Vec<RangeQuery>,
     /// Positions of iterators without an end.
     pub(crate) seeks: Vec<KeyBytes>,
     pub(crate) rates: Rates,
-    /// Reads observed since the database was opened, up to those since each thread's last sample.
+    /// Reads observed since the database was opened, up to each thread's last sample.
     pub(crate) observed: u64,
 }
 
@@ -180,7 +177,7 @@ impl Queries {
     }
 }
 
-/// The last [`KEPT`] items. The oldest is overwritten in place, so that its memory is reused.
+/// The last [`KEPT`] items. The oldest is overwritten in place, to reuse its memory.
 #[derive(Debug)]
 struct Ring<T> {
     items: Vec<T>,
@@ -205,7 +202,7 @@ impl<T: Default> Ring<T> {
     }
 }
 
-/// A [`RangeQuery`] in memory that is reused.
+/// A [`RangeQuery`] in reused memory.
 #[derive(Debug, Default)]
 struct KeptRange {
     start: Vec<u8>,
@@ -230,7 +227,7 @@ pub(crate) struct QuerySampler {
 }
 
 impl QuerySampler {
-    /// Returns a sampler of a keyspace for which this workload is declared, if one is.
+    /// Returns a sampler for a keyspace with this declared workload, if any.
     pub(crate) fn new(declared: Option<&Workload>) -> QuerySampler {
         QuerySampler {
             strides: ThreadLocal::new(),
@@ -244,8 +241,8 @@ impl QuerySampler {
         }
     }
 
-    /// About the memory that it takes: keys are cut to a length, which the places of absent ones
-    /// reserve.
+    /// Returns the approximate memory used. Keys have a maximum length, which the slots of absent
+    /// keys reserve.
     pub(crate) fn memory_bytes(&self) -> usize {
         let kept = self.kept.lock();
         let ranges = kept.ranges.kept().len() + kept.seeks.kept().len();
@@ -257,7 +254,7 @@ impl QuerySampler {
         self.strides.get_or(|| Stride::new(self.strides.iter().count(), INTERVAL))
     }
 
-    /// Called once for each read; returns whether it is sampled. Such a read is then recorded by
+    /// Called once for each read; returns whether it is sampled. A sampled read is then recorded by
     /// one of the methods below.
     #[inline]
     pub(crate) fn tick(&self) -> bool {
@@ -279,8 +276,8 @@ impl QuerySampler {
         });
     }
 
-    /// Records a sampled iteration that was positioned at `start` and bounded by `end`, which is
-    /// `None` only backwards.
+    /// Records a sampled iteration positioned at `start` and bounded by `end`, which is `None` only
+    /// backwards.
     #[cold]
     pub(crate) fn record_range(&self, start: &[u8], end: Option<&[u8]>, empty: bool) {
         self.record(|kept, weight| {
@@ -298,7 +295,7 @@ impl QuerySampler {
         });
     }
 
-    /// Records a sampled iteration that was positioned at `start`, without an end.
+    /// Records a sampled iteration positioned at `start`, without an end.
     #[cold]
     pub(crate) fn record_seek(&self, start: &[u8]) {
         self.record(|kept, weight| {
@@ -309,8 +306,8 @@ impl QuerySampler {
         });
     }
 
-    /// Passes the kept samples and what this one stands for to `add`, unless another thread has
-    /// them.
+    /// Passes the kept samples and the weight of this one to `add`, unless another thread has the
+    /// lock.
     fn record(&self, add: impl FnOnce(&mut Kept, f64)) {
         let Some(mut kept) = self.kept.try_lock() else { return };
         let stride = self.stride();
@@ -322,14 +319,14 @@ impl QuerySampler {
         add(&mut kept, read);
     }
 
-    /// Returns the rates alone, and the reads observed. O(1).
+    /// Returns the rates and the number of reads observed. O(1).
     pub(crate) fn rates(&self) -> (Rates, u64) {
         let kept = self.kept.lock();
         (kept.rates, kept.observed)
     }
 
-    /// Returns everything known. Copies at most [`KEPT`] keys or ranges of each kind; for
-    /// background threads. Readers drop their samples meanwhile.
+    /// Returns everything known, for background threads. Copies at most [`KEPT`] keys or ranges of
+    /// each kind. Meanwhile readers drop their samples.
     pub(crate) fn snapshot(&self) -> Queries {
         let kept = self.kept.lock();
         let keys = |ring: &Ring<Vec<u8>>| ring.kept().iter().map(|key| KeyBytes::from(&key[..])).collect();
@@ -446,7 +443,7 @@ mod tests {
         assert!(close(rates.reads() - prior.reads(), observed as f64), "long keys count: {rates:?}");
     }
 
-    /// Readers skip the lock when it is taken, and what they skipped counts with their next sample.
+    /// Readers skip the lock when it is taken; skipped reads count with their thread's next sample.
     #[test]
     fn no_read_of_any_thread_is_forgotten() {
         const READS: u64 = 200_000;
@@ -466,7 +463,7 @@ mod tests {
                         }
                     }
                     looked.wait();
-                    // One after the other, each thread has a sample that meets no lock.
+                    // In turn, each thread takes a sample that finds the lock free.
                     let mut total = total.lock().expect("no panic");
                     *total += READS + 1;
                     while !sampler.tick() {
@@ -486,7 +483,7 @@ mod tests {
         });
         let (rates, observed) = sampler.rates();
         assert_eq!(observed, *total.lock().expect("no panic"));
-        // Decayed before they are added, so a sample for many reads counts in full.
+        // Counts decay before a sample is added, so a sample for many reads counts in full.
         let left = (-(observed as f64) / MEMORY).exp();
         let all = rates.absent_gets + rates.empty_ranges;
         assert!(all > MEMORY * (1.0 - left) * 0.99 && all <= observed as f64 + PRIOR, "{rates:?}");

@@ -20,8 +20,8 @@ use crate::select::{AccessSampler, Candidate, Candidates, LeanKey, MAX_BATCH, MA
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
-/// One probe of [`RunSelector::select_many`]: a table and a digest, the places of the key and of
-/// the run.
+/// One probe of [`RunSelector::select_many`]: a table, a digest, and the places of the key and the
+/// run.
 #[derive(Clone, Copy)]
 struct PairProbe {
     pair: (u32, Digest),
@@ -34,21 +34,20 @@ const PROBES: usize = 16;
 
 /// Probes the filter of the one table per run that covers the key.
 ///
-/// If every table has a pinned cache-line-blocked Bloom filter (the default), these lie
-/// contiguously here: all lines that a step needs are known before the first is read, so their
+/// If every table has a pinned cache-line-blocked Bloom filter (the default), the filters lie
+/// contiguously here. All lines that a step needs are then known before the first is read, so their
 /// cache misses overlap.
 #[derive(Debug)]
 pub(crate) struct TableFilters {
     /// One per table of the version, if all have one; else empty.
     blocked: Vec<BlockedBloom>,
-    /// The same for elastic filters in which a key's bits can be located before they are probed.
+    /// The same for elastic filters that can locate a key's bits before they are probed.
     elastic: Vec<Arc<ElasticFilter>>,
     /// Whether any table has a range filter.
     ranges: bool,
     /// Counts sampled probes, if any table has an elastic filter.
     sampler: Option<Arc<Sampler>>,
-    /// Counts sampled probes of tables without an elastic filter, if memory is divided by them. Not
-    /// while some are elastic.
+    /// Counts sampled probes if memory is allocated by access and no table has an elastic filter.
     accesses: Option<Arc<AccessSampler>>,
 }
 
@@ -76,7 +75,7 @@ impl TableFilters {
         }
     }
 
-    /// How many bytes of what is probed at once lie in mapped files.
+    /// Returns how many bytes of the filters probed at once lie in mapped files.
     #[cfg(test)]
     pub(crate) fn in_place_bytes(&self) -> usize {
         self.blocked.iter().map(BlockedBloom::in_place_bytes).sum()
@@ -271,7 +270,7 @@ impl RunSelector for TableFilters {
     }
 }
 
-/// Returns the filter of a table that keeps one.
+/// Returns the filter of a table that keeps one pinned.
 fn pinned(table: &OpenTable) -> Option<&Filter> {
     match &table.filter {
         TableFilter::Pinned(filter) => filter.get(),
@@ -309,7 +308,7 @@ impl TableFilters {
         segments.probe(&self.elastic, version, (probe.key, digest), out, cost);
     }
 
-    /// The general case: filters of any kind, unpinned filters, tables without one, or no hash
+    /// The general case: filters of any kind, unpinned filters, tables without a filter, or no hash
     /// sharing.
     fn select_one_by_one(
         &self,
@@ -376,7 +375,7 @@ pub(crate) fn take_answer(
     }
 }
 
-/// Returns the answer of one filter, whatever digests its kind needs. Counts the probe.
+/// Returns the answer of one filter of any kind. Counts the probe.
 pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut ReadCost) -> bool {
     let maybe = match filter {
         Filter::Point(PointFilter::Bloom(bloom)) if bloom.scheme() == BloomScheme::Independent => {
@@ -400,8 +399,8 @@ thread_local! {
     static UNCHECKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` without the checks that debug builds make of this thread's rejections: for measuring
-/// the cost of filters alone.
+/// Runs `work` without debug builds' checks of this thread's rejections, to measure the cost of
+/// filters alone.
 pub fn without_rejection_checks<T>(work: impl FnOnce() -> T) -> T {
     struct Checked(bool);
     impl Drop for Checked {
@@ -413,12 +412,12 @@ pub fn without_rejection_checks<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Checks, in debug builds, every rejection against the data: false negatives must never occur.
+/// In debug builds, checks a rejection against the data: false negatives must never occur.
 #[inline]
 pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
     if cfg!(debug_assertions) && !UNCHECKED.get() {
         let table = &version.tables[table];
-        // The reader reports a table that cannot be read; it is not the filter's error.
+        // The reader reports an unreadable table; that is not the filter's error.
         if let Ok(found) = table.table.get(key, None, MAX_SEQNO, &mut ()) {
             assert!(
                 found.is_none(),

@@ -1,8 +1,7 @@
 //! Versions: immutable shapes of one keyspace's on-disk tree.
 //!
-//! A version keeps the table data that the read path needs in flat arrays, so that a read of many
-//! runs does not chase a pointer per run. Tables are numbered `0..tables.len()` within a version;
-//! run `r` owns a contiguous range of them.
+//! A version keeps the table data of the read path in flat arrays, so reading many runs chases no
+//! pointer per run. Tables are numbered `0..tables.len()`; each run owns a contiguous range.
 //!
 //! # Invariants
 //!
@@ -48,7 +47,7 @@ impl BlobUse {
         self.file.file.data_bytes().saturating_sub(self.referenced)
     }
 
-    /// Their share of the file.
+    /// The share of `garbage_bytes` in the file.
     pub(crate) fn garbage_share(&self) -> f64 {
         self.garbage_bytes() as f64 / self.file.file.data_bytes().max(1) as f64
     }
@@ -101,8 +100,8 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Builds the version of the durable shape `state`, whose tables are returned by `open`.
-    /// `before` is the version that it follows, if there is one.
+    /// Builds the version of the durable shape `state`. `open` returns its tables; `before` is the
+    /// preceding version, if any.
     pub(crate) fn build(
         state: &KeyspaceState,
         before: Option<&Version>,
@@ -181,7 +180,7 @@ impl Version {
         cover
     }
 
-    /// The same for one run, with the keys around `key` for which it is the same.
+    /// Like `cover` for one run, with the range of keys around `key` that share it.
     pub(crate) fn cover_around(&self, run: usize, key: &[u8], snapshot: SeqNo) -> Cover {
         let run = &self.runs[run];
         let table = self.last_starting_by(run, key, prefix_of(key));

@@ -1,23 +1,22 @@
-//! First in, first out: every flush remains a run of its own, and the oldest runs are dropped when
-//! the tree holds more than `retain_bytes` or when they have outlived `time_to_live`.
+//! First in, first out: every flush stays a separate run. The oldest runs are dropped when the tree
+//! holds more than `retain_bytes`, or when they have outlived `time_to_live`.
 //!
 //! # Dropping
 //!
-//! Runs are dropped whole, from the oldest, so that nothing hidden by a newer version or a delete
+//! Runs are dropped whole, oldest first, so nothing hidden by a newer version or a delete
 //! reappears. Data that other policies left in deeper levels is older than level 0 and is dropped
-//! first, one run at a time, however large the run is. By size, runs are dropped until the rest
-//! fits, except for the newest run: a tree limited to less than one memtable keeps the last one. By
-//! age, a run is dropped together with all older ones when the whole run has expired.
+//! first, one run at a time, however large. By size, runs are dropped until the rest fits; the
+//! newest run always stays, even if the limit is below one memtable. By age, a run is dropped
+//! together with all older ones once all of it has expired.
 //!
 //! # Joining
 //!
-//! Nothing is merged until level 0 has more than `slowdown_runs` runs. Then runs that are adjacent
-//! in age are joined, starting with the oldest, each time as many as make up one run of C bytes, so
-//! that each byte is joined once. C is the geometric mean of the retained bytes and a memtable,
-//! which makes joined runs about as numerous as runs waiting to be joined. Runs with disjoint keys
-//! (a log, keys by time) are joined without being read. A group also ends before its data would
-//! span more than an eighth of `time_to_live`: a run expires as a whole, up to that much later than
-//! it should.
+//! Nothing is merged until level 0 has more than `slowdown_runs` runs. Then runs adjacent in age
+//! are joined, oldest first, each time enough to make one run of C bytes, so that each byte is
+//! joined once. C is the geometric mean of the retained bytes and a memtable, so joined runs are
+//! about as numerous as runs waiting to be joined. Runs with disjoint keys (a log, keys by time)
+//! are joined without being read. A group also ends before its data spans more than an eighth of
+//! `time_to_live`: a run expires as a whole, up to that much late.
 //!
 //! With R bytes of tables, and runs counted as at least a quarter of a memtable M, there are thus
 //! at most 2R / (C − M/2) + 4C / M + 3 runs (and 18 more with a time to live): two neighbours that
@@ -25,11 +24,11 @@
 //!
 //! # Cost
 //!
-//! A byte is written by its flush and at most once more, as long as C stays the same; each time R
-//! grows fourfold (without `retain_bytes`) joined runs may be joined again in pairs. Disjoint runs
-//! cost none of this, but their tables may be so small that they have to be
-//! [joined](crate::compaction::policy::small). A read may have to check every run, and the space is
-//! whatever was written: superseded versions stay until their run is dropped.
+//! While C stays the same, a byte is written by its flush and at most once more. Each time R grows
+//! fourfold (without `retain_bytes`), joined runs may be joined again in pairs. Disjoint runs cost
+//! none of this, but tables that are too small have to be
+//! [joined](crate::compaction::policy::small). A read may check every run. Space is all that was
+//! written: superseded versions stay until their run is dropped.
 
 use crate::compaction::plan::{Plan, Reason, Work};
 use crate::compaction::policy::retention::{Aged, Retention, by_age, fits, join};

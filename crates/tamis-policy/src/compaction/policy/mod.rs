@@ -1,9 +1,8 @@
 //! Compaction policies: pure functions from a [`Shape`] to a [`Plan`].
 //!
 //! A policy holds no state, does no I/O and may be called from any thread. The caller marks a
-//! plan's inputs busy and adds the plan to the running jobs before the next call. Every policy
-//! accepts any shape, including one left by another policy, and leads it step by step to one of its
-//! own.
+//! plan's inputs busy and adds the plan to the running jobs before the next call. A policy accepts
+//! any shape, including another policy's, and converts it to its own step by step.
 
 use std::fmt::Debug;
 
@@ -63,13 +62,12 @@ pub trait CompactionPolicy: Send + Sync + Debug {
     /// Returns the most urgent compaction that conflicts with no running one, if any is due.
     fn plan(&self, shape: &Shape) -> Option<Plan>;
 
-    /// If something is due but the shape has too little room for any plan towards it, returns the
-    /// number of bytes that the plan made with enough room may write. `None` if room is not what is
-    /// missing: a plan may be put off for a while, or wait for running jobs. Costs up to three
-    /// times as much as [`plan`](Self::plan).
+    /// If a compaction is due but no plan fits the room, returns the bytes that the plan for
+    /// unlimited room may write. `None` if room is not the obstacle: a plan may be deferred or wait
+    /// for running jobs. Costs up to three times as much as [`plan`](Self::plan).
     fn needs(&self, shape: &Shape) -> Option<u64> {
         shape.room?;
-        // What is only put off would be planned, with the same room, for somebody who waits.
+        // A deferred plan appears with `settling`, in the same room.
         if self.plan(shape).is_some() || self.plan(&Shape { settling: true, ..shape.clone() }).is_some() {
             return None;
         }
@@ -98,10 +96,10 @@ pub trait CompactionPolicy: Send + Sync + Debug {
     /// `None` with running jobs means that the caller should ask again when one has ended.
     fn manual(&self, shape: &Shape, range: Option<&KeyRange>) -> Option<Plan>;
 
-    /// Returns the next step of taking one table, and no more of what lies above it than the shape
-    /// requires, to where nothing older overlaps it. `None` if there is no such step, or none that
-    /// can be made now. Every step takes the table to a deeper level, or merges all that overlaps
-    /// it in the deepest one; so a chain of them ends.
+    /// Returns the next step in taking one table to where nothing older overlaps it, with no more
+    /// of the data above it than the shape requires. `None` if there is no such step, or none
+    /// possible now. Each step takes the table to a deeper level, or merges everything that
+    /// overlaps it in the deepest one, so a chain of steps ends.
     fn deepen(&self, shape: &Shape, spot: &Spot<'_>, reason: Reason) -> Option<Plan>;
 
     /// Reports whether another policy may take over once `plan` is done: it ends a compaction

@@ -1,5 +1,5 @@
-//! What the policies that keep only the newest data have in common: runs by age, dropping from the
-//! oldest, and merging neighbours in age.
+//! Shared by the policies that keep only the newest data: runs by age, dropping from the oldest,
+//! and merging neighbours in age.
 //!
 //! Invariants of every plan:
 //! * A drop takes whole runs, the oldest of the tree, with everything that is older: nothing hidden

@@ -1,9 +1,8 @@
 //! Small tables, joined with their neighbours.
 //!
 //! Tables that overlap nothing are moved and never merged, and every merge ends with a table that
-//! is not full. Left alone, a load of ascending keys with a flush now and then would leave a table
-//! for each flush. So a run with too many tables for its bytes joins neighbours, in place: no run
-//! and no level changes.
+//! is not full. Left alone, a load of ascending keys would leave a table for each flush. So a run
+//! with too many tables for its bytes joins neighbours in place: no run and no level changes.
 //!
 //! # Promise
 //!
@@ -27,7 +26,7 @@
 //! case is a small table between two nearly full ones: it costs what it costs everywhere to write a
 //! few keys into the midst of a full table.
 //!
-//! Each join leaves at least one table less, so they end.
+//! Each join removes at least one table, so joins end.
 
 use std::ops::Range;
 

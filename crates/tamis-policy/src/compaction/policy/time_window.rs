@@ -1,20 +1,19 @@
-//! Compaction by time windows (Cassandra's time window compaction strategy), for data that is
-//! written in time order and read by time: data written in one window ends up in one run, and whole
-//! windows are dropped when they are too old or too many.
+//! Compaction by time windows (Cassandra's time window compaction strategy), for data written in
+//! time order and read by time. The data of one window ends up in one run. Whole windows are
+//! dropped when they are too old or too many.
 //!
 //! # Windows
 //!
 //! A window is a multiple of `time_window` since 1970. A run belongs to the window in which its
-//! newest data was flushed, or to that of an older run if that one is later: from the oldest run to
-//! the newest, windows never decrease. A clock that jumps back therefore makes windows hold more
-//! than they should until it has caught up, but never makes the order by time differ from the order
-//! by age. Runs of unknown time belong to the first window.
+//! newest data was flushed, or to an older run's window if that is later: from the oldest run to
+//! the newest, windows never decrease. So after the clock jumps back, windows hold too much until
+//! it has caught up, but the order by time never differs from the order by age. Runs of unknown
+//! time belong to the first window.
 //!
 //! * When a window has ended, its runs are merged into one.
 //! * Within the open window, neighbours of similar size are merged, `level0_runs` or more at a
-//!   time. If sizes are too mixed for that and there are too many runs (more than `slowdown_runs`,
-//!   and more than `level0_runs` − 1 of each size would be), the `level0_runs` smallest neighbours
-//!   are merged.
+//!   time. If sizes are too mixed and there are too many runs (more than `slowdown_runs`, and more
+//!   than `level0_runs` − 1 of each size), the `level0_runs` smallest neighbours are merged.
 //!
 //! All runs are in level 0. Data that another policy left in deeper levels counts as the oldest, is
 //! not merged, and is dropped first. [`retention`](crate::compaction::policy::retention) documents
@@ -22,10 +21,10 @@
 //!
 //! # Cost
 //!
-//! In a window of n flushes of equal size, each byte is written by its flush, about log n to the
-//! base of `level0_runs` times within the window, and once at its end. There is at most one run per
-//! ended window, plus those of the open window. Versions that later windows supersede stay until
-//! they are dropped.
+//! In a window of n flushes of equal size, each byte is written once by its flush, about log n to
+//! the base of `level0_runs` times within the window, and once at its end. Each ended window has at
+//! most one run; the open window adds its own. Versions superseded by later windows stay until
+//! their window is dropped.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Elastic filters of an open database: which units are in memory, who samples gets, and who loads
-//! units.
+//! Elastic filters of an open database: which units are in memory, which threads sample gets, and
+//! which load units.
 //!
 //! Y. Li et al., "ElasticBF" (ATC 2019), sections 3.3 to 3.5. The bookkeeping and the rules are in
 //! [`Manager`]; this module connects it with readers, files and versions.
@@ -7,26 +7,26 @@
 //! # Threads
 //!
 //! * *Readers* probe the units in [`ElasticFilter`] and pass the probes of sampled gets to the
-//!   [`Sampler`]. They take no lock that another reader takes, and wait for nothing.
+//!   [`Sampler`]. They share no lock with another reader and wait for nothing.
 //! * *One background thread* ([`Elastic::work`]) takes the samples, lets the manager decide, takes
-//!   units out of use, and loads others, several files at once. It exists once there is a table
-//!   with an elastic filter.
+//!   units out of use, and loads others, several files at once. It starts with the first table that
+//!   has an elastic filter.
 //! * *The thread that publishes a version* ([`Elastic::change`], under the `state` lock) reports
 //!   added and removed tables.
 //!
 //! `inner` is the last lock in the database's order: no other is taken while it is held (but the
 //! one that frees units), and no file is read. A load is requested under it, done without it, and
-//! installed under it if the table still exists and still wants it; so a compaction may drop a
-//! table, and the budget shrink, at any moment, and the loaded data is discarded.
+//! installed under it if the table still exists and still wants it. So a compaction may drop a
+//! table, or the budget shrink, at any moment; the loaded data is then discarded.
 //!
 //! # Memory
 //!
-//! With memory that [several databases](crate::memory) share, the threads of other databases change
-//! the budget, and the capacity of the block cache.
+//! With memory [shared by several databases](crate::memory), threads of other databases change the
+//! budget and the capacity of the block cache.
 //!
-//! The budget covers directories, words, the manager's records and units. Units that were replaced
-//! or evicted while a get probed them are freed when it ends. If more than a [`SLACK`]th of the
-//! budget waits for that, nothing is loaded.
+//! The budget covers directories, words, the manager's records and units. Units replaced or evicted
+//! while a get probes them are freed when it ends. If more than a [`SLACK`]th of the budget is
+//! waiting to be freed, nothing is loaded.
 
 mod report;
 mod save;
@@ -62,7 +62,7 @@ use tamis_policy::hotness::{
 };
 use tamis_policy::memory::division::Divider;
 
-/// The part of the budget that units which nobody finds any more may take.
+/// Unreachable units may take this part of the budget.
 const SLACK: u64 = 64;
 
 /// A cache that may grow is made for at least this many blocks.
@@ -72,7 +72,7 @@ const LEAST_BLOCKS: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Elastic {
     pub(crate) sampler: Arc<Sampler>,
-    /// Bytes of units that nobody finds any more, but that a get may still be probing.
+    /// Bytes of unreachable units that a get may still be probing.
     retired: Arc<AtomicU64>,
     /// Whether the sampling interval adapts to the number of gets.
     adapts: bool,
@@ -116,8 +116,8 @@ struct Inner {
     tables: HashMap<TableId, Known>,
     /// The number of loads under way.
     under_way: usize,
-    /// Whether a panic occurred or the background thread could not be started, so that nothing more
-    /// is loaded.
+    /// Whether a panic occurred or the background thread could not be started; nothing more is
+    /// loaded then.
     dead: bool,
     /// The number of gets reported to the manager.
     gets: u64,
@@ -131,15 +131,15 @@ struct Known {
     table: Arc<Table>,
 }
 
-/// Creates an empty block cache of this capacity that can be resized as the divider says.
+/// Creates an empty block cache of this capacity that can be resized in the divider's steps.
 fn cache_of(divider: &Divider, capacity: u64, block_bytes: u64) -> BlockCache {
     let resizing = Resizing { least_bytes: divider.planned_least(), step_bytes: divider.step_bytes() };
     BlockCache::with_ghost(capacity, block_bytes, resizing)
 }
 
 impl Elastic {
-    /// Creates the filters of the database in `dir` as the options say, and the block cache, which
-    /// may share its limit with the units, and with other databases.
+    /// Creates the elastic filters of the database in `dir`, and the block cache. The cache may
+    /// share its limit with the units, and with other databases.
     pub(crate) fn new(
         options: &Options,
         dir: &Path,
@@ -151,7 +151,7 @@ impl Elastic {
             (Some(membership), _) => {
                 let (share, step) = membership.share();
                 let divider = Divider::of_share(share, step);
-                // One created without capacity could not grow.
+                // A cache created without capacity could not grow.
                 let most = divider.split().cache.max(LEAST_BLOCKS * block_bytes.max(1));
                 let cache = cache_of(&divider, most, block_bytes);
                 cache.set_capacity(divider.split().cache);
@@ -217,8 +217,8 @@ impl Elastic {
         inner
     }
 
-    /// Registers all tables of a database that is being opened: each keyspace's view. `stored` is
-    /// their hotness according to the manifest.
+    /// Registers all tables of a database being opened: each keyspace's view. `stored` is their
+    /// hotness from the manifest.
     pub(crate) fn opened<'v>(
         self: &Arc<Self>,
         views: impl Iterator<Item = &'v View>,
@@ -241,7 +241,7 @@ impl Elastic {
         }
     }
 
-    /// Registers a new version of a keyspace. Called under the `state` lock, when readers see it.
+    /// Registers a new version of a keyspace. Call under the `state` lock, when readers see it.
     /// Costs a walk over the tables of both versions if any has an elastic filter, and per new
     /// segment a lookup of the segments that it inherits hotness from.
     pub(crate) fn change(self: &Arc<Self>, old: &View, new: &View) {
@@ -305,7 +305,7 @@ impl Elastic {
         let retired = version.tables.iter().flat_map(|table| inner.remove(table.meta.id)).collect();
         drop(inner);
         retire(retired, &self.retired);
-        // What it has given up may go to others.
+        // Others may get the freed memory.
         self.sampler.wake();
     }
 
@@ -317,7 +317,7 @@ impl Elastic {
             && (inner.manager.is_due() || inner.under_way > 0)
             && !inner.tables.is_empty()
         {
-            // It may sleep since before this was due.
+            // The thread may have been asleep since before this was due.
             self.sampler.wake();
             drop(self.settled.wait_timeout(inner, Duration::from_millis(100)));
             inner = self.inner();
@@ -350,8 +350,8 @@ impl Inner {
     }
 }
 
-/// Reports whether the filters of single tables are probed. Under a global filter they are not, so
-/// older tables need no units.
+/// Reports whether single tables' filters are probed. Under a global filter they are not, so older
+/// tables need no units.
 fn asks(view: &View) -> bool {
     !view.selector.is_global()
 }

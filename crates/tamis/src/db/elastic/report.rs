@@ -18,13 +18,13 @@ pub struct ElasticStats {
     pub budget_bytes: u64,
     /// The memory used: units, including those being loaded, and what is always in memory.
     pub used_bytes: u64,
-    /// The part of it that is always in memory: segment boundaries, and what is known of segments.
+    /// The part of it that is always in memory: segment boundaries and records of segments.
     pub index_bytes: u64,
     /// Memory of evicted units that gets are still using, in addition.
     pub retired_bytes: u64,
-    /// Gets since the database was created or opened, as far as they were counted.
+    /// Counted gets since the database was created or opened.
     pub gets: u64,
-    /// What was learned from a get counts half after eight times as many gets.
+    /// What a get teaches counts half after eight times this many gets.
     pub life_time: u64,
     /// The current sampling interval: one get in this many is sampled.
     pub sampling: u64,
@@ -36,9 +36,8 @@ pub struct ElasticStats {
     pub by_units: Vec<u64>,
     /// E\[Extra_IO\] of the paper: expected wasted block reads per get.
     pub expected_extra_reads: f64,
-    /// The same if every segment had the best number of bits for its hotness, which need not be
-    /// whole units, and nothing but these bits took memory: no filter of this size could do with
-    /// fewer.
+    /// The same if every segment had the best number of bits for its hotness, not necessarily whole
+    /// units, and only these bits took memory: the lower bound for any filter of this size.
     pub least_extra_reads: f64,
     /// Units loaded since the database was opened.
     pub loads: u64,
@@ -55,7 +54,7 @@ pub struct ElasticStats {
 }
 
 impl ElasticStats {
-    /// Returns the number of bits in memory per key, whatever they are for.
+    /// Returns the number of bits in memory per key, for any purpose.
     pub fn bits_per_key(&self) -> f64 {
         if self.keys == 0 { 0.0 } else { self.used_bytes as f64 * 8.0 / self.keys as f64 }
     }
@@ -90,12 +89,12 @@ pub struct SegmentStats {
     pub enabled: u32,
     /// The total number of its units.
     pub units: u32,
-    /// Its hotness: lookups of keys that it does not hold, per get of the database, which its
-    /// filter can save.
+    /// Its hotness: lookups that its filter can save, of keys that it does not hold, per get of the
+    /// database.
     pub hotness: f64,
-    /// Lookups of any keys that probed it, per get of the database.
+    /// Lookups of any key that probed it, per get of the database.
     pub asked: f64,
-    /// The share of its block reads that the block cache does not answer, lately.
+    /// The recent share of its block reads that miss the block cache.
     pub uncached: f64,
 }
 

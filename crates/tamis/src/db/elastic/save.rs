@@ -1,22 +1,22 @@
-//! Saves what was learned of the reads, in the manifest.
+//! Saves the hotness learned from reads, in the manifest.
 //!
-//! Every edit takes the hotness along if it was last saved [`SAVE_EVERY`] ago. A database that is
-//! only read makes no edits; for that one the idle flush thread makes an edit of nothing but
-//! hotness, when as much time has passed and there were gets. So a crash loses what half a minute
-//! taught, whether there are writes or not.
+//! Every edit includes the hotness if it was last saved [`SAVE_EVERY`] ago. A database that is only
+//! read makes no edits. There the idle flush thread makes an edit of only the hotness, when as much
+//! time has passed and there were gets. So with or without writes, a crash loses half a minute of
+//! learning.
 //!
 //! # Failures
 //!
-//! The edit is like any other: if it fails, the next one begins with a new manifest, and that is
-//! all ([`health`](crate::db::health)). Writes go on, since no log depends on it, and the hotness
-//! is due again after [`SAVE_EVERY`]. It is not attempted where it could do harm without need:
-//! while writes are suspended, on a full disk, where a manifest that needs rewriting takes room
-//! that frees none, or once the database is being closed, which saves the hotness anyway.
+//! The edit is like any other: if it fails, the next one begins with a new manifest, and nothing
+//! else happens ([`health`](crate::db::health)). Writes go on, since no log depends on it, and the
+//! hotness is due again after [`SAVE_EVERY`]. The edit is not attempted where it could do needless
+//! harm: while writes are suspended; on a full disk, where rewriting the manifest takes room and
+//! frees none; or once the database is closing, which saves the hotness anyway.
 //!
 //! # Locks
 //!
-//! The hotness is encoded under the elastic filters' own lock, before `state` is taken for the
-//! edit. A table that goes in between does no harm: the hotness of unknown tables is ignored.
+//! The hotness is encoded under the elastic filters' own lock, before the edit takes `state`. A
+//! table removed in between does no harm: the hotness of unknown tables is ignored.
 
 use tamis_base::ids::TableId;
 use tamis_files::tree::edit::VersionEdit;
@@ -26,11 +26,11 @@ use crate::db::inner::{DbInner, State};
 use crate::read::Memtables;
 use crate::tree::new_tables::NewTables;
 
-/// How long the hotness is kept from the manifest at most, in seconds of the clock, while there are
-/// gets. It takes a byte or two per segment.
+/// The longest time between saves while there are gets, in seconds of the clock. The hotness takes
+/// a byte or two per segment.
 pub(super) const SAVE_EVERY: u64 = 30;
 
-/// With less room on the device than this, in bytes, there is no edit for the hotness alone.
+/// With less free space than this on the device, in bytes, no edit is made for the hotness alone.
 const LEAST_ROOM: u64 = 16 << 20;
 
 /// When the hotness was last saved.
@@ -43,13 +43,12 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// The hotness as it was opened.
+    /// The state at opening.
     pub(super) fn at_opening(now: u64) -> Saved {
         Saved { when: now, gets: Some(0) }
     }
 
-    /// Reports whether the hotness should be saved. A clock that was set counts as time that has
-    /// passed.
+    /// Reports whether the hotness should be saved. A clock change counts as elapsed time.
     fn is_due(&self, now: u64, gets: u64) -> bool {
         self.gets != Some(gets) && now.abs_diff(self.when) >= SAVE_EVERY
     }
@@ -79,8 +78,8 @@ impl Elastic {
         !inner.dead && inner.saved.is_due(now, inner.gets)
     }
 
-    /// Records that an edit, which may have had the hotness, failed: it is due again after a while,
-    /// even without gets.
+    /// Records that an edit that may have included the hotness failed: it is due again after a
+    /// while, even without gets.
     pub(crate) fn was_not_saved(&self) {
         self.inner().saved.gets = None;
     }
@@ -117,7 +116,7 @@ impl DbInner {
         }
         let edit = VersionEdit { hotness, ..VersionEdit::default() };
         let none = |_, _: &Memtables| unreachable!("no tables change");
-        // The catalogue has logged why, if it failed.
+        // On failure, the catalogue has logged why.
         let _ = self.commit_edit(&mut state, edit, NewTables::default(), none);
     }
 

@@ -1,8 +1,8 @@
-//! Membership in memory that several databases share: see [`crate::memory`].
+//! Membership in memory shared by several databases: see [`crate::memory`].
 //!
-//! Its lock comes before all of the database's. The methods of [`Member`] are called with it held,
-//! by threads of any database; they take the lock of the divider, and under it those that a change
-//! of the budget takes. So no thread that holds one of these may join, report or leave.
+//! Its lock comes before all locks of the database. Threads of any database call the methods of
+//! [`Member`] with it held. These take the lock of the divider, and under it the locks for a change
+//! of the budget. So a thread that holds one of these must not join, report or leave.
 
 use std::sync::{Arc, Weak};
 
@@ -15,7 +15,7 @@ impl Elastic {
         Some((shared, shared.membership.as_ref()?))
     }
 
-    /// Lets the shared memory, if there is one, change the share from now on.
+    /// Lets the shared memory, if any, change the share from now on.
     pub(super) fn join_shared(self: &Arc<Self>) {
         if let Some((_, membership)) = self.membership() {
             let member: Weak<Elastic> = Arc::downgrade(self);
@@ -23,16 +23,15 @@ impl Elastic {
         }
     }
 
-    /// Leaves the shared memory, if there is one: block cache and filters are emptied, and stay
-    /// empty. Reads go on without.
+    /// Leaves the shared memory, if any. Block cache and filters are emptied and stay empty; reads
+    /// go on without them.
     pub(super) fn leave_shared(&self) {
         if let Some((_, membership)) = self.membership() {
             membership.leave(|| self.set_share(0));
         }
     }
 
-    /// Returns the bytes that block cache and filters share at present; 0 if each has its own
-    /// limit.
+    /// Returns the bytes that block cache and filters currently share; 0 if each has its own limit.
     pub(crate) fn read_memory(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| {
             let split = shared.divider.lock().split();
@@ -51,7 +50,7 @@ impl Member for Elastic {
 
     fn usage(&self, share: &mut ReadMemoryShare) {
         let Some(shared) = &self.shared else { return };
-        // While it is held, nothing moves between the two.
+        // While the divider is held, nothing moves between the two.
         let _divider = shared.divider.lock();
         let inner = self.inner();
         (share.filter_bytes, share.filter_used_bytes) = (inner.manager.budget(), inner.manager.used());
@@ -61,7 +60,7 @@ impl Member for Elastic {
     }
 }
 
-/// After a failed opening, which does not close.
+/// For a failed opening, which does not close.
 impl Drop for Elastic {
     fn drop(&mut self) {
         self.leave_shared();

@@ -19,7 +19,7 @@ use crate::sync::{self, Mutex, thread};
 /// The pause between turns while there is work: samples that arrive meanwhile are batched.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The longest sleep otherwise. In tests nothing is found by chance.
+/// The longest sleep otherwise. In tests, no work is found by a timeout.
 const LONG_NAP: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 60 });
 
 /// The longest sleep if a limit is shared.
@@ -32,7 +32,7 @@ const BETWEEN_DIVISIONS: Duration = Duration::from_millis(20);
 /// than the time of one.
 const READERS: usize = 4;
 
-/// Evicted units that gets hold on to are no reason to wait as long as they are fewer bytes.
+/// Evicted units still held by gets do not delay loads below this many bytes.
 const LEAST_SLACK: u64 = 64 << 10;
 
 /// Reads of this many bytes are not coalesced with the next.
@@ -45,7 +45,7 @@ const SAMPLES_A_SECOND: std::ops::Range<f64> = 50_000.0..250_000.0;
 /// The longest sampling interval, in gets per sample on average.
 const LONGEST_INTERVAL: u32 = 256;
 
-/// The same units of neighbouring segments of one table: those of one number are adjacent in its
+/// The same units of neighbouring segments of one table. Units of one number are adjacent in its
 /// file.
 #[derive(Debug)]
 struct Job {
@@ -72,8 +72,8 @@ impl Elastic {
         }
     }
 
-    /// Starts the background thread, unless it runs or may not run. Without it filters stay as they
-    /// are, which costs reads but no correctness.
+    /// Starts the background thread, unless it runs or may not run. Without it, filters stay as
+    /// they are, which costs reads but not correctness.
     pub(super) fn start_if_allowed(self: &Arc<Self>) {
         let mut worker = self.worker.lock();
         if matches!(*worker, Worker::May) {
@@ -105,8 +105,8 @@ impl Elastic {
     fn work(&self) {
         self.sampler.serve();
         let work = AssertUnwindSafe(|| {
-            // Reads wake it, except those that probe no elastic filter but still count if a limit
-            // is shared.
+            // Reads wake it, unless they probe no elastic filter; these still count if a limit is
+            // shared.
             let longest = if self.shared.is_some() { NAP } else { LONG_NAP };
             let now = sync::now();
             let mut turn = Turn { started: now, divided: now, samples: Vec::new() };
@@ -159,7 +159,7 @@ impl Elastic {
         worked
     }
 
-    /// Reports whether gets hold on to little that was evicted.
+    /// Reports whether gets hold few evicted bytes.
     fn has_slack(&self, inner: &Inner) -> bool {
         let slack = (inner.manager.budget() / super::SLACK).max(LEAST_SLACK);
         inner.dead || self.retired.load(Relaxed) <= slack
@@ -241,8 +241,8 @@ impl Elastic {
         retire(retired, &self.retired);
     }
 
-    /// Moves the border between block cache and units, and lets memory that is shared with other
-    /// databases move.
+    /// Moves the border between block cache and units, and lets memory move between databases that
+    /// share it.
     fn divide(&self, shared: &Shared) {
         let mut divider = shared.divider.lock();
         let marginal = self.inner().manager.marginal(divider.step_bytes());
@@ -266,7 +266,7 @@ impl Elastic {
 
     /// Gives block cache and units their shares. The caller holds the divider.
     pub(super) fn apply(&self, shared: &Shared, split: Split) {
-        // The shrinking side goes first, so that together they never exceed the limit.
+        // The side that shrinks goes first, so that the two never exceed the limit.
         if split.filters < self.inner().manager.budget() {
             self.limit(split.filters);
             shared.cache.set_capacity(split.cache);
@@ -276,8 +276,8 @@ impl Elastic {
         }
     }
 
-    /// Changes the budget. Units beyond it are evicted at once; gets that use them let them go as
-    /// they end.
+    /// Changes the budget. Units beyond it are evicted at once; gets that use them release them
+    /// when they end.
     fn limit(&self, bytes: u64) {
         let retired = {
             let mut inner = self.inner();
@@ -288,7 +288,7 @@ impl Elastic {
         self.sampler.wake();
     }
 
-    /// Changes the budget of units, unless they share one with the block cache.
+    /// Changes the budget of units. An error if they share one with the block cache.
     pub(crate) fn set_filter_budget(&self, bytes: u64) -> Result<(), OptionsError> {
         self.check_own_memory("filter_budget_bytes", bytes)?;
         if self.shared.is_some() {
@@ -311,7 +311,7 @@ impl Elastic {
         }
     }
 
-    /// Changes the budget that units share with the block cache, if they do.
+    /// Changes the budget that units share with the block cache. An error if they share none.
     pub(crate) fn set_read_memory(&self, bytes: u64) -> Result<(), OptionsError> {
         self.check_own_memory("read_memory_bytes", bytes)?;
         let refused = |expected| Err(refused("read_memory_bytes", bytes, expected));
@@ -390,7 +390,7 @@ mod tests {
 
     use super::*;
 
-    /// A dropped keyspace left something to decide, and the thread that decides slept on:
+    /// A dropped keyspace left something to decide, but the deciding thread slept on:
     /// `settle_filters` took a minute.
     #[test]
     fn a_dropped_keyspace_wakes_the_thread_that_decides() {
@@ -416,8 +416,8 @@ mod tests {
         assert_eq!(db.segments().len(), 1);
     }
 
-    /// A panic with the lock held made the next flush panic as well, with the `state` lock held,
-    /// which ended all writes.
+    /// A panic with the lock held made the next flush panic with the `state` lock held, which ended
+    /// all writes.
     #[test]
     fn after_a_panic_the_database_goes_on_without_adjusting() {
         let fs = Arc::new(MemFs::new());

@@ -1,4 +1,4 @@
-//! Collects the keys of a version's tables into the batch from which a partition is built.
+//! Collects the keys of a version's tables into the batch that a partition is built from.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,8 +37,8 @@ impl Span {
     }
 }
 
-/// Calls `each` with every key of a table within the span, its digest and its epochs at that key,
-/// in ascending order.
+/// Calls `each` in ascending order with every key of a table within the span, its digest, and the
+/// table's epochs at that key.
 pub(super) fn each_key(
     table: &OpenTable,
     span: &Span,
@@ -78,17 +78,17 @@ pub(super) struct Gathered {
     pub(super) batch: Batch,
     /// The tables that were read, where their keys came from, and how many.
     pub(super) read: Vec<(TableId, Source, u64)>,
-    /// Tables whose keys cannot be read at all because of damage, and why. They are left out.
+    /// Tables left out because damage makes their keys unreadable, and why.
     pub(super) unread: Vec<(Arc<OpenTable>, StorageError)>,
 }
 
-/// Returns all keys of the given tables within the span, in order; a key of several tables occurs
+/// Returns all keys of the given tables within the span, in order. A key of several tables occurs
 /// once for each.
 ///
 /// Errors: a failed system call. A damaged table is left out and listed.
 ///
-/// Cost: reads the lists of the tables that have one, and of the others the data within the span; a
-/// digest per key, and a merge.
+/// Cost: reads a table's key list if it has one, and otherwise its data within the span; a digest
+/// per key, and a merge.
 pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered, StorageError> {
     let mut lists = Vec::new();
     let (mut read, mut unread) = (Vec::new(), Vec::new());

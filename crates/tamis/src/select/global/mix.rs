@@ -1,25 +1,25 @@
-//! Whether the maps that were chosen are still those for what is asked.
+//! Whether the chosen key maps still suit the reads.
 //!
-//! `key_map = auto` chooses a partition's map when the partition is built, by the reads of then:
-//! after a load, by a guess. A tree that is only read is never rebuilt for another reason. So the
-//! sampled reads are put to the partitions themselves now and then ([`Review`]), and those that do
-//! clearly worse than another map would are stale.
+//! `key_map = auto` chooses a partition's map when the partition is built, by the reads seen so
+//! far; after a load, by a guess. A tree that is only read is never rebuilt for another reason. So
+//! now and then the sampled reads are tried on the partitions themselves ([`Review`]). Partitions
+//! that do clearly worse than another map would are stale.
 //!
 //! # What is compared
-//! The cost of a learned map depends on keys and queries. It is measured, and compared with a local
-//! map and one by the digest, whose costs follow from the partition's size. Of the other maps the
-//! cost is known, but what a learned map would do is not; they are rebuilt only if the shares of
-//! ranges and seeks have changed since they were chosen, and if the best of all maps would do
-//! clearly better.
+//! The cost of a learned map depends on keys and queries. It is measured, and compared with the
+//! costs of a local and a digest map, which follow from the partition's size. The cost of any other
+//! map is known, but not what a learned map would cost in its place. Such a partition is rebuilt
+//! only if the shares of ranges and seeks have changed since its map was chosen, and the best of
+//! all maps would do clearly better.
 //!
 //! # Why nothing oscillates
-//! A partition is looked at after [`FEWEST_READS`] since its map was chosen. Each time that a key
-//! range was rebuilt for this reason it waits for twice as many, whichever map came out. Chance
-//! does not count ([`is_clear`]).
+//! A partition is reviewed [`FEWEST_READS`] reads after its map was chosen. Each rebuild of a key
+//! range for this reason doubles its wait, whichever map is chosen. Chance does not count
+//! ([`is_clear`]).
 //!
 //! # Threads
-//! Reviews are made under the `state` lock, one in [`FEWEST_READS`] / 4 reads: a probe or walk for
-//! each of at most 768 samples.
+//! Reviews run under the `state` lock, once in [`FEWEST_READS`] / 4 reads: a probe or walk for each
+//! of at most 768 samples.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -30,33 +30,33 @@ use tamis_filter::global::{MapChoice, Review};
 use super::{Directory, Grf};
 use crate::select::queries::{Queries, Rates};
 
-/// Reads after which a map is compared with others: those that the samples kept stand for.
+/// Reads after which a map is compared with others: as many as the kept samples stand for.
 const FEWEST_READS: u64 = 1 << 14;
-/// No range waits for more than this many times as many.
+/// No range waits for more reads than this.
 const LONGEST_WAIT: u64 = FEWEST_READS << 16;
 /// Another map must save this part of the cost or more.
 const MARGIN: f64 = 1.5;
-/// Runs named in vain by all samples together that may be chance.
+/// Up to this many runs named in vain by all samples together may be chance.
 const CHANCE: f64 = 8.0;
-/// The least change of the shares of ranges and seeks among reads, and the factor of it, that makes
-/// a map doubtful whose rivals are not known.
+/// The least change, absolute and as a factor, in the shares of ranges and seeks that makes a map
+/// doubtful if the costs of its rivals are unknown.
 const MOVED: (f64, f64) = (0.1, 2.0);
 
-/// For which reads a cell's map was chosen.
+/// The reads that a cell's map was chosen for.
 #[derive(Debug)]
 pub(super) struct Chosen {
-    /// The shares of ranges and of seeks among them; `None` if these are not known, as for images.
+    /// The shares of ranges and of seeks among them; `None` if unknown, as for images.
     shares: Option<Shares>,
     /// Reads observed until then.
     observed: u64,
-    /// Reads until it is compared.
+    /// Reads until the map is compared.
     wait: u64,
     /// Whether another map is to be chosen.
     is_unsuited: AtomicBool,
 }
 
-/// The shares of ranges and of seeks among reads: a map that serves ones may be the worst for the
-/// others.
+/// The shares of ranges and of seeks among reads: a good map for one may be the worst for the
+/// other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shares {
     pub(super) ranges: f64,
@@ -81,7 +81,7 @@ impl Default for Chosen {
 }
 
 impl Chosen {
-    /// Returns what to record of a map that is chosen now, in place of the `old` ones.
+    /// Returns the record of a map chosen now, in place of the `old` ones.
     pub(super) fn now<'c>(
         shares: Shares,
         observed: u64,
@@ -96,7 +96,7 @@ impl Chosen {
         self.is_unsuited.load(Relaxed)
     }
 
-    /// Reports whether the reads have become others than those of the choice.
+    /// Reports whether the reads differ from those of the choice.
     fn has_moved(&self, shares: Shares) -> bool {
         let (least, factor) = MOVED;
         let moved = |was: f64, is: f64| (was - is).abs() > least && was.max(is) > factor * was.min(is);
@@ -108,7 +108,7 @@ impl Chosen {
     }
 }
 
-/// What the samples in one cell cost, each as it is and by how many reads it stands for.
+/// The cost of the samples in one cell, unweighted and weighted by the reads they stand for.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     samples: Review,
@@ -137,7 +137,7 @@ impl Sum {
         now > MARGIN * other
     }
 
-    /// Reports whether that is more than chance.
+    /// Reports whether another map costs clearly less, by more than chance.
     fn is_clear(&self, learned: bool) -> bool {
         let [(now, other), _] = self.compared(learned);
         self.is_worse(learned) && now - other > CHANCE + 3.0 * other.sqrt()
@@ -149,8 +149,8 @@ impl Sum {
 pub(super) struct Reviewed(AtomicU64);
 
 impl Grf {
-    /// Marks the cells whose map does clearly worse for the reads of now than another would. Under
-    /// the `state` lock.
+    /// Marks the cells whose map does clearly worse for the current reads than another would. Call
+    /// under the `state` lock.
     pub(super) fn review(&self, directory: &Directory) {
         if self.spec.map != MapChoice::Auto {
             return;
@@ -175,7 +175,8 @@ impl Grf {
             let doubtful: Vec<usize> = (0..sums.len()).filter(is_doubtful).collect();
             let mut all = Sum::default();
             doubtful.iter().for_each(|at| all.add(sums[*at]));
-            // In a large tree each cell has few samples: all together say whether they are chance.
+            // In a large tree each cell has few samples: only their sum shows whether they are
+            // chance.
             if all.is_clear(learned) {
                 let worse = doubtful.into_iter().filter(|at| sums[*at].is_worse(learned));
                 worse.for_each(|at| directory.cell(at).chosen.is_unsuited.store(true, Relaxed));
@@ -183,7 +184,7 @@ impl Grf {
         }
     }
 
-    /// Returns what the samples cost that fall into each cell.
+    /// Returns the cost of the samples in each cell.
     fn sums(&self, directory: &Directory) -> Vec<Sum> {
         let Queries { absent, ranges, seeks, rates, .. } = self.queries.snapshot();
         let mut sums = vec![Sum::default(); directory.parts.len()];
@@ -193,7 +194,8 @@ impl Grf {
         absent.iter().for_each(|key| points[directory.find(key, prefix_of(key))].push(&key[..]));
         seeks.iter().for_each(|key| sought[directory.find(key, prefix_of(key))].push(&key[..]));
         for range in &ranges {
-            // What a range finds had to be read, and without an end it has no length.
+            // Reads of what a range finds are not in vain, and a range without an end has no
+            // length.
             if let Some(end) = range.end.as_deref().filter(|_| range.empty) {
                 let start = &range.start[..];
                 let at = directory.find(start, prefix_of(start));
@@ -211,7 +213,7 @@ impl Grf {
         let of_points: Vec<Review> = (0..sums.len())
             .map(|at| review(at, &|part| part.review_points(points[at].iter().copied())))
             .collect();
-        // Keys that were put since are named with reason. What gets have searched in vain is known.
+        // Keys put since are named rightly. How often gets searched in vain is known.
         let named = of_points.iter().map(|review| review.now).sum::<f64>() / absent.len().max(1) as f64;
         let searched = rates.false_positives / rates.absent_gets.max(f64::MIN_POSITIVE);
         let in_vain = if named > searched { searched / named } else { 1.0 };

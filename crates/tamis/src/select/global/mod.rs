@@ -2,70 +2,72 @@
 //! Filter for LSM-Trees with Shape Encoding", SIGMOD 2024), for any compaction policy.
 //!
 //! # Structure
-//! The key space is divided into ranges of some ten thousand keys. Each has a [`Partition`] in a
-//! [`Cell`]; a [`Directory`] lists the cells in key order. An entry of a partition is a position
-//! and a *code*, which names epochs (numbers of flushes). A table records the epochs it may hold.
-//! The candidates for a key are the tables whose epochs meet a code that the key matches
+//! The key space is divided into ranges of tens of thousands of keys. Each range has a
+//! [`Partition`] in a [`Cell`]; a [`Directory`] lists the cells in key order. A partition entry is
+//! a position and a *code*, which names epochs (numbers of flushes). A table records the epochs it
+//! may hold. The candidates for a key are the tables whose epochs meet a code that the key matches
 //! ([`selector`]). Compactions do not touch the filter; only the tables' epochs move.
 //!
-//! A partition is built from the tables of its range ([`gather`]): rebuilding after a last-level
-//! compaction and repairing damage are the same operation. Opening needs neither, as far as there
-//! are *images* of the partitions on disk ([`saved`]). A table that a flush writes has the list of
-//! its keys, since these are to be added; one that a merge writes brings none, has no list, and
-//! where it has to be read its data is.
+//! A partition is built from the tables of its range ([`gather`]). Rebuilding after a last-level
+//! compaction and repairing damage are the same operation. Opening needs neither where *images* of
+//! the partitions are on disk ([`saved`]). A flushed table has a list of its keys, since these must
+//! be added. A merged table adds no keys and has no list; if it must be read, its data is.
 //!
 //! # Updates
 //! * **Flush**: adds its keys to the cells of the current directory, then publishes its version.
 //!   Readers of older versions skip entries whose epochs none of their tables has.
 //! * **Compaction, move, drop**: change nothing. The new version has the same directory.
-//! * **Ingestion**: publishes its tables at once, with [`missing`](Grf::missing) epochs: tables
+//! * **Ingestion**: publishes its tables at once, with [`missing`](Grf::missing) epochs. Tables
 //!   that hold one are candidates for every key until a background thread has added their keys.
-//! * **Following a writer** in another process: tables come that nobody flushed or merged here.
-//!   Those that may have keys of a flush which was not published when the last version was made are
-//!   [`unseen`](Grf::unseen): candidates for every key, until they are added like ingested ones
-//!   ([`follow`](crate::db)).
+//! * **Following a writer** in another process: tables arrive that were not flushed or merged here.
+//!   A table is [`unseen`](Grf::unseen) if it may have keys of a flush that was not published when
+//!   the last version was made. Unseen tables are candidates for every key until they are added
+//!   like ingested ones ([`follow`](crate::db)).
 //! * **Rebuild** of a key range: builds cells from the keys of one version's tables, adds what was
 //!   flushed meanwhile (the paper's waiting buffer; here the flushed tables themselves), then
-//!   publishes a version with the new directory. Older versions keep their directory. If one of
-//!   them is still being read, its cell is shrunk to the entries of upper levels, and its last
-//!   level becomes a candidate for every key. (The paper probes the new filter instead, which would
-//!   deny keys that the compaction dropped but the old version has.)
+//!   publishes a version with the new directory. Older versions keep their directory. If one is
+//!   still being read, its cell is shrunk to the entries of upper levels, and its last level
+//!   becomes a candidate for every key. (The paper probes the new filter instead, which would deny
+//!   keys that the compaction dropped but the old version has.)
 //! * **Codes** are shortened whenever a partition is written, as far as the live versions allow
 //!   ([`Cuts`]). This is the paper's garbage collection, with "live versions" in place of "the
 //!   oldest snapshot".
 //!
 //! # Images
 //! An image is a partition on disk, for one key range, with an epoch *until*
-//! ([`images`](tamis_files::images)). It is saved with the `until` of [`Grf::until`]: every table
-//! of the current version, and every table to come, that has only epochs below it at some key of
-//! the range has that key in the filter. This holds because these epochs are excluded:
-//! [`Grf::missing`] ones that a table holds (those of a damaged table are among them: the last of
-//! its epochs suffices, as the table, and what it is merged into, then has an end above `until`),
-//! [`Grf::unpublished`] ones, whose tables are still being written, and those not taken yet. The
-//! partition is taken under the locks under which `until` is computed, so no flush is half done.
+//! ([`images`](tamis_files::images)). It is saved with the `until` of [`Grf::until`], which
+//! guarantees: if a current or future table holds a key of the range with only epochs below
+//! `until`, the filter has that key. This holds because `until` excludes these epochs:
+//! * [`Grf::missing`] epochs that a table holds. They include those of damaged tables: the last
+//!   epoch of a damaged table suffices, as the table, and what it is merged into, then ends above
+//!   `until`.
+//! * [`Grf::unpublished`] epochs, whose tables are still being written.
+//! * Epochs not taken yet.
 //!
-//! *A cell made of an image denies no key.* Let a table of the version at opening hold a key of the
-//! range, with the epochs `[lo, hi)` there.
-//! * `hi <= until`: the key came there from tables that existed when the image was taken, or it
-//!   would have a later epoch. Such a table had epochs within `[lo, hi)`, as merges only join
-//!   epochs; so its key was in the filter, with a code that meets its epochs and therefore `[lo,
-//!   hi)`. It does not matter how many compactions were in between, or that the image's codes are
-//!   of a tree of then: a code is an interval of epochs, not a place in the tree.
+//! The partition is taken under the locks under which `until` is computed, so no flush is half
+//! done.
+//!
+//! *A cell made from an image denies no key.* Let a table of the version at opening hold a key of
+//! the range, with the epochs `[lo, hi)` there.
+//! * `hi <= until`: the key came from tables that existed when the image was taken, or it would
+//!   have a later epoch. Merges only join epochs, so such a table had epochs within `[lo, hi)`. Its
+//!   key was thus in the filter, with a code that meets its epochs and therefore `[lo, hi)`.
+//!   Compactions in between do not matter, nor that the image's codes are from an older tree: a
+//!   code is an interval of epochs, not a place in the tree.
 //! * `hi > until`: the table belongs to the image's log, even if `lo < until`. Its keys are added
-//!   as by a flush, before the cell is published ([`Grf::load`]). Keys that the image has already
-//!   are added again; equal entries are one.
+//!   as by a flush, before the cell is published ([`Grf::load`]). Keys already in the image are
+//!   added again; equal entries are one.
 //!
-//! Entries of tables that never were published, as a crash came first, name epochs at or above
-//! `until`, which other flushes may get: false positives, nothing else. The edit that names an
-//! image follows those of all tables that it has, so no tree without these can be found together
-//! with it; and it keeps the epochs below `until` from being taken again. Cuts are not blind: from
-//! the time that a cell is loaded, all tables that it has entries for are in live versions, or
-//! gone.
+//! Entries of tables left unpublished by a crash name epochs at or above `until`, which other
+//! flushes may get. They cause false positives, nothing else. The edit that names an image follows
+//! the edits of all tables in the image, so recovery never finds a tree with the image but without
+//! these tables. The edit also keeps epochs below `until` from being taken again. Cuts miss no
+//! table: once a cell is loaded, every table it has entries for is in a live version or gone.
 //!
-//! A cell serves its image's range, or the part of it where no newer image counts, like a cell
-//! whose range a rebuild has cut. If options were changed since, the partition still denies no key:
-//! it is used until the range is rebuilt, which is due at once. Its prefixes are used only under
-//! the same `prefix_filter`.
+//! A cell serves its image's range, except where a newer image counts, like a cell whose range a
+//! rebuild has cut. A partition built under other options still denies no key: it is used until the
+//! range is rebuilt, which is due at once. Its prefixes are used only under the same
+//! `prefix_filter`.
 //!
 //! # Threads
 //! Readers load a version, its directory and a cell's partition, all immutable, without waiting.
@@ -117,18 +119,18 @@ pub(crate) use upkeep::Task;
 /// The current partition of one key range.
 #[derive(Debug)]
 pub(crate) struct Cell {
-    /// The range it was built for. Directories may use it for less: the rest then belongs to newer
-    /// cells.
+    /// The range it was built for. Directories may use it for a smaller range; newer cells have the
+    /// rest.
     start: KeyBytes,
     end: Option<KeyBytes>,
     /// None before it is built.
     partition: ArcSwapOption<Partition>,
-    /// The known prefixes of its keys as keys of their own, if prefixes are filtered. Replaced
-    /// before `partition`, so that a reader that finds a key there finds its prefixes here.
+    /// The known prefixes of its keys, as keys, if prefixes are filtered. Replaced before
+    /// `partition`, so that a reader that finds a key there finds its prefixes here.
     prefixes: ArcSwapOption<Partition>,
     /// The tables of the oldest run that it was built from.
     oldest: Vec<u64>,
-    /// Whether it was built with other options than those of now, and so is to be rebuilt.
+    /// Whether it was built under other options and is due for a rebuild.
     is_outdated: bool,
     chosen: mix::Chosen,
     saved: saved::Saved,
@@ -148,9 +150,9 @@ impl Cell {
         })
     }
 
-    /// Returns the bytes of a cell and its place in a directory, without partitions.
+    /// Returns the bytes of the cell and its place in a directory, without partitions.
     fn memory_bytes(&self) -> usize {
-        // The directory has the start once more, and the first bytes of it.
+        // The directory repeats the start and its first bytes.
         let keys = 2 * self.start.len() + self.end.as_ref().map_or(0, |end| end.len());
         let place = size_of::<(KeyBytes, Arc<Cell>)>() + size_of::<u64>();
         size_of::<Cell>() + place + keys + self.oldest.len() * size_of::<u64>()
@@ -227,7 +229,7 @@ impl Directory {
     }
 }
 
-/// State of the work that one thread does at a time.
+/// State of the work that one thread at a time does.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// Tables flushed since the current rebuild began; `None` without a rebuild.
@@ -242,13 +244,13 @@ pub(crate) struct Grf {
     queries: Arc<QuerySampler>,
     reviewed: mix::Reviewed,
     directory: ArcSwap<Directory>,
-    /// Epochs of tables whose keys are not in the filter: ingested ones before their keys are
-    /// added, and those in `unread`.
+    /// Epochs of tables whose keys are not in the filter: ingested tables whose keys are not added
+    /// yet, and tables in `unread`.
     missing: Mutex<Vec<Epoch>>,
     /// Tables whose keys cannot be read because of damage.
     unread: Mutex<HashSet<TableId>>,
-    /// In a database that is followed: tables that may have keys which are not in the filter,
-    /// whatever their epochs.
+    /// In a followed database: tables that may have keys missing from the filter, whatever their
+    /// epochs.
     unseen: Mutex<HashSet<TableId>>,
     /// Epochs taken for tables that are not published yet.
     unpublished: Arc<Mutex<Vec<Epoch>>>,
@@ -327,8 +329,8 @@ impl Grf {
         self.work.lock()
     }
 
-    /// Records the epoch of tables that are published without being in the filter. Called before
-    /// their version is made.
+    /// Records the epoch of tables published without their keys in the filter. Call before their
+    /// version is made.
     pub(crate) fn note_missing(&self, epoch: Epoch) {
         let mut missing = self.missing.lock();
         // A table that cannot be read is reported repeatedly.
@@ -337,29 +339,27 @@ impl Grf {
         }
     }
 
-    /// Records tables that are about to be published and may have keys which are not in the filter.
-    /// Called before their version is made. `has` says which tables the version has; others are
-    /// forgotten.
+    /// Records tables about to be published that may have keys missing from the filter. Call before
+    /// their version is made. `has` says which tables the version has; others are forgotten.
     pub(crate) fn note_unseen(&self, tables: impl Iterator<Item = TableId>, has: impl Fn(TableId) -> bool) {
         let mut unseen = self.unseen.lock();
         unseen.retain(|id| has(*id));
         unseen.extend(tables);
     }
 
-    /// Reports whether there are such tables.
+    /// Reports whether any table is `unseen`.
     pub(crate) fn has_unseen(&self) -> bool {
         !self.unseen.lock().is_empty()
     }
 
-    /// Forgets the epochs that only these tables have: a filter that is built from them lacks
-    /// nothing.
+    /// Forgets the missing epochs that these tables hold: a filter built from them lacks nothing.
     pub(crate) fn forget_missing(&self, tables: &[Arc<OpenTable>]) {
         let mut missing = self.missing.lock();
         missing.retain(|epoch| !tables.iter().any(|table| holds(&table.meta.epochs, *epoch)));
     }
 
     /// Drops all partitions, for a tree with these tables that is no longer read through the
-    /// filter. Versions that still are keep their directory.
+    /// filter. Versions still read through it keep their directory.
     pub(crate) fn clear(&self, work: &Work, tables: &[Arc<OpenTable>]) {
         debug_assert!(work.since.is_none(), "no build is under way");
         self.directory.store(Arc::new(Directory::new(vec![(KeyBytes::default(), Cell::empty())])));
@@ -368,15 +368,15 @@ impl Grf {
         self.forget_missing(tables);
     }
 
-    /// Records a table some of whose keys are not in the filter. The tables it is merged into hold
-    /// the recorded epochs at each of its keys. Called before making a version that relies on cells
+    /// Records that some keys of the table are not in the filter. The tables it is merged into hold
+    /// the recorded epochs at each of its keys. Call before making a version that relies on cells
     /// without its keys.
     fn note_incomplete(&self, table: &OpenTable) {
         let segments = table.meta.epochs.segments().iter();
         segments.filter(|s| s.lo < s.hi).for_each(|s| self.note_missing(s.hi - 1));
     }
 
-    /// Records a table whose keys cannot be read because of damage, so that it is not tried again.
+    /// Records a table whose keys are unreadable because of damage, so that reading is not retried.
     fn note_unread(&self, table: &OpenTable, why: &StorageError) {
         self.note_incomplete(table);
         let id = table.meta.id;
@@ -420,8 +420,8 @@ impl Grf {
         GlobalSelector::new(self.directory.load_full(), self.spec.prefixes, metas, runs, tables, lacking)
     }
 
-    /// Returns the tables of all live versions, each once, and the `coming` ones. A version that
-    /// comes to life later has only their cuts, and others that lie behind all of them.
+    /// Returns the tables of all live versions, each once, and the `coming` ones. A later version
+    /// has only the cuts of these tables, and cuts beyond all of them.
     fn alive(&self, coming: &[Arc<OpenTable>]) -> Vec<Arc<TableMeta>> {
         let alive: Vec<_> = {
             let alive = self.alive.lock();
@@ -436,7 +436,7 @@ impl Grf {
     }
 }
 
-/// Reports whether a table with these epochs may hold what the flush `epoch` has written.
+/// Reports whether a table with these epochs may hold writes of the flush `epoch`.
 fn holds(epochs: &EpochMap, epoch: Epoch) -> bool {
     epochs.segments().iter().any(|s| (s.lo..s.hi).contains(&epoch))
 }

@@ -8,7 +8,7 @@
 //! The protocol of the parent module with the smallest values that can go wrong: one key, written
 //! by the flushes of epochs 1 and 2. A partition is the set of epochs of its entries. A version is
 //! the set of epochs of its tables and the number of its directory, which has one cell. Pointers
-//! are these values themselves, stored and loaded in the order of `ArcSwap`. `images` has crashes,
+//! are these values themselves, stored and loaded in the order of `ArcSwap`. `images` adds crashes,
 //! and `turns` a filter that is not always in force.
 
 mod images;
@@ -18,7 +18,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// Set in a shrunk cell: what is not in it may be in the last level.
+/// Set in a shrunk cell: keys not in it may be in the last level.
 const SHRUNK: u64 = 1 << 32;
 
 #[derive(Clone, Copy)]
@@ -101,7 +101,7 @@ impl Tree {
         drop(work);
     }
 
-    /// Reads as every reader does; everything in the version must be found.
+    /// Reads like any reader; everything in the version must be found.
     fn read(&self) -> u64 {
         let version = Version::from(self.view.load(Ordering::Acquire));
         let entries = self.cells[version.directory as usize].load(Ordering::Acquire);

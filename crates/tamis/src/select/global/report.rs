@@ -11,19 +11,19 @@ use super::Grf;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GlobalFilterStats {
-    /// `grf`, or the name of a filter that the program supplies.
+    /// `grf`, or the name of a filter supplied by the program.
     pub kind: String,
-    /// Number of key ranges with a partition of their own.
+    /// Number of key ranges with their own partition.
     pub partitions: usize,
-    /// Number of key ranges read without the filter, because their partitions are not built yet or
-    /// could not be.
+    /// Number of key ranges read without the filter: their partitions are not built yet or could
+    /// not be.
     pub unbuilt: usize,
-    /// Number of entries: one for each key of each run, minus those that could be joined, plus
-    /// those of deleted keys that are still present.
+    /// Number of entries: one per key and run, minus joined ones, plus remaining entries of deleted
+    /// keys.
     pub entries: u64,
     /// Memory of the current partitions and their directory.
     pub bytes: u64,
-    /// Memory of old partitions that only readers of older versions use.
+    /// Memory of old partitions used only by readers of older versions.
     pub old_bytes: u64,
     /// Bits of run codes per entry, if the filter has any.
     pub code_bits: f64,
@@ -37,10 +37,10 @@ pub struct GlobalFilterStats {
     pub inserted: (u64, u64),
     /// Rebuilds since opening, and the time they took in nanoseconds.
     pub rebuilt: (u64, u64),
-    /// Keys read from key lists since opening: those of flushed and ingested tables.
+    /// Keys read from the key lists of flushed and ingested tables since opening.
     pub keys_from_lists: u64,
-    /// Keys read from the data of tables since opening, as these have no key list, or a damaged
-    /// one: for rebuilds, and to add what the filter files lack.
+    /// Keys read since opening from the data of tables without a key list, or with a damaged one:
+    /// for rebuilds, and to add keys that the filter files lack.
     pub keys_from_data: u64,
     /// How often a key list was found damaged since opening. The keys then come from the data.
     pub damaged_lists: u64,
@@ -54,7 +54,7 @@ pub struct GlobalFilterStats {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct KeyMapStats {
-    /// `learned`, `digest` or `mixed`.
+    /// `learned`, `digest`, `mixed` or `local`.
     pub map: String,
     /// Number of partitions that use it.
     pub partitions: usize,

@@ -1,6 +1,6 @@
-//! Images of partitions: what of the filter is saved, and when, and how cells are made of images
-//! again. The parent module's documentation argues why a filter made of images denies no key. The
-//! bytes are described in `docs/filter-images.md`.
+//! Images of partitions: which parts of the filter are saved, when, and how cells are made from
+//! images. The parent module's documentation argues why a filter made from images denies no key.
+//! `docs/filter-images.md` describes the bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -22,8 +22,8 @@ use crate::tree::version::Version;
 /// The version of an image's head.
 const VERSION: u32 = 1;
 
-/// An image is due again once this share of its partition's keys was added since, or [some were
-/// merged into the oldest run](is_merged_into_oldest) …
+/// An image is due again once a fifth of its partition's keys was added since, or [some were merged
+/// into the oldest run](is_merged_into_oldest) …
 const CHANGED: u64 = 5;
 /// … but not for fewer keys than this: adding them at the next opening costs less than a file.
 const FEWEST_CHANGED: u64 = 1 << 10;
@@ -42,7 +42,7 @@ impl Saved {
         self.changed.fetch_add(keys, Relaxed);
     }
 
-    /// Records that an image was saved, which has the `taken` keys added since the one before.
+    /// Records a saved image, which has the `taken` keys added since the previous image.
     fn note(&self, until: Epoch, taken: u64) {
         self.until.fetch_max(until, Relaxed);
         self.changed.fetch_sub(taken, Relaxed);
@@ -52,18 +52,18 @@ impl Saved {
 /// When images are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// While the database is open: of what was built, and of what has changed much.
+    /// While the database is open: images of what was built or has changed much.
     Open,
-    /// At the end: of everything that has a log.
+    /// At closing: images of everything that has a log.
     Closing,
 }
 
-/// Images of some cells, not saved yet.
+/// Unsaved images of some cells.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) until: Epoch,
     pub(crate) images: Vec<TakenImage>,
-    /// The cells, each once, and their keys added since the image before.
+    /// The cells, each once, and the number of keys added since the previous image.
     cells: Vec<(Arc<Cell>, u64)>,
 }
 
@@ -76,17 +76,17 @@ pub(crate) struct TakenImage {
     cell: Arc<Cell>,
 }
 
-/// A partition made of an image.
+/// A partition made from an image.
 #[derive(Debug)]
 pub(crate) struct Restored {
     partition: Partition,
     oldest: Vec<u64>,
-    /// Whether it was built with the options of now.
+    /// Whether it was built with the current options.
     is_current: bool,
     prefixes: PrefixFilter,
 }
 
-/// A key range and what was restored of it.
+/// A key range and its restored partitions.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) span: Span,
@@ -96,7 +96,7 @@ pub(crate) struct Part {
     pub(crate) prefixes: Option<Arc<Restored>>,
 }
 
-/// An epoch whose tables are not published yet. It is dropped once they are, or will never be.
+/// An epoch whose tables are not published yet. Drop it once they are, or never will be.
 #[derive(Debug)]
 pub(crate) struct TakenEpoch {
     epochs: Arc<sync::Mutex<Vec<Epoch>>>,
@@ -113,18 +113,18 @@ impl Drop for TakenEpoch {
 }
 
 impl Grf {
-    /// Records that an epoch was taken for tables to come. Called under the `state` lock under
-    /// which it was taken.
+    /// Records that an epoch was taken for future tables. Call under the `state` lock under which
+    /// it was taken.
     pub(crate) fn note_taken(&self, epoch: Epoch) -> TakenEpoch {
         self.unpublished.lock().push(epoch);
         TakenEpoch { epochs: self.unpublished.clone(), epoch }
     }
 
     /// Returns the epoch below which the filter has the keys of every table, now and from now on.
-    /// Under `work` and `state`.
+    /// Call under `work` and `state`.
     fn until(&self, version: &Version, next_epoch: Epoch) -> Epoch {
         let is_held = |epoch: &Epoch| version.tables.iter().any(|table| holds(&table.meta.epochs, *epoch));
-        // Epochs that no table holds any more, or never did, come back in none.
+        // Epochs that no table holds, any longer or ever, reach no later table.
         let missing = self.missing.lock().iter().copied().filter(is_held).min();
         let unpublished = self.unpublished.lock().iter().copied().min();
         [missing, unpublished].into_iter().flatten().fold(next_epoch, Epoch::min)
@@ -135,7 +135,7 @@ impl Grf {
         directory.parts.iter().enumerate().any(|(at, (_, cell))| cell.is_due(version, || directory.span(at)))
     }
 
-    /// Takes images of the cells for which they are due, together of about `most` bytes. Under
+    /// Takes images of the cells where they are due, of about `most` bytes in total. Call under
     /// `work` and `state`.
     pub(crate) fn take_images(
         &self,
@@ -150,7 +150,7 @@ impl Grf {
         let mut bytes = 0;
         let is_due = |at: usize, cell: &Cell| {
             let saved = cell.saved.until.load(Relaxed);
-            // With an `until` that is not higher, an image saves no work.
+            // Without a higher `until`, an image saves no work.
             until > saved
                 && match moment {
                     Moment::Open => cell.is_due(version, || directory.span(at)),
@@ -187,8 +187,7 @@ impl Grf {
         taken
     }
 
-    /// Returns the bytes of an image: that of the keys, and that of the prefixes if these are
-    /// filtered.
+    /// Returns the bytes of an image: of the keys, and of the prefixes if these are filtered.
     pub(crate) fn image_bytes(&self, image: &TakenImage) -> (Vec<u8>, Option<Vec<u8>>) {
         let bytes = |partition: &Partition| {
             let mut out = head(&self.spec, &image.cell.oldest);
@@ -204,8 +203,8 @@ impl Grf {
         self.counts.images_saved.fetch_add(taken.images.len() as u64, Relaxed);
     }
 
-    /// Makes a partition of an image's bytes, whose checksum was right. An error says what is wrong
-    /// with them.
+    /// Makes a partition from an image's bytes, whose checksum was correct. An error says what is
+    /// wrong with them.
     pub(crate) fn restore(&self, bytes: &[u8]) -> Result<Restored, String> {
         let mut from = bytes;
         let head = read_head(&mut from).ok_or("an image begins with something else")?;
@@ -224,17 +223,17 @@ impl Grf {
         self.loaded.load(Relaxed)
     }
 
-    /// Records that images were looked for. Under `state`.
+    /// Records that images were looked for. Call under `state`.
     pub(crate) fn note_loaded(&self) {
         self.loaded.store(true, Relaxed);
     }
 
-    /// Makes cells of restored partitions, in key order, and adds the keys of the version's tables
-    /// that came after them. Between [`begin_build`](Self::begin_build) and
-    /// [`catch_up`](Self::catch_up). Takes no lock.
+    /// Makes cells from restored partitions, in key order, and adds the keys of later tables of the
+    /// version. Call between [`begin_build`](Self::begin_build) and [`catch_up`](Self::catch_up).
+    /// Takes no lock.
     ///
-    /// Cost: for each table with later epochs than the images of its range, what
-    /// [`insert_flushed`](Self::insert_flushed) costs.
+    /// Cost: that of [`insert_flushed`](Self::insert_flushed) for each table with later epochs than
+    /// the images of its range.
     pub(crate) fn load(&self, version: &Version, restored: Vec<Part>) -> Built {
         let started = sync::now();
         let images = restored.len() as u64;
@@ -248,7 +247,7 @@ impl Grf {
             }
             end = span.end.clone();
             let prefixes = prefixes.filter(|prefixes| prefixes.prefixes == self.spec.prefixes);
-            // It is used, as it denies no key, until it is rebuilt.
+            // An outdated partition denies no key, so it is used until it is rebuilt.
             let is_outdated = !keys.is_current || self.has_prefixes() && prefixes.is_none();
             let cell = Cell {
                 start: span.start.clone(),
@@ -275,7 +274,7 @@ impl Grf {
         built
     }
 
-    /// Adds the keys of a table that are not in the images.
+    /// Adds a table's keys that are not in the images.
     fn insert_log(&self, built: &mut Built, untils: &[Option<Epoch>], table: &Arc<OpenTable>) {
         let parts = &built.parts;
         let span_of = |at: usize| Span {
@@ -291,8 +290,7 @@ impl Grf {
             |at: usize, epochs: Epochs| wanted[at] && untils[at].is_some_and(|until| epochs.hi > until);
         let mut from = 0;
         while let Some(first) = (from..parts.len()).find(|at| wanted[*at]) {
-            // A list is read as a whole, however small the range. Of data no more is read than what
-            // is wanted.
+            // A key list is read whole, however small the range; of data, only the wanted part.
             let last = match table.filter {
                 TableFilter::Keys => wanted.iter().rposition(|wanted| *wanted).unwrap_or(first),
                 _ => (first..parts.len()).take_while(|at| wanted[*at]).last().unwrap_or(first),
@@ -306,11 +304,11 @@ impl Grf {
 
 impl Cell {
     fn may_be_saved(&self) -> bool {
-        // One that was built with other options is about to be rebuilt.
+        // An outdated cell is about to be rebuilt.
         !self.is_outdated && self.partition.load().as_ref().is_some_and(|one| !one.last_is_unknown())
     }
 
-    /// Reports whether an image of the cell, which serves this key range, should be saved.
+    /// Reports whether an image of the cell, which serves this key range, is due.
     fn is_due(&self, version: &Version, span: impl FnOnce() -> Span) -> bool {
         let keys = || self.partition.load().as_ref().map_or(0, |partition| partition.keys());
         let changed = self.saved.changed.load(Relaxed);
@@ -322,8 +320,9 @@ impl Cell {
     }
 }
 
-/// Reports whether most of the oldest run in a key range was merged with what an image up to
-/// `until` lacks. It has no key lists, so after a crash its data would be read for a few new keys.
+/// Reports whether most of the oldest run in a key range was merged with keys that an image up to
+/// `until` lacks. The run has no key lists, so after a crash its data would be read for a few new
+/// keys.
 fn is_merged_into_oldest(version: &Version, span: &Span, until: Epoch) -> bool {
     let Some(run) = version.runs.last() else { return false };
     let first = version.first_reaching(&run.tables, &span.start);
@@ -391,7 +390,7 @@ fn read_head(from: &mut &[u8]) -> Option<Head> {
     };
     let bits_per_key = f64::from_bits(long(take(8)?)?);
     let count = number(take(4)?)? as usize;
-    // No more memory than there are bytes.
+    // Never allocates more than the input's length.
     let oldest = take(count.checked_mul(8)?)?.chunks_exact(8).map(long).collect::<Option<_>>()?;
     Some(Head { bits_per_key, map, prefixes, oldest })
 }
@@ -406,7 +405,7 @@ const _: () = {
 mod tests {
     use super::*;
 
-    /// Every head is read again; one that is cut off or changed in what is checked is not.
+    /// Every head reads back; one that is cut off or changed in a checked field does not.
     #[test]
     fn heads_are_read_again() {
         for prefixes in [

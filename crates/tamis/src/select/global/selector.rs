@@ -1,5 +1,4 @@
-//! One version's view of the global filter: maps the codes that a key matches to the tables that
-//! may hold it.
+//! One version's view of the global filter: maps the codes that a key matches to candidate tables.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,25 +18,24 @@ use crate::selector::RangeRuns;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
-/// Ranges without any key that one probe of an iterator may skip.
+/// The most empty ranges that one iterator probe skips.
 const EMPTY_STRETCHES: usize = 16;
 
-/// Keys of a batch whose cache misses overlap. Each holds a partition, of which a thread can hold
-/// eight cheaply.
+/// Batch keys whose cache misses overlap. Each holds a partition; a thread can hold eight cheaply.
 const AT_ONCE: usize = 8;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct GlobalSelector {
     directory: Arc<Directory>,
-    /// The prefixes of keys that the cells know.
+    /// The key prefixes that the cells know.
     prefixes: PrefixFilter,
     by_epoch: RunsByEpoch,
     /// By run, the hull of its tables' epochs.
     hulls: Vec<Epochs>,
     /// By run, whether all its tables have the epochs of the hull at each of their keys.
     uniform_runs: Vec<bool>,
-    /// By table, its epochs if they are the same at each of its keys.
+    /// By table, its epochs, if the same at each of its keys.
     uniform: Vec<Option<Epochs>>,
     /// By run, whether some of its tables have keys that the filter lacks.
     lacking_runs: Vec<bool>,
@@ -47,15 +45,13 @@ pub(crate) struct GlobalSelector {
     _alive: Arc<Vec<Arc<TableMeta>>>,
 }
 
-/// Codes of entries that match a key: as many as its few neighbours lie in runs.
+/// Codes of the entries that match a key: as many as the runs that its few neighbours lie in.
 type Codes = SmallVec<[Epochs; 32]>;
 
-/// The runs of a version in the order of their epochs, so that a code finds its runs without a look
-/// at all others.
+/// The runs of a version in epoch order, so that a code finds its runs without checking all others.
 #[derive(Debug)]
 struct RunsByEpoch {
-    /// The hull of a run's epochs, the end of the latest epochs so far, and the run; by the first
-    /// epoch.
+    /// Sorted by first epoch: the hull of a run's epochs, the latest epoch end so far, and the run.
     runs: Vec<(Epochs, Epoch, u32)>,
 }
 
@@ -71,8 +67,8 @@ impl RunsByEpoch {
         RunsByEpoch { runs }
     }
 
-    /// Calls `met` with each run that has epochs in common with `code`. Costs a binary search and a
-    /// step for each of them, if the epochs of runs are disjoint.
+    /// Calls `met` with each run that has epochs in common with `code`. Costs a binary search and
+    /// one step per such run, if the epochs of runs are disjoint.
     #[inline]
     fn meeting(&self, code: Epochs, mut met: impl FnMut(u32)) {
         let end = self.runs.partition_point(|(hull, ..)| hull.lo < code.hi);
@@ -143,8 +139,7 @@ impl GlobalSelector {
         self.lacking.get(table).copied().unwrap_or(false)
     }
 
-    /// Probes a table about which the global filter knows nothing, by the table's own filter if it
-    /// has one.
+    /// Probes a table that the global filter knows nothing about, by the table's own filter if any.
     #[cold]
     fn ask_table(
         &self,
@@ -174,8 +169,8 @@ impl GlobalSelector {
         }
     }
 
-    /// Returns the codes of the longest known prefix that all keys from `start` up to `end` share,
-    /// in this cell.
+    /// Returns this cell's codes of the longest known prefix that all keys from `start` up to `end`
+    /// share.
     fn prefix_codes(
         &self,
         cell: &Cell,
@@ -195,8 +190,8 @@ impl GlobalSelector {
         Some(codes)
     }
 
-    /// Reports whether a walk `within` a part of a range would name nearly all runs and no known
-    /// prefix of the `whole` range could then exclude any.
+    /// Reports whether a walk `within` a part of a range would name nearly all runs, with no known
+    /// prefix of the `whole` range to exclude any.
     fn walks_in_vain(
         &self,
         partition: &Partition,
@@ -206,7 +201,7 @@ impl GlobalSelector {
         partition.walks_in_vain(within.0, within.1) && self.prefixes.covering(whole.0, whole.1).is_none()
     }
 
-    /// Returns a key behind all keys of the version; `None` if a table has no end.
+    /// Returns a key after all keys of the version; `None` if a table has no end.
     fn end(version: &Version) -> Option<Vec<u8>> {
         let mut end = Vec::new();
         for run in &version.runs {
@@ -230,8 +225,8 @@ impl GlobalSelector {
         end: Option<&[u8]>,
     ) -> bool {
         if self.uniform_runs[run] {
-            // True of any table. One without keys in the range costs a check of its bounds, not a
-            // block.
+            // True of any table. A table without keys in the range costs a bounds check, not a
+            // block read.
             return true;
         }
         let tables = &version.runs[run].tables;
@@ -247,8 +242,8 @@ impl GlobalSelector {
             })
     }
 
-    /// Lists in `out` the runs that meet one of the codes found by the walk, each with the first of
-    /// its bounds, and the runs about which the filter knows nothing.
+    /// Lists in `out` the runs that meet a code found by the walk, each with its first bound, and
+    /// the runs that the filter knows nothing about.
     fn list_runs(&self, version: &Version, walk: Walk<'_>, out: &mut RangeRuns) {
         let Walk { partition, ahead, start, end, backward, prefix } = walk;
         let mut numbers: SmallVec<[(u32, u64); 32]> = SmallVec::new();
@@ -271,7 +266,7 @@ impl GlobalSelector {
         }
         numbers.sort_unstable();
         let mut bound = Vec::new();
-        // A run that was several runs before its merges may meet several codes.
+        // A run merged from several runs may meet several codes.
         for of_run in numbers.chunk_by(|a, b| a.0 == b.0) {
             let run = of_run[0].0 as usize;
             if some_unknown && unknown(run) {
@@ -306,7 +301,7 @@ struct Walk<'w> {
     start: &'w [u8],
     end: Option<&'w [u8]>,
     backward: bool,
-    /// The codes of the prefix that all keys between start and end share, if it is a known one.
+    /// The codes of the known prefix, if any, that all keys between start and end share.
     prefix: Option<&'w Codes>,
 }
 

@@ -1,4 +1,4 @@
-//! Maintenance of the filter: adds flushed keys and rebuilds key ranges when it pays.
+//! Maintenance of the filter: adds flushed keys, and rebuilds key ranges when that pays.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,20 +27,20 @@ use crate::tree::version::Version;
 /// Keys per partition: few enough that a flush copies it within the cache, enough that the
 /// directory stays small.
 const PARTITION_KEYS: u64 = 1 << 16;
-/// The least number of keys per partition, however small the tables are: the parts of a partition
-/// that do not depend on its size are then a hundredth of it.
+/// The minimum keys per partition, however small the tables are. The fixed-size parts of a
+/// partition are then a hundredth of it.
 const FEWEST_KEYS: u64 = 1 << 13;
 
-/// A partition is rebuilt once it has grown by an eighth, or has lost bits that there is memory for
-/// again, and the oldest run has changed below it …
+/// A partition is rebuilt once the oldest run has changed below it and it has either grown by an
+/// eighth or lost bits that memory now allows again …
 const STALE: u64 = 8;
 /// … or, whatever has changed, once it has this many times the keys it was built with: its segments
 /// have become long.
 const OVERGROWN: u64 = 2;
 
-/// About the bytes of a cell and its place in the directory.
+/// Approximate bytes of a cell and its place in the directory.
 const CELL_BYTES: usize = 320;
-/// The most that they may take of a partition's bits.
+/// The most that these bytes may take of a partition's bits.
 const MOST_FOR_CELL: f64 = 0.03;
 
 /// What a background thread should do for a filter.
@@ -48,25 +48,25 @@ const MOST_FOR_CELL: f64 = 0.03;
 pub(crate) enum Task {
     /// Build or rebuild a key range.
     Build(Span),
-    /// Add the keys of tables that were published without.
+    /// Add the keys of tables published without them.
     Insert,
-    /// Make cells of the images on disk, after opening.
+    /// Make cells from the images on disk, after opening.
     Load,
     /// Save images of cells.
     Save,
-    /// Begin or end to use the filter, under `filter = auto`.
+    /// Begin or end use of the filter, under `filter = auto`.
     Turn(Turn),
 }
 
-/// Partitions for a key range, not published yet.
+/// Unpublished partitions for a key range.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(super) span: Span,
     pub(super) parts: Vec<(KeyBytes, Arc<Cell>)>,
     pub(super) started: Instant,
-    /// Problems that were overcome.
+    /// Problems that did not stop the build.
     pub(crate) warnings: Vec<String>,
-    /// The number of parts that were made of images; 0: they were built from tables.
+    /// The number of parts made from images; 0: built from tables.
     pub(super) images: u64,
 }
 
@@ -78,9 +78,9 @@ impl Built {
 }
 
 impl Grf {
-    /// Returns the work due, given the current version; images are due only if the database `saves`
-    /// any. Under the `state` lock. Cheap: O(partitions · runs · log tables), mostly without the
-    /// runs.
+    /// Returns the work due for the current version; images are due only if the database `saves`
+    /// any. Call under the `state` lock. Cheap: O(partitions · runs · log tables), mostly without
+    /// the runs.
     pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
         if !self.has_loaded() {
             return (!version.tables.is_empty()).then_some(Task::Load);
@@ -95,7 +95,7 @@ impl Grf {
             };
             match is_inhabited(version, &span) {
                 true if due => return Some(Task::Build(self.widened(version, span))),
-                // Dropped tables leave their entries behind, and no later insert would remove them.
+                // Dropped tables leave entries behind that no later insert would remove.
                 false if entries > 0 => return Some(Task::Build(uninhabited(version, &directory, at))),
                 // Without keys there is nothing to build.
                 _ => {}
@@ -104,11 +104,11 @@ impl Grf {
         if !self.lacking(version).is_empty() {
             return Some(Task::Insert);
         }
-        // Last, so that one file has what was built one after the other.
+        // Last, so that one file holds successive builds.
         (saves && self.is_unsaved(version, &directory)).then_some(Task::Save)
     }
 
-    /// Returns the missing epochs that can be added: those not held by an unreadable table.
+    /// Returns the missing epochs that can be added: those that no unreadable table holds.
     fn wanted(&self, version: &Version) -> Vec<Epoch> {
         let missing = self.missing.lock().clone();
         if missing.is_empty() {
@@ -141,8 +141,8 @@ impl Grf {
 
     fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
         let (keys, built) = (partition.keys(), partition.built_keys());
-        // Keys outside of the common prefix, or in the middle of others, are told apart by a map of
-        // their own only; and the map may be one for other reads.
+        // Only a new map can tell apart keys outside the common prefix or in the middle of others.
+        // The map may also have been chosen for other reads.
         if cell.is_outdated
             || cell.chosen.is_unsuited()
             || partition.is_crowded()
@@ -151,16 +151,16 @@ impl Grf {
             return true;
         }
         // Tombstones and what they deleted stay entries until then (the paper's lazy way, section
-        // 4.2). `eager` is the other way, as far as versions allow: older ones need these entries,
-        // so they cannot be removed from their partition.
+        // 4.2). `eager` is the other way, as far as versions allow: older versions need these
+        // entries, so they cannot be removed from their partition.
         let has_grown = keys >= built + built / STALE + 64;
         if !self.spec.eager && !has_grown && !partition.is_starved() {
             return false;
         }
         let Some((_, oldest)) = oldest_run(version, span) else { return false };
         let changed = oldest.iter().filter(|id| !cell.oldest.contains(id)).count();
-        // More than half: a key range covers a few tables of the oldest run, and those at its
-        // borders may be rewritten for its neighbours.
+        // More than half: a key range covers a few tables of the oldest run, and work on
+        // neighbouring ranges may rewrite the ones at its borders.
         2 * changed > oldest.len()
     }
 
@@ -229,8 +229,8 @@ impl Grf {
         Ok(Built { span, parts, started, warnings, images: 0 })
     }
 
-    /// Returns what the keyspace's reads ask of a key range: its recent queries there, in the
-    /// proportion of all of them.
+    /// Returns the read mix of a key range: its recent queries, in their proportion among all
+    /// reads.
     fn mix(&self, span: &Span) -> (QueryMix, Shares) {
         let Queries { absent, ranges, seeks, rates, .. } = self.queries.snapshot();
         let within = |key: &KeyBytes| *key >= span.start && span.end.as_ref().is_none_or(|end| key < end);
@@ -253,7 +253,8 @@ impl Grf {
             let old = (0..directory.parts.len()).filter(within).map(|at| &directory.cell(at).chosen);
             Chosen::now(shares, self.queries.rates().1, old)
         };
-        // What the directory takes of the bits, within reason: a hundred keys do not pay for it.
+        // Subtract the directory's share of the bits, within reason: a hundred keys do not pay for
+        // it.
         let directory = (CELL_BYTES * 8) as f64 / batch.len().max(1) as f64;
         let bits_per_key = self.spec.bits_per_key - directory.min(MOST_FOR_CELL * self.spec.bits_per_key);
         let spec = PartitionSpec { bits_per_key, map: self.spec.map, mix };
@@ -270,7 +271,7 @@ impl Grf {
         Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, is_outdated, chosen, saved }))
     }
 
-    /// Adds what was flushed during the build. `work` must be held from now until the result is
+    /// Adds what was flushed during the build. Hold `work` from now until the result is
     /// [installed](Self::install).
     pub(crate) fn catch_up(&self, work: &mut Work, built: &Built) {
         let parts = &built.parts[..];
@@ -280,8 +281,8 @@ impl Grf {
         }
     }
 
-    /// Makes the built partitions part of the current directory. The caller holds `work` and
-    /// `state`, and publishes a version with the new directory before it releases either.
+    /// Puts the built partitions into the current directory. The caller holds `work` and `state`,
+    /// and publishes a version with the new directory before it releases either.
     pub(crate) fn install(&self, _work: &Work, built: Built) -> Replaced {
         let Built { span, parts, started, images, .. } = built;
         let old = self.directory.load_full();
@@ -297,11 +298,11 @@ impl Grf {
         Replaced(old.parts.iter().map(|(_, cell)| cell).filter(|cell| !kept(cell)).cloned().collect())
     }
 
-    /// Shrinks cells that only readers of older versions still use. Called after the version
-    /// without them is published.
+    /// Shrinks cells that only readers of older versions still use. Call after publishing the
+    /// version without them.
     pub(crate) fn shrink(&self, _work: &Work, replaced: Replaced) {
         for cell in replaced.0 {
-            // Other than this reference, only directories hold a cell.
+            // Only this reference and directories hold a cell.
             if Arc::strong_count(&cell) > 1
                 && let Some(partition) = &*cell.partition.load()
             {
@@ -316,9 +317,9 @@ impl Grf {
         }
     }
 
-    /// Adds the keys of flushed tables that are published together. `work` must be held until the
-    /// version with them is published. `tables` must include every table whose keys were added but
-    /// which is not published yet: cuts would miss it.
+    /// Adds the keys of flushed tables that are published together. Hold `work` until their version
+    /// is published. `tables` must include every unpublished table whose keys were added: cuts
+    /// would miss it otherwise.
     pub(crate) fn insert_flushed(&self, work: &mut Work, tables: &[Arc<OpenTable>]) {
         let directory = self.directory.load_full();
         let all = Span { start: KeyBytes::default(), end: None };
@@ -330,7 +331,7 @@ impl Grf {
         }
     }
 
-    /// Adds the keys of tables that were published without. With `work` held. Returns `false` if a
+    /// Adds the keys of tables published without them. Call with `work` held. Returns `false` if a
     /// table cannot be read.
     pub(crate) fn insert_lacking(&self, _work: &mut Work, version: &Version) -> bool {
         let directory = self.directory.load_full();
@@ -342,20 +343,19 @@ impl Grf {
         {
             return false;
         }
-        // Excludes epochs of tables that this version does not have yet, and of tables found to be
-        // damaged.
+        // Exclude epochs of tables that this version does not have yet or that were found damaged.
         let wanted = self.wanted(version);
         let done = |epoch: &u64| {
             wanted.contains(epoch) && lacking.iter().any(|table| holds(&table.meta.epochs, *epoch))
         };
         self.missing.lock().retain(|epoch| !done(epoch));
-        // Tables that cannot be read lack their last epochs from now on.
+        // From now on, unreadable tables lack their last epochs.
         self.unseen.lock().retain(|id| !lacking.iter().any(|table| table.meta.id == *id));
         true
     }
 
-    /// Adds a table's keys within a span to the directory's cells; the table is one of the `coming`
-    /// ones. If its keys cannot be read, the filter keeps lacking the table; returns `false` if a
+    /// Adds a table's keys within a span to the directory's cells. The table is one of the `coming`
+    /// ones. If its keys cannot be read, the filter keeps lacking the table. Returns `false` if a
     /// later attempt may succeed.
     fn insert_within(
         &self,
@@ -367,8 +367,8 @@ impl Grf {
         self.insert_where(parts, table, coming, span, &|_, _| true)
     }
 
-    /// Like [`insert_within`](Self::insert_within), but only what is `wanted`, by the number of the
-    /// part and the epochs of the key.
+    /// Like [`insert_within`](Self::insert_within), but adds only what is `wanted`, by part number
+    /// and the epochs of the key.
     pub(super) fn insert_where(
         &self,
         parts: &[(KeyBytes, Arc<Cell>)],
@@ -422,7 +422,7 @@ impl Grf {
         true
     }
 
-    /// Counts keys that were read from a table.
+    /// Counts keys read from a table.
     fn note_read(&self, table: TableId, source: Source, keys: u64) {
         self.counts.read.note(source, keys);
         if source == Source::DamagedList {
@@ -440,7 +440,7 @@ fn is_inhabited(version: &Version, span: &Span) -> bool {
     })
 }
 
-/// Returns the contiguous key ranges around number `at` in which the version has no tables.
+/// Returns the contiguous ranges around range `at` that have no tables in the version.
 fn uninhabited(version: &Version, directory: &Directory, at: usize) -> Span {
     let is_empty = |at: &usize| !is_inhabited(version, &directory.span(*at));
     let first = (0..at).rev().take_while(is_empty).last().unwrap_or(at);
@@ -455,9 +455,9 @@ fn partition_keys(version: &Version) -> u64 {
     (entries / version.tables.len().max(1) as u64).clamp(FEWEST_KEYS, PARTITION_KEYS)
 }
 
-/// Returns where a batch ends and is cut into partitions of up to `most` keys or so: keys with
-/// different beginnings apart if that is what eight bytes behind the common one cannot tell
-/// ([`beginnings`]), and all entries of a key together.
+/// Returns where to cut a batch into partitions of up to about `most` keys, and its end. Keys with
+/// different beginnings are cut apart if the eight bytes after the common beginning cannot tell
+/// them apart ([`beginnings`]). All entries of a key stay together.
 fn borders(batch: &Batch, most: usize) -> Vec<usize> {
     let mut borders = Vec::new();
     for group in beginnings(batch) {
@@ -478,9 +478,9 @@ fn borders(batch: &Batch, most: usize) -> Vec<usize> {
     borders
 }
 
-/// Returns the parts of a batch: keys with a beginning of their own, two bytes longer than what all
-/// keys share, are apart if they are enough for a partition and too long for a map to see all of
-/// them. It then sees two bytes more.
+/// Divides a batch by the beginnings of its keys. A group of keys is cut off if it shares two bytes
+/// more than all keys share, is enough for a partition, and has keys too long for a map to see
+/// whole. The map of the group then sees two bytes more.
 fn beginnings(batch: &Batch) -> Vec<Range<usize>> {
     let key = |at: usize| batch.get(at).0;
     let shared = |range: &Range<usize>| {
@@ -503,10 +503,10 @@ fn beginnings(batch: &Batch) -> Vec<Range<usize>> {
                 }
                 low
             };
-            // Behind the first beginning, and before the last one.
+            // After the first beginning, and before the last one.
             let first = place(&|at| byte(at) != byte(range.start));
             let last = place(&|at| byte(at) == byte(range.end - 1));
-            // What is cut off must have a beginning of its own; the rest may be divided further.
+            // The part cut off must share a longer beginning; the rest may be divided further.
             let pays = |off: Range<usize>, rest: Range<usize>| {
                 off.len().min(rest.len()) >= fewest && shared(&off) >= common + 2
             };
@@ -526,8 +526,7 @@ fn beginnings(batch: &Batch) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the known prefixes of a batch's keys as a batch, each once for all keys with the same
-/// epochs.
+/// Returns the known prefixes of a batch's keys as a batch, each once per set of epochs.
 fn prefixes_of(known: PrefixFilter, batch: &Batch) -> Batch {
     let mut all: Vec<(&[u8], Epochs)> = Vec::new();
     for (key, _, epochs) in batch.iter() {
@@ -573,7 +572,7 @@ mod tests {
         let three = batch(two().chain(names("cc/more", 5000)));
         assert_eq!(borders(&three, most), [30_000, 50_000, 55_000]);
         assert_eq!(borders(&three, 16_000), [15_000, 30_000, 40_000, 50_000, 55_000]);
-        // Too few of one kind, or keys that a map can see all of.
+        // Too few of one kind, or keys short enough for a map to see whole.
         assert_eq!(borders(&batch(names("aa", 30_000).chain(names("bb", 300))), most), [30_300]);
         let short = |beginning: &'static str| (0..20_000).map(move |i| format!("{beginning}{i:06}"));
         assert_eq!(borders(&batch(short("aa").chain(short("bb"))), most), [40_000]);

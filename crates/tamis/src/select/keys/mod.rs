@@ -1,8 +1,8 @@
 //! All keys of a table in a range: the input of a global filter.
 //!
-//! A table that a flush wrote has a list of them. One that a merge wrote has none, as the filter
-//! has its keys, nor has one that was written before the tree had such a filter; they are read, as
-//! is a table whose list is damaged: the same keys, but slower by the size of its values.
+//! A flushed table has a key list. A merged table has none, as the filter has its keys; nor has a
+//! table written before the tree had such a filter. The keys of these tables, and of a table with a
+//! damaged list, are read from the data: the same keys, but slower by the size of the values.
 //!
 //! May be called from any thread. Nothing is cached, and the block cache is left alone.
 
@@ -85,8 +85,8 @@ pub(crate) fn for_each_key(
     Ok(Source::DamagedList)
 }
 
-/// Passes the keys of the range to `f` by the list. An error holds the last key passed before the
-/// damage, if any.
+/// Passes the keys of the range to `f`, from the list. An error holds the last key passed before
+/// the damage, if any.
 fn keys_of_list(
     table: &OpenTable,
     list: &[u8],
@@ -109,8 +109,7 @@ fn given(keys: &KeyListCursor<'_, '_>, start: &[u8]) -> Option<Vec<u8>> {
     keys.key().filter(|key| *key >= start).map(<[u8]>::to_vec)
 }
 
-/// Opens a key list and checks that it agrees with the table's properties: the list of another
-/// table is refused.
+/// Opens a key list and checks it against the table's properties: another table's list is refused.
 pub(crate) fn open_list<'b>(table: &OpenTable, bytes: &'b [u8]) -> Result<KeyListReader<'b>, Damage> {
     let list = KeyListReader::open(bytes)?;
     let properties = table.table.properties();
@@ -121,8 +120,8 @@ pub(crate) fn open_list<'b>(table: &OpenTable, bytes: &'b [u8]) -> Result<KeyLis
     Ok(list)
 }
 
-/// Passes the keys of the range behind `after` to `f`, reading the data. Keys that do not ascend
-/// are damage: a filter would deny some of them.
+/// Passes the keys of the range after `after` to `f`, from the data. Keys that do not ascend are
+/// damage: a filter would deny some of them.
 fn scan(
     table: &OpenTable,
     start: &[u8],
@@ -154,12 +153,11 @@ fn scan(
     Ok(())
 }
 
-/// Returns what is wrong with the table's key list, in words, if anything is. Reads all of the
-/// data.
+/// Returns what is wrong with the table's key list, if anything. Reads all of the data.
 pub(crate) fn key_list_problem(table: &OpenTable) -> Option<&'static str> {
     let mut cursor =
         TableCursor::new(table.table.clone(), CursorOptions { fill_cache: false, read_ahead: READ_AHEAD });
-    // The check of the blocks reports damaged ones.
+    // The block check reports damaged blocks.
     let mut moved = cursor.seek_to_first();
     let mut is_same = true;
     let source = for_each_key(table, &[], None, &mut |key| {
@@ -171,7 +169,7 @@ pub(crate) fn key_list_problem(table: &OpenTable) -> Option<&'static str> {
     match source {
         Ok(Source::DamagedList) => Some("is damaged"),
         Ok(_) if !is_same || moved.is_ok() && cursor.valid() => Some("does not match its keys"),
-        // The check of the blocks also reports what makes the data unreadable.
+        // The block check also reports what makes the data unreadable.
         Ok(_) => None,
         Err(_) => Some("is damaged or cannot be read"),
     }

@@ -1,21 +1,21 @@
 //! Fragmented compaction: the fragmented log-structured merge tree of PebblesDB (Raju, Kadekodi,
 //! Chidambaram, Abraham, SOSP 2017), on sorted runs.
 //!
-//! A level is divided by *guards*, keys chosen by their digest alone, into [groups](guards::Group),
-//! and a group is a stack of *fragments*: tables that overlap, the newer ones in newer runs. A
-//! compaction takes a group of level n, merges its fragments, cuts the result at the guards of
-//! level n+1 and lays the pieces on top of the groups there, without reading or rewriting anything
-//! of level n+1. Only in the last level is a group merged in place. Deeper levels have more guards,
-//! and every guard of a level is also a guard of all deeper ones (PebblesDB, section 3.2), so
-//! fragments of a level do not straddle the guards of that level.
+//! *Guards*, keys chosen by their digest alone, divide a level into [groups](guards::Group). A
+//! group is a stack of *fragments*: overlapping tables, the newer ones in newer runs. A compaction
+//! merges the fragments of a group of level n, cuts the result at the guards of level n+1 and lays
+//! the pieces on top of the groups there. It reads and rewrites nothing of level n+1. Only the last
+//! level merges a group in place. Deeper levels have more guards, and every guard of a level is
+//! also a guard of all deeper ones (PebblesDB, section 3.2), so no fragment straddles a guard of
+//! its level.
 //!
 //! # Choice of guards
 //!
-//! A group should hold as much as `size_ratio` tables when its level is full; a compaction, which
-//! adds to about `size_ratio` groups of the next level, then writes tables of about `table_bytes`.
-//! This and the average size of an entry determine the number of zero bits of a guard's digest: it
-//! changes by one when the average doubles and by the logarithm of the size ratio from level to
-//! level, and does not depend on the amount of data.
+//! When its level is full, a group should hold `size_ratio` tables' worth of data. A compaction
+//! adds to about `size_ratio` groups of the next level, so it writes tables of about `table_bytes`.
+//! This and the average entry size set the number of zero bits in a guard's digest. The number
+//! changes by one when the average doubles, and by the logarithm of the size ratio from level to
+//! level. It does not depend on the amount of data.
 //!
 //! # When a group is due
 //!
@@ -30,10 +30,10 @@
 //! # Where a fragment goes
 //!
 //! A fragment goes into the oldest run of its level such that neither this run nor any newer one
-//! has a table over the range of the plan. The number of runs of a level is therefore about the
-//! number of tables over one key, not the number of merges. Without such a run, the fragment starts
-//! a new one. A merge in place goes into the oldest run. If a level has more than twice
-//! `size_ratio` runs all the same, tables sink, unread, into older runs where these are free.
+//! has a table over the plan's range. So a level has about as many runs as tables over one key, not
+//! as many as merges. Without such a run, the fragment starts a new one. A merge in place goes into
+//! the oldest run. If a level still exceeds twice `size_ratio` runs, tables sink, unread, into
+//! older runs where these are free.
 //!
 //! # Invariants of every plan
 //!
@@ -43,10 +43,10 @@
 //!   and share keys with it. Whatever stays in the level is newer wherever it overlaps an input;
 //!   nothing passes older data.
 //! * Everything at the output level that overlaps the range lies in older runs than the one the
-//!   outputs join. Between plan and commit, tables may leave the output level for a deeper one, and
-//!   runs with them; nothing that overlaps the range comes in, as only this job writes there. The
-//!   place therefore remains right even if the run has vanished and is recreated under its number,
-//!   or if a new run gets the largest number of all.
+//!   outputs join. Between plan and commit, tables, and whole runs with them, may leave the output
+//!   level for a deeper one. Nothing that overlaps the range arrives, as only this job writes
+//!   there. So the place stays right even if the run has vanished and is recreated under its
+//!   number, or if a new run gets the largest number of all.
 //! * A table sinks by one run at a time and passes nothing, as no other run lies between.
 //! * Merges in place: nothing older than an input remains at the level, so any run at least as old
 //!   as the oldest input is a valid place; the oldest run of the level is one.
@@ -55,10 +55,10 @@
 //!
 //! Each byte is written by its flush, once for each level from the first used one to the last, and
 //! at most about four times by merges in place. A group whose tables are twice as large as its
-//! largest run has received as many bytes as were there before. Merges due by depth number at most
-//! one per group for `size_ratio` merges of the parent group, which added about as many bytes. A
-//! read may have to check `size_ratio` tables at each level. Space: the last level holds at most
-//! twice the live data (deletes aside), the others as much as with leveling.
+//! largest run has received as many bytes as it held before. Depth makes a group due at most once
+//! per `size_ratio` merges of the parent group, which added about as many bytes. A read checks up
+//! to `size_ratio` tables at each level. Space: the last level holds at most twice the live data
+//! (deletes aside), the others as much as with leveling.
 
 mod build;
 mod guards;

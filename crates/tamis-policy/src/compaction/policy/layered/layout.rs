@@ -2,18 +2,17 @@
 //!
 //! # Targets follow the last level
 //!
-//! If the last level is leveling, its size is that of the data. The levels above get that size
-//! divided by the ratio once, twice, and so on, up to the *base level*, the first whose target
-//! would not exceed its [cap](Layered::cap). Level 0 compacts into the base level; the levels
-//! between them stay empty. An empty tree fills its last level first, and the base moves up as the
-//! data grows.
+//! A leveling last level is as large as the data. The levels above get that size divided by the
+//! ratio once, twice, and so on, up to the *base level*, the first whose target does not exceed its
+//! [cap](Layered::cap). Level 0 compacts into the base level; the levels between stay empty. An
+//! empty tree fills its last level first, and the base moves up as the data grows.
 //!
-//! The alternative, fixed targets `base · T^(n−1)` counted from the top, is simpler and rewrites a
-//! little less while the last level is young. But then the last level may be hardly larger than the
-//! one above, and nearly every key may be stored twice. With targets that follow the last level,
-//! superseded versions take at most about 1/T + 1/T² + … of the data (11 % for T = 10) at any time,
-//! the number of levels in use is the same, and the last level, which holds most of the data, uses
-//! its own compression from the first byte.
+//! Fixed targets `base · T^(n−1)` counted from the top are simpler and rewrite a little less while
+//! the last level is young. But then the last level may be hardly larger than the one above, and
+//! nearly every key may be stored twice. With targets that follow the last level, superseded
+//! versions never take more than about 1/T + 1/T² + … of the data (11 % for T = 10). The number of
+//! levels in use is the same. The last level, which holds most of the data, uses its own
+//! compression from the first byte.
 //!
 //! Pure tiering has no such last level: every level takes part and is measured in runs.
 //!

@@ -1,6 +1,6 @@
-//! The layered policies: every level is either *tiering*, a stack of runs that are merged together
-//! into one run of the next level, or *leveling*, one run that grows by merging data into it. The
-//! four policies differ only in the kind of each level:
+//! The layered policies. Every level is either *tiering*, a stack of runs merged together into one
+//! run of the next level, or *leveling*, one run that grows as data is merged into it. The four
+//! policies differ only in the kind of each level:
 //!
 //! | policy | level 0 | between | last level |
 //! | --- | --- | --- | --- |
@@ -21,9 +21,9 @@
 //! * [`full`]: whole levels, directly into the first level that is not due after receiving them
 //!   (GRF, SIGMOD 2024, section 2), so that nothing is written only to be read again. With
 //!   `deterministic`, the same by the number of flushes ([`counted`]).
-//! * [`pieces`]: some tables and those they overlap in the next level, which is leveling. A
-//!   [`pick`]er chooses them. Only whole levels are merged into a tiering level: a run made of a
-//!   part would stay beside the rest of its level forever.
+//! * [`pieces`]: some tables, chosen by a [`pick`]er, and the tables they overlap in the next
+//!   level, which is leveling. Only whole levels are merged into a tiering level: a run made from
+//!   part of a level would stay beside the rest forever.
 //! * [`partition`]: full merges down to the last level but one; from there in groups of tables that
 //!   overlap perfectly (Spooky, VLDB 2022).
 //!
@@ -238,9 +238,9 @@ impl Layered {
         due
     }
 
-    /// Reports whether level 0 may go on collecting runs although it has enough: they arrive
-    /// quickly, and the more of them are merged at once, the less of a leveling level is rewritten
-    /// for each. Not where space or patience is short.
+    /// Reports whether level 0 may keep collecting runs although it has enough. Runs arrive
+    /// quickly, and the more are merged at once, the less of a leveling level each one rewrites.
+    /// Not if space is short, debt is high or a caller waits.
     fn may_collect(&self, shape: &Shape, layout: &Layout) -> bool {
         let runs = shape.runs(0);
         let flushes = runs.iter().flat_map(|run| &run.tables).map(|table| table.meta.extra.written.1);

@@ -1,10 +1,10 @@
 //! Pickers: the order in which partial merges take the tables of a level.
 //!
-//! All depend on the shape alone. *Round robin* keeps no cursor: files are numbered in the order in
-//! which they are written, so the table with the greatest number in the output level was written
-//! last, and the next turn starts after its largest key. Tables that were moved there kept their
-//! numbers, but they are gone from the level above, so their neighbours are next anyway. Concurrent
-//! jobs may skip or repeat a key range; it has its turn in the next round.
+//! All depend on the shape alone. *Round robin* keeps no cursor: files are numbered in write order,
+//! so the table with the greatest number in the output level was written last, and the next turn
+//! starts after its largest key. Moved tables keep their numbers, but they are gone from the level
+//! above, so their neighbours are next anyway. Concurrent jobs may skip or repeat a key range; it
+//! has its turn in the next round.
 
 use super::*;
 

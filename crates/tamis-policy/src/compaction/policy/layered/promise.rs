@@ -1,17 +1,18 @@
-//! The promises of the layered policies when nothing is due and level 0 does not collect runs of a
-//! load. T is each level's own ratio, B the size of level 0 when it is due (`level0_runs`
+//! The promises of the layered policies while nothing is due and level 0 is not collecting runs of
+//! a load. T is each level's own ratio, B the size of level 0 when it is due (`level0_runs`
 //! memtables), and G the size that the last level grows towards.
 //!
 //! **Runs.** Level 0 holds at most `level0_runs` − 1, a tiering level T − 1, a leveling level one:
 //! a level that would have more is merged first. Levels between level 0 and the base level hold
 //! none.
 //!
-//! **Space**, as bytes of all tables divided by live bytes, without deletes. A leveling last level holds every key
-//! once, and the levels above may be superseded entirely: at most the targets, G/T + G/T² + …, and level 0's B. So 1 +
-//! Σ targets/G + B/G; tiering levels between cost no space. With `deterministic`, the levels above hold the data
-//! written since the round began, at most B·ΠT ≤ G, however large: 2 + B/G; where updates have lengthened blocks by a
-//! factor E (at most 4), 1 + E + B/G. Pure tiering may hold every key in each of
-//! its runs: space amplification is at most the maximum number of runs.
+//! **Space**, as bytes of all tables divided by live bytes, without deletes. A leveling last level
+//! holds every key once, and the levels above may be superseded entirely: at most the targets,
+//! G/T + G/T² + …, and level 0's B. So 1 + Σ targets/G + B/G; tiering levels between cost no space.
+//! With `deterministic`, the levels above hold the data written since the round began, at most B·ΠT
+//! ≤ G, however large: 2 + B/G; where updates have lengthened blocks by a factor E (at most 4), 1 +
+//! E + B/G. Pure tiering may hold every key in each of its runs: space amplification is at most the
+//! maximum number of runs.
 //!
 //! **Writes**, as bytes written by flushes and compactions divided by bytes flushed. One for the
 //! flush. A tiering level adds 1: a byte is written once when it arrives, and not again before it
