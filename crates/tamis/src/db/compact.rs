@@ -126,8 +126,10 @@ impl DbInner {
             drops.then(|| covered_tables(&shape, &keyspace.view.load().version, None)).flatten()
         };
         let dropped = expired.or_else(covered);
-        // A drop needs no room, so it does not wait for what a merge waits for.
-        if dropped.is_none() && state.scheduler.holds_back(keyspace.id, self.room.free()) {
+        // A drop needs no room, so it does not wait for what a merge waits for. But while the manifest
+        // has to be rewritten, it would fail as often as it is tried.
+        let may_go = dropped.is_some() && state.catalogue.unsettled().is_none();
+        if !may_go && state.scheduler.holds_back(keyspace.id, self.room.free()) {
             return Due::Waits;
         }
         let deletes = || {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tamis_testkit::{FaultPlan, FaultyFs};
+
 use crate::error::StorageError;
 use crate::io::MemFs;
 use crate::{Db, KeyspaceOptions, Options};
@@ -66,6 +68,37 @@ fn a_drop_does_not_wait_for_merges_that_failed() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert!(db.inner().state().scheduler.is_aside(id), "merges still wait");
+}
+
+/// While the manifest had to be rewritten and could not be, a drop was tried again and again, without a pause.
+#[test]
+fn a_drop_whose_edit_failed_is_not_tried_again_at_once() {
+    let fs = FaultyFs::new(1);
+    let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+    options.keyspace.table_bytes = 4 << 10;
+    let db = Db::open("/db", options).unwrap();
+    fill(&db, 0);
+    let pause = db.pause_compaction();
+    db.default_keyspace().delete_range(key(0)..key(900)).unwrap();
+    db.flush().unwrap();
+    let error = std::io::ErrorKind::Other;
+    fs.plan(FaultPlan { fail_at: Some(fs.operations()), error, sticky: true, ..FaultPlan::none() });
+    drop(pause);
+    let inner = db.inner();
+    let keyspace = inner.directory.load()[&0].clone();
+    let error = StorageError::io("write", std::path::Path::new("x"), error.into());
+    loop {
+        let mut state = inner.state();
+        if state.catalogue.unsettled().is_some() && state.scheduler.running(0).is_empty() {
+            // For a minute.
+            (0..7).for_each(|_| state.scheduler.compaction_failed(0, &error, None));
+            assert!(inner.next_plan(&state, &keyspace).is_none());
+            break;
+        }
+        drop(state);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    fs.plan(FaultPlan::none());
 }
 
 #[test]
