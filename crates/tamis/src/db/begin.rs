@@ -297,7 +297,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Returns the edit that begins a session's manifest: where its logs start, and the options of
+    /// Completes the edit that begins a session's manifest: where its logs start, and the options of
     /// its keyspaces.
     pub(crate) fn describe_session(
         &self,

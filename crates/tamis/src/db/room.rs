@@ -1,9 +1,10 @@
 //! The room available for the outputs of compactions.
 //!
-//! The file system is asked at most once a second, and again after a compaction ended, never with a
-//! lock held. What running compactions may still write and what memtables will take as tables is
-//! subtracted from its answer: an estimate, so that a compaction that is started can be expected to
-//! finish. It need not be exact: one that meets a full disk all the same is undone and backs off.
+//! The file system is asked at most once a second, and again after a compaction ended, with no lock
+//! held; [`Room::ask`] asks at once, where space is scarce, and may hold the log's lock. What
+//! running compactions may still write and what memtables will take as tables is subtracted from
+//! the answer: an estimate, so that a compaction that is started can be expected to finish. It need
+//! not be exact: one that meets a full disk all the same is undone and backs off.
 
 use crate::sync::{self, Mutex};
 use std::path::Path;

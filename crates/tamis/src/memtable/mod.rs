@@ -13,9 +13,10 @@
 //!   no false negative for it.
 //!
 //! # Threads
-//! Any number of writers and readers. None takes a lock or waits for another, with two exceptions:
-//! range tombstones have one writer at a time, and a reader at a snapshot takes a lock where newer
-//! range tombstones hide older ones. A read sees a concurrently inserted version whole or not at
+//! Any number of writers and readers. None takes a lock or waits for another, with three
+//! exceptions: an insertion that needs a new chunk takes the arena's lock, range tombstones have
+//! one writer at a time, and a reader at a snapshot takes a lock where newer range tombstones hide
+//! older ones. A read sees a concurrently inserted version whole or not at
 //! all, and filters versions by sequence number. Counters only count, so `Relaxed` suffices: a
 //! thread that learns a sequence number by an ordered load sees what its writer counted.
 //!

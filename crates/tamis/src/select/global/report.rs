@@ -31,7 +31,8 @@ pub struct GlobalFilterStats {
     pub expected_rate: f64,
     /// The kinds of key maps in use, the number of partitions of each, and why.
     pub maps: Vec<KeyMapStats>,
-    /// Number of ingestions whose keys are not in the filter yet.
+    /// Number of flushes and ingestions whose keys are not in the filter: ingestions until they are
+    /// added, and tables that cannot be read.
     pub tables_outside: usize,
     /// Keys added since opening, without rebuilds, and the time this took in nanoseconds.
     pub inserted: (u64, u64),
