@@ -297,8 +297,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Completes the edit that begins a session's manifest: where its logs start, and the options of
-    /// its keyspaces.
+    /// Completes the edit that begins a session's manifest: where its logs start, and the options
+    /// of its keyspaces.
     pub(crate) fn describe_session(
         &self,
         state: &State,
