@@ -6,11 +6,11 @@
 
 use std::ops::{Bound, RangeBounds};
 
+use crate::db::covered::share_of;
 use crate::db::{Db, Keyspace};
-use crate::error::{ReadError, StorageError};
+use crate::error::ReadError;
 use crate::observe::cost::ReadCost;
 use crate::read::Bounds;
-use crate::tree::open_table::OpenTable;
 
 /// A range of keys, as [`Keyspace::split`] returns it; to be passed to [`Keyspace::range`] and
 /// others.
@@ -173,31 +173,6 @@ impl Keyspace {
         }
         Ok(sum)
     }
-}
-
-/// Returns which part of a table's blocks a range covers.
-pub(crate) fn share_of(table: &OpenTable, bounds: &Bounds) -> Result<f64, StorageError> {
-    let meta = &table.meta;
-    let outside = !meta.largest.reaches(&bounds.start)
-        || bounds.end.as_ref().is_some_and(|end| end[..] <= meta.smallest[..]);
-    if outside || meta.entries == 0 {
-        return Ok(0.0);
-    }
-    let starts_before = bounds.start[..] <= meta.smallest[..];
-    let ends_after = bounds.end.as_ref().is_none_or(|end| !meta.largest.reaches(end));
-    if starts_before && ends_after {
-        return Ok(1.0);
-    }
-    let index = table.table.index(&mut ReadCost::default())?;
-    let blocks = index.len() as f64;
-    let place = |key: &[u8]| index.find(key).map_or(blocks, |block| block as f64 + 0.5);
-    let from = if starts_before { 0.0 } else { place(&bounds.start) };
-    let to = match &bounds.end {
-        Some(end) if !ends_after => place(end),
-        _ => blocks,
-    };
-    // Within one block, which part of it is unknown.
-    Ok(((to - from).max(0.5) / blocks.max(1.0)).min(1.0))
 }
 
 impl Db {

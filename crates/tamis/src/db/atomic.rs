@@ -29,7 +29,7 @@ pub struct Mismatch {
 }
 
 /// What becomes of a key.
-enum Change<V> {
+pub(crate) enum Change<V> {
     Keep,
     Put(V),
     Delete,

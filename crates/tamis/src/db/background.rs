@@ -16,15 +16,19 @@ use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use crate::db::follow::follow_loop;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::follow::{Follower, follow_loop};
+use crate::db::guarded::guarded;
+use crate::db::inner::DbInner;
 use crate::db::publish::publish_loop;
 use crate::db::scrub::scrub_loop;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::error::WriteError;
 use crate::observe::Observer;
 use crate::options::Durability;
 use crate::read::MemtableSlot;
 use crate::sync;
+use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 
 /// The threads of an open database; joined by [`join`](Workers::join).
@@ -119,11 +123,14 @@ impl Workers {
     }
 
     /// For a database that follows a writer.
-    pub(crate) fn start_following(db: &Arc<DbInner>) -> std::io::Result<Workers> {
+    pub(crate) fn start_following(
+        db: &Arc<DbInner>,
+        follower: &Arc<Mutex<Follower>>,
+    ) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
         let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
-        let db = db.clone();
-        workers.work.push(thread::spawn("tamis-follow".into(), move || follow_loop(&db))?);
+        let (db, follower) = (db.clone(), follower.clone());
+        workers.work.push(thread::spawn("tamis-follow".into(), move || follow_loop(&db, &follower))?);
         Ok(workers)
     }
 
@@ -229,17 +236,6 @@ impl ToFlush {
                 .map_or(ToFlush::Nothing, |(keyspace, slots)| ToFlush::Memtables(keyspace, slots)),
         }
     }
-}
-
-/// Does a job. A panic stops writes for good, but the thread continues, so that no other thread
-/// waits for it forever.
-pub(super) fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-    result
-        .inspect_err(|_| {
-            db.monitor.poison(&format!("{job} panicked; please report this, with the panic message"))
-        })
-        .ok()
 }
 
 fn compaction_loop(db: &DbInner) {

@@ -25,43 +25,28 @@
 //! One mutex holds the state that an attempt needs. It is taken before every other lock of the
 //! database.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
 use tamis_files::tree::edit::VersionEdit;
-use tamis_files::tree::files::{self, FileKind, first_log_path, options_path, table_path};
+use tamis_files::tree::files::{self, first_log_path, options_path, table_path};
 
-use crate::db::catalogue::Directory;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::log::NextLog;
+use crate::db::beginning::Beginning;
+use crate::db::catalogue::{Directory, NotBegun};
+use crate::db::inner::DbInner;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::error::{StorageError, WriteError};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
 use crate::sync;
 use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
-use tamis_base::collections::{HashMap, HashSet};
 
 /// How long the error of an attempt is repeated if the disk has no more room than it had then.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// The state that a session needs to begin.
-#[derive(Debug, Default)]
-pub(crate) struct Pending {
-    /// The first log, if an attempt created it.
-    first_log: Option<NextLog>,
-    /// The number of an empty log to reuse.
-    pub(crate) empty_log: Option<LogId>,
-    /// The files present when the database was opened.
-    pub(crate) files: Vec<(String, FileKind)>,
-    /// Files created by an attempt that may have put its manifest in force: they stay until another
-    /// manifest is.
-    in_doubt: Vec<PathBuf>,
-    /// The last failed attempt: its error, its time, and the free space after it.
-    failed: Option<(StorageError, Instant, Option<u64>)>,
-}
 
 /// Tables made from replayed data, not yet part of the tree.
 #[derive(Debug, Default)]
@@ -84,23 +69,6 @@ impl Flushed {
     pub(crate) fn discard(self, db: &DbInner) {
         drop(self);
         db.garbage.remove_all(&*db.fs);
-    }
-}
-
-/// Why a session did not begin.
-#[derive(Debug)]
-pub(crate) enum NotBegun {
-    /// Nothing has changed: the attempt may be repeated.
-    Unchanged(StorageError),
-    /// It is unknown which manifest is in force.
-    Unknown(StorageError),
-    /// The database is closed, or was poisoned.
-    Stopped(WriteError),
-}
-
-impl From<StorageError> for NotBegun {
-    fn from(error: StorageError) -> Self {
-        NotBegun::Unchanged(error)
     }
 }
 
@@ -127,7 +95,7 @@ impl DbInner {
 
     /// Records that the opening met a full disk: nothing can be written until a later attempt finds
     /// room.
-    pub(crate) fn wait_for_room(&self, mut pending: Pending, error: StorageError) {
+    pub(crate) fn wait_for_room(&self, mut pending: Beginning, error: StorageError) {
         self.warn(format!(
             "opened without room to write: reads work, writes fail until there is room: {error}"
         ));
@@ -165,7 +133,7 @@ impl DbInner {
                 // empty one that was found.
                 self.gate.begin();
                 pending.in_doubt.drain(..).for_each(|path| self.garbage.push(path));
-                *pending = Pending::default();
+                *pending = Beginning::default();
                 drop(pending);
                 self.warn("there is room again: writes resume".to_owned());
                 let _state = self.state();
@@ -209,7 +177,7 @@ impl DbInner {
 
     /// Begins the session: flushes the data in memory, and creates a log and a manifest. `flushed`
     /// are tables that hold the rest of the replayed data; they are removed on failure.
-    pub(crate) fn begin(&self, pending: &mut Pending, mut flushed: Flushed) -> Result<(), NotBegun> {
+    pub(crate) fn begin(&self, pending: &mut Beginning, mut flushed: Flushed) -> Result<(), NotBegun> {
         let keyspaces = self.directory.load_full();
         let in_memory: Vec<KeyspaceId> = {
             let holds = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
@@ -247,7 +215,7 @@ impl DbInner {
     /// number once its file may exist.
     fn switch(
         &self,
-        pending: &mut Pending,
+        pending: &mut Beginning,
         keyspaces: &Directory,
         in_memory: &[KeyspaceId],
         flushed: &Flushed,

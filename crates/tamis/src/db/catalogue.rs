@@ -37,11 +37,10 @@ use tamis_files::tree::files::manifest_path;
 use tamis_files::tree::manifest::{Manifest, prepare_current, set_current, switch_current};
 use tamis_files::tree::state::ManifestState;
 
-use crate::db::begin::NotBegun;
+use crate::db::filter_files::FilterFiles;
 use crate::db::gate::Gate;
-use crate::db::images::FilterFiles;
-use crate::db::inner::KeyspaceInner;
-use crate::error::StorageError;
+use crate::db::tree::KeyspaceInner;
+use crate::error::{StorageError, WriteError};
 use crate::io::FileSystem;
 use crate::read::{Memtables, View};
 use crate::tree::new_tables::NewTables;
@@ -487,4 +486,21 @@ fn gone_filters(old: &ManifestState, new: &ManifestState, edit: &VersionEdit) ->
         tree.keyspaces.values().any(|keyspace| keyspace.filter_files.contains_key(file))
     };
     removed.chain(dropped).filter(|file| named(old, file) && !named(new, file)).collect()
+}
+
+/// Why a session did not begin.
+#[derive(Debug)]
+pub(crate) enum NotBegun {
+    /// Nothing has changed: the attempt may be repeated.
+    Unchanged(StorageError),
+    /// It is unknown which manifest is in force.
+    Unknown(StorageError),
+    /// The database is closed, or was poisoned.
+    Stopped(WriteError),
+}
+
+impl From<StorageError> for NotBegun {
+    fn from(error: StorageError) -> Self {
+        NotBegun::Unchanged(error)
+    }
 }

@@ -2,9 +2,9 @@
 //!
 //! A reader goes from record to record and from log to log. It asks the list of logs when it opens
 //! one, and before it reads what has become visible since
-//! ([`LogFiles::place_of`](crate::db::log::LogFiles::place_of)); and what is visible before every
+//! ([`LogFiles::place_of`](crate::db::log::files::LogFiles::place_of)); and what is visible before every
 //! record: a record that holds a visible number is whole, since its append came before the number
-//! was published (`Release`, and `Acquire` in [`visible`](crate::db::commit::Committer::visible)),
+//! was published (`Release`, and `Acquire` in [`visible`](crate::db::committer::Committer::visible)),
 //! and the pages that a mapped log is written through are those that its file is read from. So
 //! nothing is read that is being written, a bad record is damage, and writers do nothing for
 //! readers that do not wait.
@@ -39,10 +39,10 @@ use tamis_files::wal::{LogKind, LogReader, ReadOptions};
 use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::db::catalogue::Sorted;
 use crate::db::inner::DbInner;
-use crate::db::log::Place;
+use crate::db::log::retained::Place;
 use crate::db::{Db, Handle};
 use crate::error::{ChangesError, OpenError, StorageError, WriteError};
-use crate::io::{Access, FileSystem};
+use crate::io::Access;
 use crate::sync;
 
 /// How long a wait lasts before it looks whether the database was closed.
@@ -416,24 +416,6 @@ fn place_of(db: &DbInner, wanted: SeqNo) -> Result<Place, ChangesError> {
     let state = db.state();
     let place = state.logs.place_of(wanted);
     place.ok_or_else(|| ChangesError::FellBehind { wanted, oldest: state.logs.oldest_change() })
-}
-
-/// Returns the number of the first write of a log, and the size of its file; `None` if it holds no
-/// record.
-pub(crate) fn first_write(
-    fs: &dyn FileSystem,
-    path: &std::path::Path,
-    id: u64,
-) -> Result<Option<(SeqNo, u64)>, OpenError> {
-    let io = |operation, e| StorageError::io(operation, path, e);
-    let file = fs.open(path, Access::Sequential).map_err(|e| io("open", e))?;
-    let bytes = file.len().map_err(|e| io("read the length of", e))?;
-    let mut reader = LogReader::open(file, path, LogKind::Writes, id, ReadOptions::default())?;
-    let Some(record) = reader.next_record()? else { return Ok(None) };
-    let offset = record.offset;
-    let (header, _) = GroupHeader::decode(record.payload)
-        .map_err(|e| StorageError::corrupt(path, offset, e.to_string()))?;
-    Ok(Some((header.first_seq, bytes)))
 }
 
 impl Db {

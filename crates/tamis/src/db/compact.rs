@@ -32,11 +32,13 @@ use crate::compaction::filters::{self, FilterBits};
 use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts};
 use crate::db::covered::{covered_tables, hidden_share};
 use crate::db::expiry::expired_tables;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::jobs::{CancelToken, CompactionControl, Progress, reason_name, work_name};
-use crate::db::pressure::pressure_of;
+use crate::db::inner::DbInner;
+use crate::db::jobs::{CancelToken, CompactionControl, reason_name, work_name};
+use crate::db::progress::Progress;
 use crate::db::room::{LEFT_FREE, human};
-use crate::db::scheduler::Job;
+use crate::db::scheduler::{Job, input_bytes};
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::error::StorageError;
 use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
 use crate::observe::latency::Operation;
@@ -65,18 +67,6 @@ enum Due {
     Plan(Plan),
     /// A plan lacks room: the bytes that it needs, and the free bytes.
     NoRoom(u64, u64),
-}
-
-/// Returns the bytes of the plan's inputs, with the values in blob files that a merge of them moves
-/// if `room` bytes are free.
-pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan, room: Option<u64>) -> u64 {
-    let inputs: HashSet<TableId> = plan.tables().collect();
-    let view = keyspace.view.load();
-    let tables = view.version.tables.iter().filter(|table| inputs.contains(&table.meta.id));
-    let tables: Vec<Arc<OpenTable>> = tables.cloned().collect();
-    let shaping = keyspace.shaping.load();
-    let blobs = BlobInputs::of(&tables, &view.version, &shaping.options, plan.max_table_bytes, room);
-    tables.iter().map(|table| table.meta.file_bytes).sum::<u64>() + blobs.moved_bytes(&tables)
 }
 
 /// Returns when the oldest and the newest data of the tables was flushed; unknown counts as oldest.
@@ -225,17 +215,6 @@ impl DbInner {
             }
         }
         None
-    }
-
-    /// Recomputes the pressure on a keyspace's writers. Called under the lock after a change of the
-    /// tree or of the list of jobs. O(tables).
-    pub(crate) fn update_pressure(&self, state: &State, keyspace: &KeyspaceInner) {
-        let shaping = keyspace.shaping.load();
-        // A caller that compacts by hand must not be stopped by work that nothing else does.
-        keyspace.pressure.set(match shaping.options.auto_compaction {
-            true => pressure_of(&*shaping.policy, self.shape(state, keyspace)),
-            false => Pressure::None,
-        });
     }
 
     /// Starts a plan: from now on its inputs are taken.

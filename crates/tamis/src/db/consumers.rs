@@ -16,19 +16,12 @@ use tamis_files::codec::{Decoder, Encode};
 
 use crate::batch::WriteBatch;
 use crate::db::changes::Changes;
+use crate::db::tree::CONSUMERS_KEYSPACE;
 use crate::db::{Db, Keyspace};
 use crate::error::{ChangesError, ReadError, StorageError, WriteError};
-use crate::sync::Mutex;
-
-/// The keyspace of consumers, hidden from programs.
-pub(crate) const CONSUMERS_KEYSPACE: &str = "\0consumers";
 
 /// The longest name of a consumer, in bytes.
 const MAX_NAME_BYTES: usize = 255;
-
-/// See the module documentation.
-#[derive(Debug, Default)]
-pub(crate) struct Consumers(Mutex<()>);
 
 /// A named reader of the change feed. The database keeps its position, and the logs that it has yet
 /// to read (up to [`changes_max_bytes`](crate::Options::changes_max_bytes)), also from one opening
@@ -77,7 +70,7 @@ impl Consumer {
     /// [`ChangesError::NoConsumer`] if it was dropped, and those of [`Db::put`].
     pub fn acknowledge(&self, seq: u64) -> Result<(), ChangesError> {
         let inner = &self.db.handle().inner;
-        let _one = inner.consumers.0.lock();
+        let _one = inner.consumers.lock();
         let seq = seq.min(inner.visible());
         if seq <= self.position()? {
             return Ok(());
@@ -119,7 +112,7 @@ impl Db {
         }
         let inner = &self.handle().inner;
         let consumer = Consumer { db: self.clone(), name: name.to_owned() };
-        let _one = inner.consumers.0.lock();
+        let _one = inner.consumers.lock();
         {
             let state = inner.state();
             if state.logs.consumer(name).is_some() {
@@ -152,7 +145,7 @@ impl Db {
     pub fn drop_change_consumer(&self, name: &str) -> Result<bool, ChangesError> {
         self.check_process()?;
         let inner = &self.handle().inner;
-        let _one = inner.consumers.0.lock();
+        let _one = inner.consumers.lock();
         {
             let state = inner.state();
             if state.logs.consumer(name).is_none() {

@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::inner::DbInner;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::read::{Bounds, ReadCounters, Standpoint, Stretch};
 
 impl DbInner {

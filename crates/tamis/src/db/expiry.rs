@@ -39,23 +39,21 @@
 //! takes the lock, and reads take it once a second altogether. Nothing under the lock can fail;
 //! samples lost by a panic make entries live longer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tamis_base::key::SeqNo;
-use tamis_files::tree::edit::{Ages, VersionEdit};
+use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::times::{PRECISION, Sample, SeqTimes};
 use tamis_policy::compaction::plan::{Plan, Reason};
 use tamis_policy::compaction::shape::{Shape, TableShape};
 
-use crate::sync::Mutex;
-use crate::tree::new_tables::NewTables;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
 use crate::clock::Clock;
+use crate::db::age::Age;
 use crate::db::catalogue::Catalogue;
-use crate::db::commit::Committer;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::options::KeyspaceOptions;
-use crate::read::Memtables;
+use crate::db::committer::Committer;
+use crate::db::tree::KeyspaceInner;
+use crate::sync::Mutex;
 
 /// New samples are stored at least this often, in seconds, or every shortest time to live divided
 /// by [`SAVE_PART`] if that is longer.
@@ -63,58 +61,6 @@ const SAVE_EVERY: u64 = 60;
 
 /// See [`SAVE_EVERY`].
 const SAVE_PART: u64 = 16;
-
-/// What an open keyspace knows about the ages of its entries.
-#[derive(Debug)]
-pub(crate) struct Age {
-    /// How many seconds an entry lives.
-    ttl: Option<u64>,
-    /// See [`Ages::since`]; `None` in a keyspace that never had a time to live.
-    since: Option<SeqNo>,
-    /// The horizon: everything up to this write has expired. Only ever raised. Release and Acquire:
-    /// a thread that sees a second in `checked` sees its horizon here.
-    expired: AtomicU64,
-    /// The first second for which the horizon has not been looked up yet.
-    checked: AtomicU64,
-}
-
-impl Age {
-    /// Creates the ages of a keyspace with these options and the stored `known`. `last_seq` is not
-    /// below any number in its tables.
-    pub(crate) fn new(options: &KeyspaceOptions, known: Option<Ages>, last_seq: SeqNo) -> Age {
-        let seconds =
-            |ttl: std::time::Duration| ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
-        let ttl = options.time_to_live.map(seconds);
-        Age {
-            ttl,
-            since: known.map(|ages| ages.since).or(ttl.map(|_| last_seq)),
-            expired: AtomicU64::new(known.map_or(0, |ages| ages.expired)),
-            checked: AtomicU64::new(0),
-        }
-    }
-
-    /// Reports whether merges must keep the sequence numbers of entries.
-    pub(crate) fn keep_seq(&self) -> bool {
-        self.since.is_some()
-    }
-
-    /// Takes over what the writer of a database that is followed has recorded.
-    pub(crate) fn raise(&self, ages: &Ages) {
-        self.expired.fetch_max(ages.expired, Ordering::AcqRel);
-    }
-
-    /// Returns the ages to store.
-    pub(crate) fn ages(&self) -> Option<Ages> {
-        self.since.map(|since| Ages { since, expired: self.expired.load(Ordering::Acquire) })
-    }
-}
-
-/// Returns the first visible sequence number when everything up to `expired` is hidden: the horizon
-/// in the form that reads use, like that of a range tombstone over all keys.
-#[inline]
-pub(crate) fn live_from(expired: SeqNo) -> SeqNo {
-    expired + SeqNo::from(expired > 0)
-}
 
 /// The samples of an open database, and the clock.
 #[derive(Debug)]
@@ -264,7 +210,7 @@ impl Expiry {
 
     /// Reports whether samples have been kept from the manifest for so long that an edit should
     /// store them.
-    fn is_save_due(&self, stored: Option<Sample>) -> bool {
+    pub(crate) fn is_save_due(&self, stored: Option<Sample>) -> bool {
         let (ages_entries, ages_deletes) = (self.wanted.load(Ordering::Relaxed), self.ages_deletes());
         if !ages_entries && !ages_deletes {
             return false;
@@ -317,19 +263,6 @@ pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
         table.free && table.meta.max_seq <= shape.expired && !seen
     };
     Plan::drop_of(shape, Reason::Expired, gone)
-}
-
-impl DbInner {
-    /// Stores new samples if that has not been done for a while: a memtable may take days to fill.
-    /// For an otherwise idle background thread.
-    pub(crate) fn save_times(&self, state: &mut State) {
-        let stopped = self.gate.cancels() || !state.catalogue.is_open();
-        if !stopped && self.expiry.is_save_due(state.catalogue.tree().times.newest()) {
-            // On failure they are saved with a later edit.
-            let none = |_, _: &Memtables| unreachable!("no tables change");
-            let _ = self.commit_edit(state, VersionEdit::default(), NewTables::default(), none);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use tamis_base::ids::{KeyspaceId, LogId};
 
-use crate::db::inner::KeyspaceInner;
+use crate::db::tree::KeyspaceInner;
 use crate::sync::Mutex;
 
 /// See the module documentation.

@@ -11,15 +11,16 @@
 
 use std::sync::Arc;
 
-use tamis_base::collections::{HashMap, HashSet};
-use tamis_base::ids::{FilterFileId, KeyspaceId};
+use tamis_base::collections::HashMap;
+use tamis_base::ids::FilterFileId;
 use tamis_base::key::KeyBytes;
 use tamis_files::images::ImageKind;
 
-use crate::db::catalogue::Catalogue;
-use crate::db::images::{LiveImage, NewImage, NotSaved, Reclaim};
-use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::scheduler::Rounds;
+use crate::db::filter_files::{LiveImage, NewImage, NotSaved, Reclaim};
+use crate::db::filter_upkeep::MOST_ROUNDS;
+use crate::db::inner::DbInner;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::select::{Grf, Moment, Part, Restored, Span, Task, Turn};
 
@@ -33,80 +34,6 @@ const CLOSE_BYTES: usize = 64 << 20;
 /// The most ranges that use one image, so that memory is proportional to the files whatever they
 /// say. An image is divided only where newer images of other ranges were saved.
 const MOST_USES: u32 = 8;
-
-/// How often older images are tried in place of damaged ones.
-const MOST_ROUNDS: u32 = 8;
-
-/// Which keyspaces' filters are being worked on. Behind the `state` lock.
-#[derive(Debug, Default)]
-pub(crate) struct FilterUpkeep {
-    /// Whether images are saved.
-    saves: bool,
-    working: HashSet<KeyspaceId>,
-    /// The keyspaces whose last work failed or is under way: it is not retried before the tree has
-    /// changed.
-    failed: HashSet<KeyspaceId>,
-    /// Where to look for the next work.
-    rounds: Rounds,
-}
-
-impl FilterUpkeep {
-    pub(crate) fn new(saves: bool) -> FilterUpkeep {
-        FilterUpkeep { saves, ..FilterUpkeep::default() }
-    }
-
-    /// Returns the next work on a filter of any keyspace.
-    pub(crate) fn next(&mut self, catalogue: &Catalogue) -> Option<(Arc<KeyspaceInner>, Task)> {
-        for keyspace in self.rounds.next(&catalogue.keyspaces().filtered) {
-            if let Some(task) = self.task(&keyspace) {
-                self.rounds.note_work(keyspace.id);
-                return Some((keyspace, task));
-            }
-            self.rounds.note_nothing(keyspace.id);
-        }
-        None
-    }
-
-    /// Records that work may be due on each filter.
-    pub(crate) fn note_all(&mut self, catalogue: &Catalogue) {
-        self.rounds.note_all(&catalogue.keyspaces().filtered);
-    }
-
-    /// Returns the work due for a keyspace's filter, unless a thread is already working on it.
-    fn task(&self, keyspace: &KeyspaceInner) -> Option<Task> {
-        let held = self.working.contains(&keyspace.id) || self.failed.contains(&keyspace.id);
-        if held { None } else { keyspace.filter.task(&keyspace.view.load().version, self.saves) }
-    }
-
-    /// Reports whether work on a keyspace's filter is under way or due.
-    pub(crate) fn is_busy(&self, keyspace: &KeyspaceInner) -> bool {
-        self.working.contains(&keyspace.id) || self.task(keyspace).is_some()
-    }
-
-    /// Marks the start of work. Until the work succeeds it counts as failed. A change of the tree
-    /// in the meantime clears that mark, so the change is not forgotten if the work does fail.
-    pub(crate) fn start(&mut self, keyspace: KeyspaceId) {
-        self.working.insert(keyspace);
-        self.failed.insert(keyspace);
-    }
-
-    /// Marks the end of work. If it is not `done` and the tree has changed meanwhile, the change
-    /// may be what it needed.
-    fn end(&mut self, keyspace: KeyspaceId, done: bool) {
-        self.working.remove(&keyspace);
-        self.rounds.note_change(keyspace);
-        if done {
-            self.failed.remove(&keyspace);
-        }
-    }
-
-    pub(crate) fn tree_changed(&mut self, keyspace: &KeyspaceInner) {
-        self.failed.remove(&keyspace.id);
-        if keyspace.filter.grf().is_some() {
-            self.rounds.note_change(keyspace.id);
-        }
-    }
-}
 
 impl DbInner {
     /// Does the work due, after [`start`](FilterUpkeep::start), and marks its end, even in a panic.
@@ -344,12 +271,6 @@ impl DbInner {
                 );
             }
         }
-    }
-
-    /// Forwards the warnings of a keyspace's filter.
-    pub(crate) fn warn_of_filter(&self, keyspace: &KeyspaceInner) {
-        let warnings = keyspace.filter.take_warnings().into_iter();
-        warnings.for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name())));
     }
 
     /// Waits until no keyspace's filter has work under way or due.

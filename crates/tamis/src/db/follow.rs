@@ -67,25 +67,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tamis_base::collections::{HashMap, HashSet};
-use tamis_base::ids::{KeyspaceId, LogId, TableId};
+use tamis_base::ids::{FilterFileId, KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
 use tamis_files::tree::files::{manifest_path, options_path};
 use tamis_files::tree::manifest::ManifestReader;
 use tamis_files::tree::state::{KeyspaceState, ManifestState};
 
 use self::logs::FollowedLogs;
-use super::background::{Workers, guarded};
-use crate::db::Db;
 use crate::db::beside::{ATTEMPTS, Doubts, pause};
 use crate::db::catalogue::Opened;
-use crate::db::consumers::CONSUMERS_KEYSPACE;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::live_files::Ends;
+use crate::db::guarded::guarded;
+use crate::db::inner::DbInner;
 use crate::db::open;
+use crate::db::state::State;
+use crate::db::tree::{CONSUMERS_KEYSPACE, KeyspaceInner};
 use crate::error::{OpenError, StorageError};
 use crate::io::read_file;
 use crate::options::Options;
 use crate::sync;
+use crate::sync::Mutex;
 use crate::tree::open_table::OpenTable;
 
 /// Which epochs of a keyspace are those of flushes whose tables were in a published version.
@@ -122,15 +122,16 @@ pub(crate) struct Follower {
 }
 
 /// Opens the database in `dir` to follow it.
-pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenError> {
+pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Arc<DbInner>, Arc<Mutex<Follower>>), OpenError> {
     options.check()?;
     let mut doubts = Doubts::default();
     for attempt in 0..ATTEMPTS {
         let before = current(dir, options);
         match open::open(dir, options.clone(), open::Role::Follower) {
             Ok(db) => {
-                db.catch_up()?;
-                return Ok(db);
+                let follower = Arc::<Mutex<Follower>>::default();
+                catch_up(&db, &follower)?;
+                return Ok((db, follower));
             }
             Err(error) => doubts.note(error, before.is_none() || current(dir, options) == before)?,
         }
@@ -162,88 +163,25 @@ enum Attempt {
     Again,
 }
 
-impl DbInner {
-    /// See [`Db::catch_up`](crate::Db::catch_up).
-    pub(crate) fn catch_up(&self) -> Result<SeqNo, OpenError> {
-        self.gate.check_process()?;
-        let Some(follower) = &self.follower else {
-            return Err(OpenError::NotFollower { path: self.dir.clone() });
-        };
-        let mut follower = follower.lock();
-        let (mut doubts, mut failed_at) = (Doubts::default(), None);
-        for attempt in 0..ATTEMPTS {
-            match follower.attempt(self) {
-                Ok(Attempt::Done) => return Ok(self.visible()),
-                Ok(Attempt::Again) => doubts = Doubts::default(),
-                Err(error) => {
-                    follower.doubt();
-                    let same = failed_at.is_none_or(|mark| mark == follower.mark);
-                    failed_at = Some(follower.mark);
-                    doubts.note(error, same)?;
-                }
+/// See [`Db::catch_up`](crate::Db::catch_up).
+pub(crate) fn catch_up(db: &DbInner, follower: &Mutex<Follower>) -> Result<SeqNo, OpenError> {
+    db.gate.check_process()?;
+    let mut follower = follower.lock();
+    let (mut doubts, mut failed_at) = (Doubts::default(), None);
+    for attempt in 0..ATTEMPTS {
+        match follower.attempt(db) {
+            Ok(Attempt::Done) => return Ok(db.visible()),
+            Ok(Attempt::Again) => doubts = Doubts::default(),
+            Err(error) => {
+                follower.doubt();
+                let same = failed_at.is_none_or(|mark| mark == follower.mark);
+                failed_at = Some(follower.mark);
+                doubts.note(error, same)?;
             }
-            pause(attempt);
         }
-        Err(OpenError::Changing { path: self.dir.clone() })
+        pause(attempt);
     }
-}
-
-impl Db {
-    /// Opens the database in `path` read-only beside a writer, which may be in another process, and
-    /// keeps up with it: now, and whenever [`catch_up`](Db::catch_up) is called, or by itself every
-    /// [`follow_interval`](Options::follow_interval). Nothing is changed in the directory and no
-    /// lock is taken; the writer does not know of its followers.
-    ///
-    /// What it shows is a state that the writer had when the last call began, or a later one: a
-    /// prefix of all writes, with those that were acknowledged, and perhaps some that are not yet,
-    /// or that failed while the writer's [suspension](crate::WriteError::Suspended) lasts.
-    /// Iterators and snapshots keep the state of their moment, and hold its tables, which keeps
-    /// their disk space. Memory: the writes that are in the writer's memtables are in memory here,
-    /// too.
-    ///
-    /// Costs what an opening costs; `max_open_files` does not apply, as the writer may remove files
-    /// that are in use here.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open_read_only`](Db::open_read_only).
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// use tamis::{Db, Options};
-    ///
-    /// // In one process ...
-    /// let writer = Db::open(dir.path(), Options::default())?;
-    /// writer.put("key", "old")?;
-    /// // ... and in another one.
-    /// let follower = Db::open_follower(dir.path(), Options::default())?;
-    /// writer.put("key", "new")?;
-    /// assert_eq!(follower.get("key")?.unwrap(), "old");
-    /// follower.catch_up()?;
-    /// assert_eq!(follower.get("key")?.unwrap(), "new");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn open_follower(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        let inner = open(path.as_ref(), &options)?;
-        let workers = Workers::start_following(&inner)
-            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
-        Ok(Db::with(inner, Some(workers)))
-    }
-
-    /// Shows what the writer has done since; returns the number of the last write shown. For a
-    /// [follower](Db::open_follower), from any thread; readers do not wait.
-    ///
-    /// Costs a read of what was added to the manifest and to the log, and an opening of each table
-    /// that is new.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError::NotFollower`] for another database; [`OpenError::Changing`] if the writer
-    /// replaced files during every attempt; damage or a failed system call, with the file. After an
-    /// error everything is shown as before, and a later call may succeed.
-    pub fn catch_up(&self) -> Result<u64, OpenError> {
-        self.handle().inner.catch_up()
-    }
+    Err(OpenError::Changing { path: db.dir.clone() })
 }
 
 /// Reports whether a manifest lacks what the published one had: edits whose sync failed, or writes
@@ -261,7 +199,7 @@ fn withdraws(published: &ManifestState, new: &ManifestState) -> bool {
 }
 
 /// Catches up with the writer as often as the options ask for, and builds global filters.
-pub(super) fn follow_loop(db: &DbInner) {
+pub(super) fn follow_loop(db: &DbInner, follower: &Mutex<Follower>) {
     let mut last = sync::now();
     let mut failure = String::new();
     let mut state = db.state();
@@ -286,7 +224,7 @@ pub(super) fn follow_loop(db: &DbInner) {
         }
         drop(state);
         last = sync::now();
-        match guarded(db, "catching up with the writer", || db.catch_up()) {
+        match guarded(db, "catching up with the writer", || catch_up(db, follower)) {
             Some(Err(error)) if error.to_string() != failure => {
                 failure = error.to_string();
                 db.warn(format!("the writer's changes are not shown: {failure}"));
@@ -574,6 +512,19 @@ impl Follower {
             state.catalogue.publish_keyspaces();
         }
     }
+}
+
+/// How far the files reach that are appended to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ends {
+    /// The last write in logs and tables.
+    pub(super) last_seq: SeqNo,
+    /// The manifest's number and length.
+    pub(super) manifest: (u64, u64),
+    /// The logs and their lengths, oldest first.
+    pub(super) logs: Vec<(LogId, u64)>,
+    /// The filter files and their lengths.
+    pub(super) filters: Vec<(FilterFileId, u64)>,
 }
 
 #[cfg(test)]

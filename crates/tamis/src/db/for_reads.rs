@@ -20,82 +20,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tamis_base::collections::HashMap;
-use tamis_base::ids::KeyspaceId;
-use tamis_base::key::SeqNo;
 use tamis_policy::compaction::plan::{Plan, Reason, Work};
 
-use crate::db::compact::input_bytes;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::idle::IdleTimer;
-use crate::observe::cost::ReadCost;
+use crate::db::inner::DbInner;
+use crate::db::scheduler::input_bytes;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::options::{CompactionChoice, KeyspaceOptions};
 use crate::sync;
 
 /// Idle time before a read-triggered compaction.
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
-/// The price of a wasted search of a run, in bytes rewritten. A search takes half a microsecond
-/// from memory and longer from a device; a merge moves some hundred bytes in that time. But a
-/// reader loses this time, while an idle thread does the merge. LevelDB's price is 16 KiB.
-const PRICE_OF_SEARCH: u64 = 4 << 10;
-
-/// The price of one more filter probe: a search takes about 32 times as long.
-const PRICE_OF_PROBE: u64 = 128;
-
-/// The price of stepping over a deleted key or an obsolete version, which a merge would have
-/// removed: about a twelfth of a search.
-const PRICE_OF_STEP: u64 = 320;
-
 /// Smaller debts are ignored: a few reads do not make a pattern.
 const LEAST_DEBT: u64 = 64 << 20;
-
-/// The cost to a keyspace's reads of runs beyond the first.
-#[derive(Debug, Default)]
-struct Account {
-    /// The counters at the last update.
-    seen: ReadCost,
-    debt: u64,
-}
-
-impl Account {
-    /// Adds the losses since the last call, and returns the debt in bytes.
-    fn update(&mut self, now: ReadCost) -> u64 {
-        self.debt = self.debt.saturating_add(loss(now - self.seen));
-        self.seen = now;
-        self.debt
-    }
-}
-
-/// Returns the cost to reads, in bytes, of having more than one run and of what merges would
-/// remove.
-fn loss(reads: ReadCost) -> u64 {
-    let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
-    let probes = reads.filter_probes.saturating_sub(reads.gets);
-    let steps = reads.tombstones_skipped + reads.versions_skipped;
-    searches
-        .saturating_mul(PRICE_OF_SEARCH)
-        .saturating_add(probes.saturating_mul(PRICE_OF_PROBE))
-        .saturating_add(steps.saturating_mul(PRICE_OF_STEP))
-}
-
-/// The accounts of all keyspaces.
-#[derive(Debug)]
-pub(crate) struct ReadDebts {
-    accounts: HashMap<KeyspaceId, Account>,
-    /// Time since the last write.
-    idle_timer: IdleTimer<SeqNo>,
-}
-
-impl ReadDebts {
-    pub(crate) fn new() -> ReadDebts {
-        ReadDebts { accounts: HashMap::default(), idle_timer: IdleTimer::default() }
-    }
-
-    fn of(&mut self, keyspace: KeyspaceId) -> &mut Account {
-        self.accounts.entry(keyspace).or_default()
-    }
-}
 
 /// Reports whether the keyspace's runs may be merged for reads. Not if it is configured to rewrite
 /// little, to drop whole tables, or to have a shape determined by the flushes alone.
@@ -149,9 +87,16 @@ impl DbInner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::db::read_debts::Account;
+    use crate::db::read_debts::PRICE_OF_PROBE;
+    use crate::db::read_debts::PRICE_OF_SEARCH;
+    use crate::db::read_debts::PRICE_OF_STEP;
+    use crate::db::read_debts::loss;
     use crate::error::StorageError;
+    use crate::idle::IdleTimer;
     use crate::io::MemFs;
     use crate::maintenance::CompactionPause;
+    use crate::observe::cost::ReadCost;
     use crate::{Db, Options};
 
     #[test]

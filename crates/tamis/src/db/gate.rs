@@ -18,16 +18,15 @@ mod phase;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use phase::{Condition, Phases, Stage, Step};
 use tamis_base::ids::LogId;
 
+use crate::db::backoff::{Backoff, RETRY};
 use crate::db::counters::WriteCounters;
-use crate::db::scheduler::{Backoff, RETRY};
 use crate::error::{StorageError, WriteError};
 use crate::observe::Observer;
 use crate::observe::events::Event;
 use crate::sync::{Condvar, Mutex, Process};
-
-use phase::{Condition, Phases, Stage, Step};
 
 /// See the module documentation.
 #[derive(Debug)]

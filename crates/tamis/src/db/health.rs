@@ -23,48 +23,19 @@
 //! A caller waiting for a flush or compaction that has failed twice in a row is not kept waiting:
 //! it gets the reason, also as [`WriteError::Suspended`], and may retry at any time.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_files::tree::edit::VersionEdit;
 
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::inner::DbInner;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::error::StorageError;
-use crate::observe::Observer;
 use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};
 use crate::select::TakenEpoch;
-use crate::sync::Mutex;
 use crate::tree::new_tables::NewTables;
-
-/// What went wrong since the database was opened, in words.
-#[derive(Debug)]
-pub(crate) struct Warnings {
-    dir: PathBuf,
-    observer: Arc<Observer>,
-    all: Mutex<Vec<String>>,
-}
-
-impl Warnings {
-    pub(crate) fn new(dir: &Path, observer: &Arc<Observer>) -> Warnings {
-        Warnings { dir: dir.to_owned(), observer: observer.clone(), all: Mutex::default() }
-    }
-
-    pub(crate) fn add(&self, message: String) {
-        log::warn!("{}: {message}", self.dir.display());
-        self.observer.raise(|| Event::Warning { message: message.clone() });
-        let mut all = self.all.lock();
-        // What comes and goes is listed once.
-        if !all.iter().rev().take(2).any(|last| *last == message) {
-            all.push(message);
-        }
-    }
-
-    pub(crate) fn all(&self) -> Vec<String> {
-        self.all.lock().clone()
-    }
-}
 
 /// A keyspace's memtables that were written to tables.
 struct Rescued {

@@ -36,14 +36,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_base::collections::HashMap;
 use tamis_base::ids::KeyspaceId;
 use tamis_base::key::SeqNo;
 use tamis_policy::compaction::shape::KeyRange;
 
-use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::db::transaction::bugs::{Bug, Bugs};
 use crate::read::MemtableSlot;
 use crate::sync::Mutex;
@@ -57,7 +57,7 @@ pub(crate) struct History {
     limit: u64,
     /// Whether anything is kept: only a hint for transactions that end. Set and cleared under the
     /// lock.
-    any: AtomicBool,
+    pub(crate) any: AtomicBool,
     kept: Mutex<Kept>,
     /// What tests let it, and whoever asks it, do wrong.
     pub(crate) bugs: Bugs,
@@ -75,7 +75,7 @@ struct Kept {
 }
 
 #[derive(Debug)]
-struct KeptMemtable {
+pub(crate) struct KeptMemtable {
     keyspace: KeyspaceId,
     slot: Arc<MemtableSlot>,
     /// Its last write.
@@ -148,7 +148,7 @@ impl History {
         if self.any.load(Relaxed) { self.kept.lock().bytes } else { 0 }
     }
 
-    fn keep(
+    pub(crate) fn keep(
         &self,
         keyspace: KeyspaceId,
         slots: &[Arc<MemtableSlot>],
@@ -175,7 +175,7 @@ impl History {
         given_up
     }
 
-    fn note_ingested(&self, new: impl Iterator<Item = Ingested>) {
+    pub(crate) fn note_ingested(&self, new: impl Iterator<Item = Ingested>) {
         let mut kept = self.kept.lock();
         kept.ingested.extend(new);
         while kept.ingested.len() > MOST_INGESTED
@@ -196,7 +196,7 @@ impl History {
     }
 
     /// Gives up what everybody has seen: all writes up to `seen`.
-    fn trim(&self, seen: SeqNo) -> Vec<KeptMemtable> {
+    pub(crate) fn trim(&self, seen: SeqNo) -> Vec<KeptMemtable> {
         let mut kept = self.kept.lock();
         let given_up = kept.give_up(|memtable| memtable.last <= seen);
         for one in std::mem::take(&mut kept.ingested) {
@@ -208,35 +208,6 @@ impl History {
         }
         self.any.store(!kept.memtables.is_empty() || !kept.ingested.is_empty(), Relaxed);
         given_up
-    }
-}
-
-impl DbInner {
-    /// Must be called before flushed memtables leave the keyspace's view.
-    pub(crate) fn keep_for_transactions(&self, keyspace: &KeyspaceInner, slots: &[Arc<MemtableSlot>]) {
-        // Under the lock, so that no transaction begins between the two: one that begins later has
-        // seen these memtables whole, for they were sealed before.
-        let live = self.snapshots.lock();
-        let given_up = self.history.keep(keyspace.id, slots, live.oldest_transaction());
-        drop(live);
-        drop(given_up);
-    }
-
-    /// Must be called before the number of an ingestion becomes visible.
-    pub(crate) fn note_ingested(&self, ingested: impl Iterator<Item = Ingested>) {
-        self.history.note_ingested(ingested);
-    }
-
-    /// Gives up what no open transaction needs. For a transaction that has ended, and for an
-    /// ingestion that has become visible.
-    pub(crate) fn trim_history(&self) {
-        if self.history.any.load(Relaxed) {
-            let live = self.snapshots.lock();
-            // What is not visible yet is still ahead of whoever begins now.
-            let given_up = self.history.trim(live.oldest_transaction().unwrap_or_else(|| self.visible()));
-            drop(live);
-            drop(given_up);
-        }
     }
 }
 

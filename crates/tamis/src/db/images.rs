@@ -24,224 +24,34 @@
 //! [`FilterFiles::release`] and adding an opened file both happen under `state`, where the tree
 //! says which files exist.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::db::health::Warnings;
-use crate::db::inner::{DbInner, KeyspaceInner};
-use crate::db::scheduler::Backoff;
-use crate::error::StorageError;
-use crate::io::FileSystem;
-use crate::sync::Mutex;
-use crate::tree::new_tables::NewTables;
-use crate::tree::open_table::Garbage;
-
-mod reclaim;
-#[cfg(test)]
-mod tests;
-
 use reclaim::{Stored, plan};
-use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::collections::HashSet;
 use tamis_base::ids::{FilterFileId, KeyspaceId};
 use tamis_base::key::KeyBytes;
 use tamis_files::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::filter_path;
 
+use crate::db::backoff::Backoff;
+use crate::db::filter_files::{Known, LiveImage, NewImage, NotSaved, OpenImages, Reclaim};
+use crate::db::inner::DbInner;
+use crate::db::tree::KeyspaceInner;
+use crate::error::StorageError;
+use crate::io::FileSystem;
+use crate::tree::new_tables::NewTables;
+
+mod reclaim;
+#[cfg(test)]
+mod tests;
+
 /// The backoff after a failed save: initial and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Beyond the bytes of a save, this much must be free on the device.
 const LEAVE_FREE: u64 = 64 << 10;
-
-/// An image to be saved.
-#[derive(Clone, Debug)]
-pub(crate) struct NewImage {
-    pub(crate) kind: ImageKind,
-    pub(crate) start: KeyBytes,
-    /// `None`: the range has no end.
-    pub(crate) end: Option<KeyBytes>,
-    /// The image has every key of the range in a table with epochs below this. A later table has
-    /// such epochs only if it is made of these tables.
-    pub(crate) until: u64,
-    pub(crate) bytes: Vec<u8>,
-}
-
-/// Why images were not saved.
-#[derive(Debug)]
-pub(crate) enum NotSaved {
-    /// Not now: the database does not write, or a save failed a short while ago.
-    Later,
-    /// Something failed; a warning was given.
-    Failed(StorageError),
-}
-
-/// A key range and the newest image of it.
-#[derive(Clone, Debug)]
-pub(crate) struct LiveImage {
-    /// The image's range, or a part of it.
-    pub(crate) start: KeyBytes,
-    pub(crate) end: Option<KeyBytes>,
-    /// See [`NewImage::until`].
-    pub(crate) until: u64,
-    file: Arc<OpenImages>,
-    at: usize,
-}
-
-impl LiveImage {
-    /// Identifies the image, which may count in several ranges: its file, and its number there.
-    pub(crate) fn id(&self) -> (FilterFileId, usize) {
-        (self.file.file.number(), self.at)
-    }
-}
-
-/// Which files a save may rewrite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reclaim {
-    /// Files of which too little counts: what counts is copied.
-    Rewrite,
-    /// None, as copying takes time: a file is removed only if none of its images counts.
-    Nothing,
-}
-
-/// An open filter file. When the last holder drops it, the file is removed if obsolete.
-#[derive(Debug)]
-struct OpenImages {
-    file: ImageFile,
-    /// Unusable images, by their number in the file.
-    unusable: Mutex<HashSet<usize>>,
-    obsolete: AtomicBool,
-    garbage: Arc<Garbage>,
-}
-
-impl OpenImages {
-    fn new(file: ImageFile, garbage: &Arc<Garbage>) -> Arc<OpenImages> {
-        let (unusable, obsolete) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(OpenImages { file, unusable, obsolete, garbage: garbage.clone() })
-    }
-
-    /// Returns the numbers of the images not known to be unusable.
-    fn usable(&self) -> impl Iterator<Item = usize> {
-        let unusable = self.unusable.lock().clone();
-        (0..self.file.images().len()).filter(move |at| !unusable.contains(at))
-    }
-}
-
-impl Drop for OpenImages {
-    fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
-            self.garbage.push(self.file.path().to_owned());
-        }
-    }
-}
-
-/// A file that the tree names and that was examined.
-#[derive(Debug)]
-enum Known {
-    Open(Arc<OpenImages>),
-    /// It is missing or damaged.
-    Unusable,
-}
-
-/// The filter files of an open database.
-#[derive(Debug)]
-pub(crate) struct FilterFiles {
-    dir: PathBuf,
-    fs: Arc<dyn FileSystem>,
-    garbage: Arc<Garbage>,
-    warnings: Arc<Warnings>,
-    read_only: bool,
-    known: Mutex<HashMap<FilterFileId, Known>>,
-    /// Keyspaces whose last save failed.
-    saving: Mutex<HashMap<KeyspaceId, Backoff>>,
-}
-
-impl FilterFiles {
-    pub(crate) fn new(
-        dir: PathBuf,
-        fs: &Arc<dyn FileSystem>,
-        garbage: &Arc<Garbage>,
-        warnings: &Arc<Warnings>,
-        read_only: bool,
-    ) -> FilterFiles {
-        FilterFiles {
-            dir,
-            fs: fs.clone(),
-            garbage: garbage.clone(),
-            warnings: warnings.clone(),
-            read_only,
-            known: Mutex::default(),
-            saving: Mutex::default(),
-        }
-    }
-
-    /// Lets files that no durable tree names be removed once nothing reads them. Call under the
-    /// `state` lock.
-    pub(crate) fn release(&self, files: impl IntoIterator<Item = FilterFileId>) {
-        let mut known = self.known.lock();
-        for id in files {
-            match known.remove(&id) {
-                Some(Known::Open(open)) => open.obsolete.store(true, Relaxed),
-                Some(Known::Unusable) | None => self.garbage.push(filter_path(&self.dir, id)),
-            }
-        }
-    }
-
-    /// Opens a file of this keyspace.
-    fn open(
-        &self,
-        fs: &dyn FileSystem,
-        keyspace: KeyspaceId,
-        id: FilterFileId,
-    ) -> Result<ImageFile, StorageError> {
-        let path = filter_path(&self.dir, id);
-        let file = ImageFile::open(fs, &path)?;
-        if (file.number(), file.keyspace()) != (id, keyspace) {
-            let (number, other) = (file.number(), file.keyspace());
-            let what = format!("it is filter file {number} of keyspace {other}, not {id} of {keyspace}");
-            return Err(StorageError::corrupt(&path, None, what));
-        }
-        Ok(file)
-    }
-
-    /// Reads all of a file; `false` if `go_on` returned it.
-    fn check(
-        &self,
-        fs: &dyn FileSystem,
-        keyspace: KeyspaceId,
-        id: FilterFileId,
-        go_on: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<bool, StorageError> {
-        let file = self.open(fs, keyspace, id)?;
-        let images: u64 = file.images().iter().map(|image| image.bytes).sum();
-        if !go_on(file.bytes() - images) {
-            return Ok(false);
-        }
-        for image in file.images() {
-            file.read(fs, image)?;
-            if !go_on(image.bytes) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Reads an image. After an error the image no longer counts; another may count in its place.
-    pub(crate) fn read(&self, image: &LiveImage) -> Result<Vec<u8>, StorageError> {
-        let (open, at) = (&image.file, image.at);
-        let read = open.file.read(&*self.fs, &open.file.images()[at]);
-        read.inspect_err(|why| self.note_unusable(image, why))
-    }
-
-    /// Records that an image is unusable, and warns of it once.
-    pub(crate) fn note_unusable(&self, image: &LiveImage, why: &dyn std::fmt::Display) {
-        if image.file.unusable.lock().insert(image.at) {
-            self.warnings.add(format!("a part of a global filter is built from the tables: {why}"));
-        }
-    }
-}
 
 impl DbInner {
     /// Returns the open filter files of a keyspace, and the numbers of the unusable files.
@@ -343,7 +153,7 @@ impl DbInner {
     /// Reports whether a save of images would be attempted now.
     #[cfg(test)]
     pub(crate) fn may_save_images(&self, keyspace: KeyspaceId) -> bool {
-        let waits = |saving: &HashMap<KeyspaceId, Backoff>| {
+        let waits = |saving: &tamis_base::collections::HashMap<KeyspaceId, Backoff>| {
             saving.get(&keyspace).is_some_and(|backoff| !backoff.is_over())
         };
         self.may_write_images() && !waits(&self.filter_files.saving.lock())

@@ -16,7 +16,6 @@
 //! | [`History`] | recent commits that transactions may have to be validated against |
 //! | [`Locks`] | which transactions hold which keys and ranges |
 //! | [`Prepared`] | which transactions are prepared |
-//! | [`Consumers`] | named readers of changes |
 //! | [`FilterFiles`] | the filter files that were opened |
 //! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
@@ -32,7 +31,7 @@
 //!
 //! Taken in this order; none is held while a read is served. The lock of a session that has not
 //! begun ([`begin`](super::begin)) comes before all of them, then those of [`Prepared`] and
-//! [`Consumers`], and then the one that is held while images of filters are saved
+//! of consumers of changes, and then the one that is held while images of filters are saved
 //! ([`images`](super::images)). The lock of memory that several databases share
 //! ([`memory`](crate::memory)) is taken with none of these held; under it only the division of read
 //! memory and what follows it here are taken, of any of these databases. That of the memory for
@@ -76,330 +75,60 @@
 //! after the view was replaced, which form a suffix. Between the two loads the reader loads the
 //! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
-use crate::sync::{self, Mutex, MutexGuard};
-use crate::tree::new_tables::NewTables;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arc_swap::ArcSwap;
-use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_base::collections::HashSet;
+use tamis_base::ids::KeyspaceId;
 use tamis_base::key::SeqNo;
 use tamis_files::table::ReaderConfig;
 use tamis_files::table::cache::BlockCache;
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::current_path;
-use tamis_files::tree::state::KeyspaceState;
-use tamis_model::engine::Workload;
+use tamis_policy::compaction::policy::Pressure;
 use tamis_policy::compaction::shape::{LevelShape, RunShape, Shape, TableShape};
 
-use crate::compaction::filters::FilterBits;
-use crate::compaction::versions::Rules;
-use crate::db::begin::Pending;
+use crate::db::age::live_from;
+use crate::db::beginning::Beginning;
 use crate::db::catalogue::{Catalogue, FileNumbers, Keyspaces};
-use crate::db::commit::Committer;
-use crate::db::consumers::Consumers;
+use crate::db::committer::Committer;
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
-use crate::db::expiry::{Age, Expiry};
+use crate::db::expiry::Expiry;
 use crate::db::filled::Filled;
-use crate::db::filters::FilterUpkeep;
-use crate::db::follow::Follower;
-use crate::db::for_reads::ReadDebts;
+use crate::db::filter_files::FilterFiles;
 use crate::db::gate::Gate;
-use crate::db::health::Warnings;
-use crate::db::history::History;
-use crate::db::images::FilterFiles;
-use crate::db::jobs::Background;
-use crate::db::keyspaces::HIDDEN_PREFIX;
-use crate::db::log::{Log, LogFiles};
+use crate::db::history::{History, Ingested};
+use crate::db::live_snapshots::{LiveSnapshots, Views};
+use crate::db::log::{Current, Log};
 use crate::db::monitor::Monitor;
-use crate::db::pressure::KnownPressure;
-use crate::db::readers::OldViews;
-use crate::db::reserve::Reserve;
-use crate::db::reshape::{Reshaping, Shaping};
-use crate::db::room::Room;
+use crate::db::pace::Urgency;
+use crate::db::pressure::pressure_of;
+use crate::db::progress::Background;
+use crate::db::reserve::{Reserve, bytes_of};
+use crate::db::room::{LEFT_FREE, Room};
 use crate::db::salvage::SalvageReport;
-use crate::db::scheduler::Scheduler;
-use crate::db::scrub::Scrub;
-use crate::db::snapshot::LiveSnapshots;
+use crate::db::scrubbed::Scrub;
+use crate::db::state::State;
 use crate::db::throttle::Throttle;
 use crate::db::transaction::locks::Locks;
-use crate::db::transaction::prepared::Prepared;
+use crate::db::transaction::prepared_names::Prepared;
+use crate::db::tree::KeyspaceInner;
 use crate::db::tune::Decisions;
-use crate::error::{StorageError, WriteError};
+use crate::db::warnings::Warnings;
+use crate::error::StorageError;
 use crate::io::{DirLock, FileSystem};
-use crate::memtable::{ChunkPool, Memtable};
+use crate::memtable::ChunkPool;
 use crate::observe::Observer;
 use crate::observe::events::Event;
 use crate::observe::latency::Operation;
-use crate::operators::{KeyspaceOperators, Unregistered};
-use crate::options::{KeyspaceOptions, Options};
-use crate::read::{AllReads, Gaps, Numbering, ReadCounters};
-use crate::read::{MemtableSlot, Memtables, View};
-use crate::sampling::Sampler;
-use crate::select::{Task, TreeFilter};
+use crate::options::Options;
+use crate::read::{AllReads, MemtableSlot, Memtables, Numbering, ReadAt};
+use crate::sync::{self, Mutex, MutexGuard};
+use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::{Garbage, OpenTable};
-use crate::tree::version::Version;
-use tamis_base::collections::HashSet;
-
-/// The names that a keyspace has had while it is open, the last one in use. Former names stay in
-/// memory, since callers may still look at them.
-#[derive(Debug)]
-pub(crate) struct Names {
-    name: String,
-    next: OnceLock<Box<Names>>,
-}
-
-impl Names {
-    fn new(name: &str) -> Names {
-        Names { name: name.to_owned(), next: OnceLock::new() }
-    }
-
-    fn last(&self) -> &str {
-        let mut names = self;
-        while let Some(next) = names.next.get() {
-            names = next;
-        }
-        &names.name
-    }
-
-    /// Adds a name. Under the `state` lock.
-    pub(crate) fn add(&self, name: &str) {
-        let mut names = self;
-        while let Some(next) = names.next.get() {
-            names = next;
-        }
-        let added = names.next.set(Box::new(Names::new(name)));
-        debug_assert!(added.is_ok(), "one thread adds at a time");
-    }
-}
-
-/// One keyspace of an open database.
-pub(crate) struct KeyspaceInner {
-    pub(crate) id: KeyspaceId,
-    /// Changed under `state`, read without a lock.
-    pub(crate) names: Names,
-    /// The options at opening; those that may change since are in `shaping`.
-    pub(crate) options: KeyspaceOptions,
-    /// The workload declared when the keyspace was opened or created.
-    pub(crate) declared: Option<Workload>,
-    /// The operators that `options` name.
-    pub(crate) operators: KeyspaceOperators,
-    /// The source of the versions' selectors.
-    pub(crate) filter: TreeFilter,
-    /// Replaced under `state`, read without a lock.
-    pub(crate) shaping: ArcSwap<Shaping>,
-    /// Replaced under `state`, read without a lock.
-    pub(crate) view: ArcSwap<View>,
-    /// Former ones that are still being read.
-    pub(crate) old_views: OldViews,
-    pub(crate) dropped: AtomicBool,
-    /// How writers must behave; see [`DbInner::update_pressure`].
-    pub(crate) pressure: KnownPressure,
-    pub(crate) age: Age,
-    /// The cost of reads of this keyspace.
-    pub(crate) reads: Arc<ReadCounters>,
-    /// Where memtables take their memory from.
-    chunks: Arc<ChunkPool>,
-}
-
-debug_as!(KeyspaceInner, "KeyspaceInner", keyspace => "name": keyspace.name());
-
-/// What a keyspace shares with the others of its database.
-pub(crate) struct SharedParts<'a> {
-    pub(crate) sampler: &'a Arc<Sampler>,
-    pub(crate) reads: &'a AllReads,
-    pub(crate) chunks: &'a Arc<ChunkPool>,
-    pub(crate) numbering: &'a Arc<Numbering>,
-}
-
-impl KeyspaceInner {
-    /// A keyspace without tables.
-    pub(crate) fn empty(
-        id: KeyspaceId,
-        name: &str,
-        options: KeyspaceOptions,
-        database: &Options,
-        operators: KeyspaceOperators,
-        shared: &SharedParts<'_>,
-    ) -> KeyspaceInner {
-        let state = KeyspaceState::default();
-        let none = |_| unreachable!("a new keyspace has no tables");
-        let filter = TreeFilter::new(&options, database, false, shared.sampler, &operators);
-        let version = Version::build(&state, None, none);
-        KeyspaceInner::with_version(id, name, options, operators, filter, version, shared)
-    }
-
-    pub(crate) fn with_version(
-        id: KeyspaceId,
-        name: &str,
-        options: KeyspaceOptions,
-        operators: KeyspaceOperators,
-        filter: TreeFilter,
-        version: Arc<Version>,
-        shared: &SharedParts<'_>,
-    ) -> KeyspaceInner {
-        let (reads, chunks) = (shared.reads.counters(name, filter.queries().cloned()), shared.chunks.clone());
-        let memtables = Memtables::new(fresh_memtable(&options, &chunks, 0));
-        let selector = Arc::new(filter.selector(&version, options.filter_allocation));
-        let gaps = Arc::new(Gaps::new(shared.numbering.clone()));
-        KeyspaceInner {
-            id,
-            names: Names::new(name),
-            age: Age::new(&options, None, 0),
-            shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
-            declared: options.workload,
-            options,
-            operators,
-            filter,
-            view: ArcSwap::from_pointee(View {
-                memtables,
-                version,
-                selector,
-                gaps,
-                habits: Arc::default(),
-                rotation: 0,
-                edition: 0,
-            }),
-            old_views: OldViews::new(),
-            dropped: AtomicBool::new(false),
-            pressure: KnownPressure::default(),
-            reads,
-            chunks,
-        }
-    }
-
-    /// Returns the keyspace's current name.
-    pub(crate) fn name(&self) -> &str {
-        self.names.last()
-    }
-
-    /// Reports whether programs do not see the keyspace.
-    pub(crate) fn is_hidden(&self) -> bool {
-        self.name().starts_with(HIDDEN_PREFIX)
-    }
-
-    /// Returns an empty memtable whose writes go into `log` or a later one.
-    pub(crate) fn fresh_memtable(&self, log: LogId) -> Arc<MemtableSlot> {
-        fresh_memtable(&self.options, &self.chunks, log)
-    }
-
-    /// Under the `state` lock.
-    pub(crate) fn replace_memtables(&self, memtables: Memtables) {
-        self.replace_view(Arc::new(self.view.load().with_memtables(memtables)));
-    }
-
-    /// Under the `state` lock.
-    pub(crate) fn replace_view(&self, view: Arc<View>) {
-        let memtables = view.memtables.clone();
-        let old = self.view.swap(view);
-        for slot in old.memtables.iter() {
-            let is_in = |slots: &[Arc<MemtableSlot>]| slots.iter().any(|other| Arc::ptr_eq(other, slot));
-            match is_in(&memtables.sealed) {
-                true => slot.memtable.seal(),
-                false if !is_in(std::slice::from_ref(&memtables.active)) => slot.memtable.retire(),
-                false => {}
-            }
-        }
-        self.old_views.note(&old);
-    }
-
-    /// Returns the view of a new version. Under the `state` lock.
-    pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
-        let allocation = self.shaping.load().options.filter_allocation;
-        let selector = Arc::new(self.filter.selector(&version, allocation));
-        let old = self.view.load();
-        let (rotation, edition) = (old.rotation_of(&memtables), old.edition + 1);
-        let (gaps, habits) = (old.gaps.clone(), old.habits.clone());
-        View { rotation, edition, memtables, selector, version, gaps, habits }
-    }
-
-    /// The same for a version that brings values which are not in the memtables before it: a reader
-    /// that has a former view does not have all writes up to its number, and must prove nothing
-    /// about gaps.
-    pub(crate) fn view_with_values(&self, memtables: Memtables, version: Arc<Version>) -> View {
-        let view = self.view_of(memtables, version);
-        View { rotation: view.gaps.rotate(), ..view }
-    }
-
-    /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it
-    /// has to expect.
-    pub(crate) fn inherit_accesses(&self, version: &Version, table: &Arc<OpenTable>) {
-        let shaping = self.shaping.load();
-        let accesses = self.filter.accesses().map(|accesses| &**accesses);
-        let range = || Some((table.meta.smallest.clone(), table.meta.largest.clone()));
-        let bits = FilterBits::for_flush(&shaping.options, version, accesses, table.meta.entries, range);
-        bits.inherit(std::slice::from_ref(table));
-    }
-
-    /// Returns how merges treat the versions of the keyspace's keys, given this horizon.
-    pub(crate) fn rules(&self, expired: Option<SeqNo>) -> Rules<'_> {
-        // With one operator missing, everything stays as it is until a program comes that has them
-        // all.
-        if self.operators.missing.is_some() {
-            return Rules { operator: None, filter: None, expired };
-        }
-        Rules { operator: self.operators.merge.as_deref(), filter: self.operators.filter.as_deref(), expired }
-    }
-
-    /// Refuses writes to a keyspace that lacks an operator.
-    pub(crate) fn check_operators(&self) -> Result<(), WriteError> {
-        self.operators.check_complete().map_err(|Unregistered { option, name }| WriteError::Unregistered {
-            keyspace: self.name().to_string(),
-            option,
-            name,
-        })
-    }
-
-    /// Reports whether its entries, or its deletes, are to go within some time.
-    pub(crate) fn is_timed(&self) -> bool {
-        self.options.time_to_live.is_some() || self.options.max_tombstone_age.is_some()
-    }
-
-    /// Reports whether the keyspace was dropped. Whoever asks after loading the view has one from
-    /// before the drop if this is `false`.
-    #[inline]
-    pub(crate) fn is_dropped(&self) -> bool {
-        self.dropped.load(Ordering::Relaxed)
-    }
-
-    /// Lets go of the memtables and tables of a keyspace that is dropped: they are kept by their
-    /// readers, not by handles. Under the `state` lock.
-    pub(crate) fn let_go(&self) {
-        // Before the view is replaced (which is a release), for those who load the view first.
-        self.dropped.store(true, Ordering::Relaxed);
-        let nothing = KeyspaceState::default();
-        let version = Version::build(&nothing, None, |_| unreachable!("there are no tables"));
-        let memtables = Memtables::new(self.fresh_memtable(0));
-        self.replace_view(Arc::new(self.view_of(memtables, version)));
-    }
-}
-
-fn fresh_memtable(options: &KeyspaceOptions, chunks: &Arc<ChunkPool>, log: LogId) -> Arc<MemtableSlot> {
-    // With 32-bit addresses the largest budget does not fit; no memtable can be that full there.
-    let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
-    let memtable = Memtable::with_chunks(budget, options.memtable_filter, Some(chunks.clone()));
-    MemtableSlot::new(Arc::new(memtable), log)
-}
-
-/// Everything behind the `state` lock.
-#[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) catalogue: Catalogue,
-    pub(crate) scheduler: Scheduler,
-    pub(crate) filters: FilterUpkeep,
-    pub(crate) reshaping: Reshaping,
-    pub(crate) read_debts: ReadDebts,
-    pub(crate) logs: LogFiles,
-}
-
-impl State {
-    /// Returns the next work on a filter of any keyspace.
-    pub(crate) fn next_filter_work(&mut self) -> Option<(Arc<KeyspaceInner>, Task)> {
-        self.filters.next(&self.catalogue)
-    }
-}
 
 /// An open database.
 pub(crate) struct DbInner {
@@ -429,13 +158,14 @@ pub(crate) struct DbInner {
     /// The locks of transactions that lock.
     pub(crate) locks: Locks,
     pub(crate) prepared: Prepared,
-    pub(crate) consumers: Consumers,
-    /// Of a database that is opened to be followed.
-    pub(crate) follower: Option<Mutex<Follower>>,
+    /// Held while the list of consumers of changes is changed, together with its entry.
+    pub(crate) consumers: Mutex<()>,
+    /// Whether another process writes, and this one [follows](super::follow).
+    pub(crate) follows: bool,
 
     pub(crate) numbers: Arc<FileNumbers>,
     /// What a session that waits for room needs to begin.
-    pub(crate) beginning: Mutex<Pending>,
+    pub(crate) beginning: Mutex<Beginning>,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: Arc<Keyspaces>,
     /// The keyspaces whose memtables may hold something.
@@ -619,6 +349,151 @@ impl DbInner {
 
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Makes the caller the only writer, with all writes in the memtables that are in the log. Not
+    /// to be called with the state locked.
+    pub(crate) fn lock_log(&self) -> MutexGuard<'_, Current> {
+        let log = self.log.lock();
+        if self.log.was_poisoned() {
+            // A number may be assigned that nobody will publish.
+            self.committer.give_up();
+        }
+        // After a panic there is nothing to wait for; whoever wants to write finds that writes have
+        // stopped.
+        self.wait_for_flights(&log);
+        log
+    }
+
+    /// The same if nobody writes.
+    pub(crate) fn try_lock_log(&self) -> Option<MutexGuard<'_, Current>> {
+        let log = self.log.try_lock()?;
+        (self.committer.visible() >= log.last_seq()).then_some(log)
+    }
+
+    /// Waits until nothing is in flight; `false` if that will not happen: a panic has stopped
+    /// writes for good.
+    pub(crate) fn wait_for_flights(&self, log: &Current) -> bool {
+        self.committer.wait_for(log.last_seq())
+    }
+
+    pub(crate) fn pace(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) {
+        let waited = self.background.pace.wait(urgency, bytes, give_up);
+        self.write_counters.pace_nanos.add(waited.as_nanos() as u64);
+    }
+
+    /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room).
+    /// O(jobs + keyspaces that hold writes).
+    pub(crate) fn room(&self, state: &State) -> Option<u64> {
+        let free = self.room.free()?;
+        let taken = state.scheduler.promised().saturating_add(self.bytes_to_flush());
+        Some(free.saturating_sub(taken.saturating_add(LEFT_FREE)))
+    }
+
+    /// Cancels all running compactions, and waits until they have ended.
+    pub(crate) fn cancel_compactions(&self) {
+        let mut state = self.state();
+        let cancelled = state.scheduler.cancel();
+        self.monitor.notify();
+        while state.scheduler.runs_any(&cancelled) {
+            state = self.monitor.wait(state);
+        }
+    }
+
+    /// Returns an upper bound on the bytes of the tables and blob files that all memtables will
+    /// become. Visits the keyspaces that hold writes.
+    pub(crate) fn bytes_to_flush(&self) -> u64 {
+        let of = |keyspace: &Arc<KeyspaceInner>| bytes_of(&keyspace.view.load().memtables.active);
+        self.filled.list().iter().map(of).sum::<u64>() + self.chunks.sealed()
+    }
+
+    /// Must be called before flushed memtables leave the keyspace's view.
+    pub(crate) fn keep_for_transactions(&self, keyspace: &KeyspaceInner, slots: &[Arc<MemtableSlot>]) {
+        // Under the lock, so that no transaction begins between the two: one that begins later has
+        // seen these memtables whole, for they were sealed before.
+        let live = self.snapshots.lock();
+        let given_up = self.history.keep(keyspace.id, slots, live.oldest_transaction());
+        drop(live);
+        drop(given_up);
+    }
+
+    /// Must be called before the number of an ingestion becomes visible.
+    pub(crate) fn note_ingested(&self, ingested: impl Iterator<Item = Ingested>) {
+        self.history.note_ingested(ingested);
+    }
+
+    /// Gives up what no open transaction needs. For a transaction that has ended, and for an
+    /// ingestion that has become visible.
+    pub(crate) fn trim_history(&self) {
+        if self.history.any.load(Relaxed) {
+            let live = self.snapshots.lock();
+            // What is not visible yet is still ahead of whoever begins now.
+            let given_up = self.history.trim(live.oldest_transaction().unwrap_or_else(|| self.visible()));
+            drop(live);
+            drop(given_up);
+        }
+    }
+
+    /// Pins the keyspace's view in all live snapshots if its policy drops data. Called with the
+    /// policy in place and under the `state` lock, so that nothing is dropped meanwhile and the
+    /// view still holds all that they see.
+    pub(crate) fn hold_for_snapshots(&self, keyspace: &KeyspaceInner) {
+        if !keyspace.shaping.load().policy.drops_data() {
+            return;
+        }
+        let live = self.snapshots.lock();
+        for held in live.holders().filter(|held| held.view(keyspace.id).is_none()) {
+            let mut views = held.views().map_or_else(Views::new, |views| (*views).clone());
+            views.push((keyspace.id, keyspace.view.load_full()));
+            match held.views.get() {
+                Some(known) => known.store(Arc::new(views)),
+                None => _ = held.views.set(ArcSwap::from_pointee(views)),
+            }
+        }
+    }
+}
+
+impl DbInner {
+    /// Recomputes the pressure on a keyspace's writers. Called under the lock after a change of the
+    /// tree or of the list of jobs. O(tables).
+    pub(crate) fn update_pressure(&self, state: &State, keyspace: &KeyspaceInner) {
+        let shaping = keyspace.shaping.load();
+        // A caller that compacts by hand must not be stopped by work that nothing else does.
+        keyspace.pressure.set(match shaping.options.auto_compaction {
+            true => pressure_of(&*shaping.policy, self.shape(state, keyspace)),
+            false => Pressure::None,
+        });
+    }
+}
+
+impl DbInner {
+    /// Forwards the warnings of a keyspace's filter.
+    pub(crate) fn warn_of_filter(&self, keyspace: &KeyspaceInner) {
+        let warnings = keyspace.filter.take_warnings().into_iter();
+        warnings.for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name())));
+    }
+}
+
+impl DbInner {
+    /// Returns what a read of the current state sees. The order of the loads is an invariant of
+    /// [`ReadAt`].
+    #[inline]
+    pub(crate) fn read_now<'k>(&self, keyspace: &'k KeyspaceInner) -> ReadAt<'k> {
+        let mut view = keyspace.view.load();
+        let (horizon, seq) = loop {
+            let expired = self.expiry.expired(keyspace);
+            if expired > 0 {
+                let newest = keyspace.view.load();
+                if !Arc::ptr_eq(&view, &newest) {
+                    // The replaced view may lack the writes that renewed what this horizon hides.
+                    view = newest;
+                    continue;
+                }
+            }
+            break (live_from(expired), self.visible());
+        };
+        let (operator, sharing) = (keyspace.operators.merge.as_ref(), self.options.hash_sharing);
+        ReadAt { view, seq, horizon, operator, sharing }
     }
 }
 

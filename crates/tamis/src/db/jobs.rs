@@ -12,106 +12,18 @@
 //! is only a quick check that there is no pause.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use tamis_policy::compaction::plan::{Plan, Reason, Work};
-use tamis_policy::compaction::shape::RunningJob;
+use tamis_policy::compaction::plan::{Reason, Work};
 
-use crate::compaction::execute::Helpers;
 use crate::compaction::writer::JobControl;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::pace::{Pace, Urgency};
-use crate::db::room::LEFT_FREE;
+use crate::db::inner::DbInner;
+use crate::db::pace::Urgency;
+use crate::db::progress::Progress;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::interrupt;
-use crate::options::Options;
-
-/// State shared by the background work of one database.
-#[derive(Debug)]
-pub(crate) struct Background {
-    pub(crate) pace: Pace,
-    pub(crate) helpers: Helpers,
-    /// The number of live pause guards.
-    pauses: AtomicUsize,
-    /// The number of callers that wait until nothing is due.
-    settling: AtomicUsize,
-}
-
-impl Background {
-    pub(crate) fn new(options: &Options) -> Background {
-        Background {
-            pace: Pace::new(options.background_bytes_per_second),
-            helpers: Helpers::new(options.sub_jobs.saturating_sub(1)),
-            pauses: AtomicUsize::new(0),
-            settling: AtomicUsize::new(0),
-        }
-    }
-
-    /// Reports whether somebody waits until nothing is due.
-    pub(crate) fn is_settling(&self) -> bool {
-        self.settling.load(Relaxed) > 0
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.pauses.load(Relaxed) > 0
-    }
-}
-
-/// A running compaction, as others see it.
-#[derive(Debug)]
-pub(crate) struct ActiveJob {
-    pub(crate) number: u64,
-    pub(crate) shape: RunningJob,
-    pub(crate) progress: Arc<Progress>,
-}
-
-/// The progress of a running compaction. Sizes are in bytes.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    reason: Reason,
-    work: Work,
-    runs_in: usize,
-    pub(crate) bytes_in: u64,
-    pub(crate) parts: AtomicUsize,
-    written: AtomicU64,
-    cancelled: AtomicBool,
-}
-
-impl Progress {
-    pub(crate) fn new(plan: &Plan, bytes_in: u64) -> Progress {
-        Progress {
-            reason: plan.reason,
-            work: plan.work,
-            runs_in: plan.inputs.len(),
-            bytes_in,
-            parts: AtomicUsize::new(1),
-            written: AtomicU64::new(0),
-            cancelled: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Relaxed);
-    }
-
-    /// Reports whether cancellation was requested.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Relaxed)
-    }
-
-    /// Reports whether the job drops tables without reading them.
-    pub(crate) fn drops(&self) -> bool {
-        self.work == Work::Drop
-    }
-
-    /// Returns the number of bytes that the job may still write: at most as many as it reads, and
-    /// none if it only moves or drops tables.
-    pub(crate) fn may_write(&self) -> u64 {
-        match self.work {
-            Work::Merge => self.bytes_in.saturating_sub(self.written.load(Relaxed)),
-            Work::Move | Work::Drop => 0,
-        }
-    }
-}
 
 /// A running compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -343,30 +255,5 @@ impl Drop for Settling<'_> {
     fn drop(&mut self) {
         let _state = self.0.monitor.lock();
         self.0.background.settling.fetch_sub(1, Relaxed);
-    }
-}
-
-impl DbInner {
-    fn pace(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) {
-        let waited = self.background.pace.wait(urgency, bytes, give_up);
-        self.write_counters.pace_nanos.add(waited.as_nanos() as u64);
-    }
-
-    /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room).
-    /// O(jobs + keyspaces that hold writes).
-    pub(crate) fn room(&self, state: &State) -> Option<u64> {
-        let free = self.room.free()?;
-        let taken = state.scheduler.promised().saturating_add(self.bytes_to_flush());
-        Some(free.saturating_sub(taken.saturating_add(LEFT_FREE)))
-    }
-
-    /// Cancels all running compactions, and waits until they have ended.
-    pub(crate) fn cancel_compactions(&self) {
-        let mut state = self.state();
-        let cancelled = state.scheduler.cancel();
-        self.monitor.notify();
-        while state.scheduler.runs_any(&cancelled) {
-            state = self.monitor.wait(state);
-        }
     }
 }

@@ -12,67 +12,25 @@ use tamis_filter::Digest;
 use tamis_policy::compaction::shape::KeyRange;
 
 use crate::batch::{WriteBatch, check_value};
-use crate::db::expiry::live_from;
-use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::age::live_from;
+use crate::db::handle::Keyspace;
 use crate::db::jobs::CompactOptions;
 use crate::db::layout::{self, TableStats};
-use crate::db::snapshot::SnapshotPin;
+use crate::db::pin::SnapshotPin;
 use crate::db::stats::KeyspaceStats;
-use crate::db::{Db, Handle, IngestOptions, IngestReport};
+use crate::db::{Db, IngestOptions, IngestReport};
 use crate::error::{AdminError, ReadError, WriteError};
 use crate::observe::Explained;
 use crate::observe::cost::ReadCost;
 use crate::observe::latency::Operation;
 use crate::options::KeyspaceOptions;
 use crate::read::explain::{ExplainRecorder, summary};
-#[cfg(feature = "measure")]
-use crate::read::filters_alone;
 use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, OwnReads, RangeExplanation, ReadAt};
 use crate::slice::Slice;
 use crate::sync;
 
-/// A handle to one keyspace: cheap to clone, usable from any thread. Its reads are those of
-/// [`Readable`](crate::Readable), which need no import here.
-///
-/// ```
-/// # let dir = tempfile::tempdir()?;
-/// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
-/// let users = db.create_keyspace("users", tamis::KeyspaceOptions::default())?;
-/// users.put("ada", "1815")?;
-/// assert_eq!(users.get("ada")?.unwrap(), "1815");
-/// assert_eq!(db.get("ada")?, None);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct Keyspace {
-    pub(crate) handle: Arc<Handle>,
-    pub(crate) inner: Arc<KeyspaceInner>,
-}
-
-debug_as!(Keyspace, "Keyspace", keyspace => "name": keyspace.name(), "path": keyspace.handle.inner.dir);
-
-impl DbInner {
-    /// Returns what a read of the current state sees. The order of the loads is an invariant of
-    /// [`ReadAt`].
-    #[inline]
-    pub(crate) fn read_now<'k>(&self, keyspace: &'k KeyspaceInner) -> ReadAt<'k> {
-        let mut view = keyspace.view.load();
-        let (horizon, seq) = loop {
-            let expired = self.expiry.expired(keyspace);
-            if expired > 0 {
-                let newest = keyspace.view.load();
-                if !Arc::ptr_eq(&view, &newest) {
-                    // The replaced view may lack the writes that renewed what this horizon hides.
-                    view = newest;
-                    continue;
-                }
-            }
-            break (live_from(expired), self.visible());
-        };
-        let (operator, sharing) = (keyspace.operators.merge.as_ref(), self.options.hash_sharing);
-        ReadAt { view, seq, horizon, operator, sharing }
-    }
-}
+#[cfg(feature = "measure")]
+use crate::read::filters_alone;
 
 impl Keyspace {
     /// Returns the keyspace's name.
@@ -189,7 +147,7 @@ impl Keyspace {
         let held = pin.held.view(self.inner.id);
         let horizon = match held {
             // A keyspace that the writer has created since.
-            None if db.follower.is_some() => pin.seq + 1,
+            None if db.follows => pin.seq + 1,
             _ => live_from(pin.held.expired(self.inner.id)),
         };
         let view = held.map_or_else(|| self.inner.view.load(), Guard::from_inner);

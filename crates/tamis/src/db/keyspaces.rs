@@ -14,17 +14,14 @@ use std::sync::Arc;
 use tamis_base::ids::DEFAULT_KEYSPACE;
 use tamis_files::tree::edit::VersionEdit;
 
-use crate::db::expiry::Age;
-use crate::db::inner::{DbInner, KeyspaceInner, SharedParts};
+use crate::db::age::Age;
+use crate::db::inner::DbInner;
+use crate::db::tree::{HIDDEN_PREFIX, KeyspaceInner, SharedParts};
 use crate::db::{Db, Keyspace};
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::operators::Unregistered;
 use crate::options::KeyspaceOptions;
 use crate::tree::new_tables::NewTables;
-
-/// Begins the names of keyspaces that programs do not see. No program can make one, for it is a
-/// control character.
-pub(crate) const HIDDEN_PREFIX: char = '\0';
 
 impl Db {
     /// Returns the keyspace called `name`.

@@ -2,7 +2,7 @@
 
 use tamis_base::key::KeyEnd;
 
-use crate::db::inner::KeyspaceInner;
+use crate::db::tree::KeyspaceInner;
 
 /// One table of the tree on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis_base::ids::{FilterFileId, LogId};
+use tamis_base::ids::LogId;
 use tamis_base::key::SeqNo;
 use tamis_files::tree::files::{
     blob_path, current_path, filter_path, log_path, manifest_name, manifest_path, name_of, options_path,
@@ -29,10 +29,13 @@ use tamis_files::tree::files::{
 use tamis_files::wal::is_header_of;
 
 use crate::db::Db;
+use crate::db::follow::{Ends, Follower, catch_up};
+use crate::db::handle::Handle;
 use crate::db::inner::DbInner;
 use crate::error::{AdminError, OpenError, StorageError, WriteError};
 use crate::io::{Access, ReadFile, read_file};
 use crate::read::View;
+use crate::sync::Mutex;
 use crate::tree::blobs::OpenBlob;
 use crate::tree::open_table::OpenTable;
 
@@ -161,19 +164,6 @@ impl LiveFiles {
     }
 }
 
-/// How far the files reach that are appended to.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ends {
-    /// The last write in logs and tables.
-    pub(super) last_seq: SeqNo,
-    /// The manifest's number and length.
-    pub(super) manifest: (u64, u64),
-    /// The logs and their lengths, oldest first.
-    pub(super) logs: Vec<(LogId, u64)>,
-    /// The filter files and their lengths.
-    pub(super) filters: Vec<(FilterFileId, u64)>,
-}
-
 impl Db {
     /// Returns the files that make up the database now, to be copied elsewhere: a directory with
     /// these files, each cut to its length, is the database as a crash at this moment would leave
@@ -205,17 +195,22 @@ impl Db {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn live_files(&self) -> Result<LiveFiles, AdminError> {
-        self.handle().inner.live_files()
+        self.handle().live_files()
+    }
+}
+
+impl Handle {
+    fn live_files(&self) -> Result<LiveFiles, AdminError> {
+        self.inner.gate.check_process()?;
+        match &self.follower {
+            Some(follower) => self.inner.followed_files(follower),
+            None => self.inner.own_files(),
+        }
     }
 }
 
 impl DbInner {
-    /// See [`Db::live_files`](crate::Db::live_files).
-    pub(crate) fn live_files(&self) -> Result<LiveFiles, AdminError> {
-        self.gate.check_process()?;
-        if self.follower.is_some() {
-            return self.followed_files();
-        }
+    fn own_files(&self) -> Result<LiveFiles, AdminError> {
         if self.gate.is_read_only() {
             return Err(WriteError::ReadOnly.into());
         }
@@ -237,11 +232,11 @@ impl DbInner {
 
     /// The files that a follower has read last, or newer ones if the writer has removed some of
     /// these since.
-    fn followed_files(&self) -> Result<LiveFiles, AdminError> {
+    fn followed_files(&self, follower: &Mutex<Follower>) -> Result<LiveFiles, AdminError> {
         let mut attempts = 0..MOST_ATTEMPTS;
         loop {
             let gathered = {
-                let mut follower = self.follower.as_ref().expect("a follower").lock();
+                let mut follower = follower.lock();
                 // Nothing is published meanwhile.
                 let ends = follower.ends_with_kept(self);
                 self.gather(&self.views(), ends)
@@ -250,7 +245,7 @@ impl DbInner {
                 Err(StorageError::Io(failure))
                     if failure.kind() == io::ErrorKind::NotFound && attempts.next().is_some() =>
                 {
-                    self.catch_up().map_err(|error| match error {
+                    catch_up(self, follower).map_err(|error| match error {
                         OpenError::Storage(error) => error,
                         other => StorageError::io(
                             "catch up with the writer of",

@@ -56,7 +56,8 @@
 //! suspension ends when the log was [abandoned](Log::abandon). A failure to create the next log
 //! changes nothing. After a panic under the lock, writes stop for good.
 
-mod retained;
+pub(crate) mod files;
+pub(crate) mod retained;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,6 +75,8 @@ use crate::batch::{GroupHeader, WriteBatch};
 use crate::db::catalogue::FileNumbers;
 use crate::db::counters::WriteCounters;
 use crate::db::gate::Gate;
+use crate::db::log::files::{Limits, LogFiles};
+use crate::db::log::retained::ClosedLog;
 use crate::db::monitor::Monitor;
 use crate::db::room::Room;
 use crate::error::StorageError;
@@ -84,30 +87,9 @@ use crate::observe::latency::Operation;
 use crate::options::Options;
 use crate::read::LastNumber;
 use crate::sync::{self, Mutex, MutexGuard};
-pub(crate) use retained::Place;
-use retained::RetainedLogs;
-
-/// The first step of a log, in bytes.
-const FIRST_STEP: u64 = 256 << 10;
-
-/// The largest step, in bytes.
-const LARGEST_STEP: u64 = 4 << 20;
-
-/// An upper bound on a record's size besides its batches, in bytes: two heads (the closing
-/// record's, too) and a group's header.
-const RECORD_BYTES: u64 = 96;
 
 /// After so long without an append, logs that are not needed are given back.
 const IDLE: Duration = Duration::from_secs(5);
-
-/// An obsolete log is kept only if it was synced once in so many bytes, or more often.
-const BYTES_BY_SYNC: u64 = 64 << 10;
-
-/// All logs take no more than the free space divided by this, if that is more than [`LEAST_LOGS`].
-const PART_OF_FREE: u64 = 4;
-
-/// However little is free, logs may take this much, in bytes.
-const LEAST_LOGS: u64 = 128 << 10;
 
 /// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.
 const FREE_TO_KEEP: u64 = 8;
@@ -218,145 +200,6 @@ struct RolledLog {
     writer: LogWriter,
     /// Whether the space after its last record was given back, or was tried to.
     is_trimmed: bool,
-}
-
-/// A log file that takes no more writes.
-#[derive(Clone, Debug)]
-struct ClosedLog {
-    id: LogId,
-    /// The number of its first write; `None` if that is unknown, or there is none.
-    first_seq: Option<SeqNo>,
-    bytes: u64,
-    /// The size of the file on disk, in bytes.
-    allocated: u64,
-    /// Whether the file must not be overwritten: it has another name (in a checkpoint), or its
-    /// state on the device is unknown.
-    keep: bool,
-    /// How often it was synced while it took writes.
-    syncs: u64,
-    /// Whether it was given up: its end is unreliable.
-    abandoned: bool,
-}
-
-impl ClosedLog {
-    /// Reports whether overwriting the file is cheaper than creating one. For syncs it is: they
-    /// find blocks that the file system has to record nothing about. For appends alone it is not:
-    /// pages that the system has reclaimed would be read before they change, by the thread that
-    /// maps them or, late, by a writer, which waited for up to 0.2 s.
-    fn was_synced(&self) -> bool {
-        self.syncs.saturating_mul(BYTES_BY_SYNC) >= self.bytes
-    }
-}
-
-/// The files of all logs.
-#[derive(Debug, Default)]
-pub(crate) struct LogFiles {
-    /// Rolled logs that are still needed, oldest first.
-    rolled: Vec<ClosedLog>,
-    current: LogId,
-    /// The number of the first write of the current log, once there is one; 0 before the session
-    /// has begun.
-    current_first: SeqNo,
-    /// Obsolete logs kept for readers of changes.
-    retained: RetainedLogs,
-    /// Obsolete logs kept to be overwritten.
-    recyclable: Vec<ClosedLog>,
-    /// Obsolete logs to be removed.
-    obsolete: Vec<ClosedLog>,
-}
-
-impl LogFiles {
-    /// Returns the current log: every later write is in it or in a later one.
-    pub(crate) fn current(&self) -> LogId {
-        self.current
-    }
-
-    /// Sets the log that the files on disk count from, before a session has begun.
-    pub(crate) fn wait_at(&mut self, floor: LogId) {
-        self.current = floor;
-    }
-
-    /// Returns the rolled logs from `floor` on, oldest first.
-    pub(crate) fn rolled_from(&self, floor: LogId) -> impl Iterator<Item = LogId> + '_ {
-        self.rolled.iter().map(|log| log.id).filter(move |id| *id >= floor)
-    }
-
-    /// Returns the rolled logs that are still needed, oldest first, to be linked elsewhere: from
-    /// now on their files are not overwritten.
-    pub(crate) fn share(&mut self) -> impl Iterator<Item = LogId> + '_ {
-        self.rolled.iter_mut().map(|log| {
-            log.keep = true;
-            log.id
-        })
-    }
-
-    /// Returns the number of rolled logs that are still needed, and the bytes of their records.
-    pub(crate) fn rolled(&self) -> (usize, u64) {
-        (self.rolled.len(), self.rolled.iter().map(|log| log.bytes).sum())
-    }
-
-    /// Returns the oldest log that is still needed.
-    fn oldest(&self) -> LogId {
-        self.rolled.first().map_or(self.current, |log| log.id)
-    }
-
-    fn recyclable_bytes(&self) -> u64 {
-        self.recyclable.iter().map(|log| log.allocated).sum()
-    }
-
-    fn obsolete_bytes(&self) -> u64 {
-        self.obsolete.iter().map(|log| log.allocated).sum()
-    }
-}
-
-/// The limits that the options set.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// The most that all logs may take, in bytes.
-    most: u64,
-    /// The expected size of a log when it is rolled, in bytes.
-    expected: u64,
-    /// The number of obsolete logs that may be kept.
-    recycled: usize,
-}
-
-impl Limits {
-    fn new(options: &Options) -> Limits {
-        let bytes = options.keyspace.memtable_bytes.min(options.max_log_bytes);
-        Limits {
-            most: options.max_log_bytes,
-            expected: bytes.saturating_add(bytes / 8),
-            recycled: options.recycled_logs,
-        }
-    }
-
-    /// Returns the most that all logs may take if this much is free besides what they take: less as
-    /// space gets scarce, since their contents need as much again when they are flushed. Little
-    /// more than one memtable's writes in any case.
-    fn most(&self, needed: u64, free: Option<u64>) -> u64 {
-        let least = self.expected.saturating_mul(2).min(LEAST_LOGS);
-        let part = free.map_or(u64::MAX, |free| free.saturating_add(needed) / PART_OF_FREE);
-        self.most.min(part.max(least))
-    }
-
-    /// Returns the size of the next reservation of a log of `len` bytes.
-    fn step(&self, len: u64) -> u64 {
-        let of_all = (self.most / 8).max(1);
-        let first = FIRST_STEP.min(self.expected).min(of_all);
-        (len / 2).clamp(first, LARGEST_STEP.min(of_all).max(first))
-    }
-
-    /// Returns how much space appending `bytes` would add to the log.
-    fn growth(&self, log: &LogWriter, bytes: u64) -> u64 {
-        let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
-        // Ahead of need by half a step: what is reserved is prepared in the background for appends
-        // to come.
-        let step = self.step(end);
-        if end.saturating_add(step / 2) <= log.allocated() {
-            return 0;
-        }
-        end.saturating_add(step).saturating_sub(log.allocated())
-    }
 }
 
 /// What the log shares with the other owners.
@@ -943,6 +786,56 @@ impl Log {
                     self.monitor.lock().logs.obsolete.retain(|log| log.id != id);
                     any = true;
                 }
+            }
+        }
+        any
+    }
+}
+
+impl Log {
+    /// Records that every write up to `seq` survives a power failure.
+    pub(super) fn note_durable(&self, seq: SeqNo) {
+        self.durable.fetch_max(seq, Release);
+    }
+
+    /// Returns the last number up to which every write survives a power failure, as far as is
+    /// known.
+    pub(crate) fn durable(&self) -> SeqNo {
+        self.durable.load(Acquire)
+    }
+
+    /// Gives up the retained logs that nobody needs any more, to be overwritten or
+    /// [removed](Log::remove_obsolete). `now` is in seconds since 1970. Reports whether there were
+    /// any.
+    pub(crate) fn expire(&self, files: &mut LogFiles, now: u64) -> bool {
+        // The next session may keep what this one cannot tell yet.
+        if files.current_first == 0 {
+            return false;
+        }
+        let acknowledged = files.retained.acknowledged(self.durable());
+        let mut bytes = files.retained.allocated();
+        let mut gone = 0;
+        for (at, (log, since)) in files.retained.logs.iter().enumerate() {
+            let later = files.retained.logs[at + 1..].iter().map(|(log, _)| log).chain(&files.rolled);
+            let first_after = later.filter_map(|log| log.first_seq).next().unwrap_or(files.current_first);
+            let retained = &files.retained;
+            let is_needed = acknowledged < first_after.saturating_sub(1)
+                || bytes <= retained.keep_bytes
+                || retained.keep_time.is_some_and(|time| now.saturating_sub(*since) < time);
+            if is_needed && bytes <= retained.most_bytes {
+                break;
+            }
+            bytes -= log.allocated;
+            gone = at + 1;
+        }
+        let given_up = |(log, _): &mut (ClosedLog, u64)| log.abandoned;
+        let unreliable = files.retained.logs.extract_if(gone.., given_up).collect::<Vec<_>>();
+        let any = gone > 0 || !unreliable.is_empty();
+        for (log, _) in files.retained.logs.drain(..gone).chain(unreliable).collect::<Vec<_>>() {
+            if !log.keep && self.may_recycle(files, &log) {
+                files.recyclable.push(log);
+            } else {
+                files.obsolete.push(log);
             }
         }
         any

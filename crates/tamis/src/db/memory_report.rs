@@ -4,8 +4,10 @@
 //! that come and go with an operation (batches, iterators, the buffers of running merges) is not
 //! included, nor are the stacks of threads.
 
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::inner::DbInner;
 use crate::db::readers::Readers;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::observe::latency::LatencyCounters;
 
 macro_rules! parts {

@@ -12,13 +12,13 @@
 //! A panic under the lock leaves a state that nobody can trust: whoever takes the lock next stops
 //! writes for good. Reads take no lock and go on; so does the bookkeeping that closing needs.
 
-use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::db::backoff::RETRY;
 use crate::db::gate::Gate;
-use crate::db::inner::State;
-use crate::db::scheduler::RETRY;
+use crate::db::state::State;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// The state shared by the background work and the writers of one database.
 #[derive(Debug)]

@@ -3,6 +3,11 @@
 
 mod recover;
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tamis_base::collections::HashMap;
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use tamis_base::key::{MAX_SEQNO, SeqNo};
@@ -15,36 +20,34 @@ use tamis_files::tree::state::{KeyspaceState, ManifestState};
 use tamis_files::wal::End;
 
 use crate::clock::SystemClock;
-use crate::sync::{Mutex, Process};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use crate::db::age::Age;
 use crate::db::catalogue::{Catalogue, Directory, FileNumbers};
-use crate::db::commit::Committer;
+use crate::db::committer::Committer;
 use crate::db::counters::WriteCounters;
 use crate::db::elastic::Elastic;
-use crate::db::expiry::{Age, Expiry};
+use crate::db::expiry::Expiry;
 use crate::db::filled::Filled;
-use crate::db::filters::FilterUpkeep;
-use crate::db::for_reads::ReadDebts;
+use crate::db::filter_files::FilterFiles;
+use crate::db::filter_upkeep::FilterUpkeep;
 use crate::db::foreign::{self, Place};
 use crate::db::gate::Gate;
-use crate::db::health::Warnings;
 use crate::db::history::History;
-use crate::db::images::FilterFiles;
-use crate::db::inner::{DbInner, KeyspaceInner, SharedParts, State};
-use crate::db::jobs::Background;
-use crate::db::log::{Log, LogFiles, LogParts};
+use crate::db::inner::DbInner;
+use crate::db::log::files::LogFiles;
+use crate::db::log::{Log, LogParts};
 use crate::db::monitor::Monitor;
+use crate::db::progress::Background;
+use crate::db::read_debts::ReadDebts;
 use crate::db::reserve::Reserve;
-use crate::db::reshape::Reshaping;
+use crate::db::reshaping::Reshaping;
 use crate::db::room::Room;
 use crate::db::salvage::{self, Salvage};
 use crate::db::scheduler::Scheduler;
+use crate::db::state::State;
 use crate::db::throttle::{OwnMemtables, Throttle};
+use crate::db::tree::{KeyspaceInner, SharedParts};
 use crate::db::tune;
+use crate::db::warnings::Warnings;
 use crate::error::{OpenError, OptionsError, StorageError};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
@@ -56,6 +59,7 @@ use crate::options::{
 };
 use crate::read::{AllReads, Numbering};
 use crate::select::TreeFilter;
+use crate::sync::{Mutex, Process};
 use crate::tree::open_table::{Garbage, OpenTable};
 use crate::tree::version::Version;
 
@@ -329,7 +333,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         locks: Default::default(),
         prepared: Default::default(),
         consumers: Default::default(),
-        follower: (role == Role::Follower).then(Default::default),
+        follows: role == Role::Follower,
         reserve,
         beginning: Default::default(),
         numbers,

@@ -45,7 +45,7 @@ pub(crate) fn publish_loop(db: &DbInner) {
     let _ = db.fs.remove(&stats_path(&db.dir));
 }
 
-fn publish(db: &DbInner, interval: Duration, uptime: Duration) -> std::io::Result<()> {
+pub(crate) fn publish(db: &DbInner, interval: Duration, uptime: Duration) -> std::io::Result<()> {
     // First, for those who do not read everything.
     let mut text = format!(
         "# TYPE tamis_uptime_seconds gauge\ntamis_uptime_seconds {}\n\

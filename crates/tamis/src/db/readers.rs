@@ -12,56 +12,16 @@
 //! others go with the next replacement.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tamis_base::collections::HashSet;
 use tamis_base::ids::{BlobFileId, TableId};
 
-use crate::db::inner::KeyspaceInner;
-use crate::read::{MemtableSlot, View};
-use crate::sync::{self, Mutex};
-
-/// The replaced views of a keyspace that may still be held.
-#[derive(Debug)]
-pub(crate) struct OldViews(Mutex<Views>);
-
-#[derive(Debug)]
-struct Views {
-    /// Since when the current view has been the current one.
-    since: Instant,
-    /// Oldest first.
-    old: Vec<OldView>,
-}
-
-#[derive(Clone, Debug)]
-struct OldView {
-    view: Weak<View>,
-    /// When it was the current one.
-    from: Instant,
-    until: Instant,
-}
-
-impl OldViews {
-    pub(crate) fn new() -> OldViews {
-        OldViews(Mutex::new(Views { since: sync::now(), old: Vec::new() }))
-    }
-
-    /// Notes that a view is no longer the current one. O(views held).
-    pub(crate) fn note(&self, view: &Arc<View>) {
-        let mut views = self.0.lock();
-        let until = sync::now();
-        let from = std::mem::replace(&mut views.since, until);
-        views.old.retain(|old| old.view.strong_count() > 0);
-        views.old.push(OldView { view: Arc::downgrade(view), from, until });
-    }
-
-    /// Returns the views that are still held, oldest first.
-    fn held(&self) -> Vec<(Arc<View>, OldView)> {
-        let old = self.0.lock().old.clone();
-        old.into_iter().filter_map(|old| Some((old.view.upgrade()?, old))).collect()
-    }
-}
+use crate::db::old_views::OldView;
+use crate::db::tree::KeyspaceInner;
+use crate::read::MemtableSlot;
+use crate::sync;
 
 /// The oldest state of a keyspace that something still reads: an iterator, mostly. In a keyspace
 /// whose policy drops data it may also be a snapshot.

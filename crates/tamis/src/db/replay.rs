@@ -176,3 +176,21 @@ pub(crate) fn replay(
     }
     Ok(replayed)
 }
+
+/// Returns the number of the first write of a log, and the size of its file; `None` if it holds no
+/// record.
+pub(crate) fn first_write(
+    fs: &dyn FileSystem,
+    path: &std::path::Path,
+    id: u64,
+) -> Result<Option<(SeqNo, u64)>, OpenError> {
+    let io = |operation, e| StorageError::io(operation, path, e);
+    let file = fs.open(path, Access::Sequential).map_err(|e| io("open", e))?;
+    let bytes = file.len().map_err(|e| io("read the length of", e))?;
+    let mut reader = LogReader::open(file, path, LogKind::Writes, id, ReadOptions::default())?;
+    let Some(record) = reader.next_record()? else { return Ok(None) };
+    let offset = record.offset;
+    let (header, _) = GroupHeader::decode(record.payload)
+        .map_err(|e| StorageError::corrupt(path, offset, e.to_string()))?;
+    Ok(Some((header.first_seq, bytes)))
+}

@@ -31,16 +31,16 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use tamis_files::tree::files::reserve_path;
 
 use crate::batch::{BatchOp, WriteBatch};
 use crate::db::counters::WriteCounters;
-use crate::db::health::Warnings;
-use crate::db::inner::{DbInner, KeyspaceInner};
-use crate::db::room::{LEFT_FREE, Room, human};
+use crate::db::room::{Room, human};
+use crate::db::warnings::Warnings;
 use crate::error::{StorageError, WriteError};
 use crate::io::{FileSystem, Usage};
 use crate::options::Options;
@@ -68,7 +68,7 @@ const FREE_TO_MAKE: u64 = 4;
 const KEPT_FREE: u64 = 64 << 10;
 
 /// The free space is compared with what is in memory each time that so much was logged, in bytes.
-const LOOK_AFTER: u64 = 16 << 10;
+pub(crate) const LOOK_AFTER: u64 = 16 << 10;
 
 /// How often its length is checked.
 const LOOK: Duration = Duration::from_millis(100);
@@ -88,7 +88,7 @@ pub(crate) struct Reserve {
     /// Whether only work that frees space is accepted.
     full: AtomicBool,
     /// Whether the room that is left is for range deletes and drops.
-    scarce: AtomicBool,
+    pub(crate) scarce: AtomicBool,
     /// Whether a compaction ran out of room.
     wanted: AtomicBool,
     /// While the disk is full: the bytes released, or to be kept free.
@@ -98,7 +98,7 @@ pub(crate) struct Reserve {
     /// The manifest's length then.
     manifest: AtomicU64,
     /// The bytes that had been logged when the free space was last looked at.
-    looked: AtomicU64,
+    pub(crate) looked: AtomicU64,
     keeping: Mutex<Keeping>,
 }
 
@@ -150,7 +150,7 @@ impl Reserve {
 
     /// From now on only work that frees space is accepted, until `bytes` are free, and half as much
     /// again.
-    fn fill(&self, bytes: u64, why: &str) {
+    pub(crate) fn fill(&self, bytes: u64, why: &str) {
         self.missing.fetch_max(bytes, Relaxed);
         if !self.full.swap(true, Relaxed) {
             self.warnings.add(format!("{why}: {}", self.trouble()));
@@ -200,7 +200,7 @@ impl Reserve {
 
     /// Returns the bytes to keep free, in the file or besides, once so much in memory is flushed:
     /// as much as the file would have, and room for the manifest's successor.
-    fn kept(&self, to_flush: u64) -> u64 {
+    pub(crate) fn kept(&self, to_flush: u64) -> u64 {
         let part = self.stored.load(Relaxed).saturating_add(to_flush) / PART_OF_TABLES;
         part.saturating_add(self.manifest.load(Relaxed)).min(self.most).max(KEPT_FREE)
     }
@@ -247,13 +247,13 @@ impl Reserve {
         true
     }
 
-    fn spend_if_wanted(&self) -> bool {
+    pub(crate) fn spend_if_wanted(&self) -> bool {
         self.wanted.swap(false, Relaxed) && self.spend()
     }
 
     /// Creates the file, or changes its length to follow the `bytes` of tables and logs, if that is
     /// due and there is room.
-    fn follow(&self, bytes: impl FnOnce() -> (u64, u64, u64)) {
+    pub(crate) fn follow(&self, bytes: impl FnOnce() -> (u64, u64, u64)) {
         let mut keeping = self.keeping.lock();
         if keeping.looked.is_some_and(|at| sync::since(at) < LOOK) {
             return;
@@ -329,107 +329,15 @@ fn frees_much(batch: &WriteBatch) -> bool {
 }
 
 /// Returns the space for tables of so many bytes, with what a file system needs besides.
-fn for_tables(bytes: u64) -> u64 {
+pub(crate) fn for_tables(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
 
 /// Returns an upper bound on the bytes of the table and blob files that a memtable will become.
-fn bytes_of(slot: &Arc<MemtableSlot>) -> u64 {
+pub(crate) fn bytes_of(slot: &Arc<MemtableSlot>) -> u64 {
     /// A head, a filter's bits, and a part of the index.
     const OF_ENTRY: u64 = 24;
     slot.memtable.data_bytes() as u64 + slot.memtable.entries() as u64 * OF_ENTRY
-}
-
-impl DbInner {
-    /// Returns an upper bound on the bytes of the tables and blob files that all memtables will
-    /// become. Visits the keyspaces that hold writes.
-    pub(crate) fn bytes_to_flush(&self) -> u64 {
-        let of = |keyspace: &Arc<KeyspaceInner>| bytes_of(&keyspace.view.load().memtables.active);
-        self.filled.list().iter().map(of).sum::<u64>() + self.chunks.sealed()
-    }
-
-    /// Looks whether everything in memory can still be flushed once the log has grown by `growth`,
-    /// for a write of `bytes`. If not, the disk is full from now on. For the holder of the log's
-    /// lock.
-    pub(crate) fn look_ahead(&self, bytes: usize, growth: u64) {
-        // Not the size of the logs: where memtables are small, that hardly changes. Where space
-        // cannot be reserved, a log grows with each write.
-        let logged = self.write_counters.log_bytes.get().saturating_add(bytes as u64);
-        let was_scarce = self.reserve.scarce.load(Relaxed);
-        if !was_scarce && logged.saturating_sub(self.reserve.looked.load(Relaxed)) < LOOK_AFTER {
-            return;
-        }
-        self.reserve.looked.store(logged, Relaxed);
-        let size = self.log.needed();
-        let free = self.room.ask(&*self.fs, &self.dir);
-        self.log.note_free(free);
-        let Some(free) = free else { return };
-        let needed = |to_flush: u64| {
-            let to_flush = to_flush.max(size).saturating_add(growth);
-            let kept = self.reserve.kept(to_flush);
-            for_tables(to_flush).saturating_add(growth.saturating_mul(2)).saturating_add(kept)
-        };
-        let is_less = |free: u64, needed: u64| free.saturating_add(self.reserve.held()) < needed;
-        // The keyspaces are visited only where space is scarce. No entry takes more than twice as
-        // much in a table as in a memtable.
-        let most = needed(2 * (self.chunks.active() + self.chunks.sealed()));
-        if !self.reserve.is_full() && !is_less(free, most) {
-            return;
-        }
-        let to_flush = self.bytes_to_flush();
-        let (needed, kept) = (needed(to_flush), self.reserve.kept(to_flush));
-        let is_short = |free: u64| is_less(free, needed);
-        if self.reserve.is_full() {
-            // Deletes of single keys take half of it at most.
-            let left = LEFT_FREE.max(kept / 2);
-            self.reserve.scarce.store(is_short(free.saturating_add(kept - left)), Relaxed);
-            return;
-        }
-        if !is_short(free)
-            || self.log.give_back() && self.room.ask(&*self.fs, &self.dir).is_none_or(|free| !is_short(free))
-        {
-            return;
-        }
-        self.reserve.fill(kept, "what is in memory would not fit");
-    }
-
-    /// Seals all memtables, on a full disk: deletes free space by what they become, and other
-    /// writes by what their logs took. Elsewhere those with deletes where a compaction lacks room.
-    /// For the flush thread.
-    pub(crate) fn seal_if_full(&self) {
-        let lacking = (!self.reserve.is_full()).then(|| self.state().scheduler.lacking_room());
-        if lacking.as_ref().is_some_and(Vec::is_empty) {
-            return;
-        }
-        let mut due = self.filled.list();
-        if let Some(lacking) = lacking {
-            let has_deletes = |ks: &KeyspaceInner| ks.view.load().memtables.active.memtable.has_deletes();
-            due.retain(|keyspace| lacking.contains(&keyspace.id) && has_deletes(keyspace));
-        }
-        if !due.is_empty() {
-            self.try_seal(&due);
-        }
-    }
-
-    /// For the flush thread: releases the reserve if compactions want it, and creates or resizes it
-    /// to follow the tables' bytes, where there is room. Failures are retried later.
-    pub(crate) fn keep_reserve(&self) {
-        if self.reserve.spend_if_wanted() {
-            self.monitor.notify();
-        }
-        if !self.gate.is_waiting() {
-            self.reserve.follow(|| {
-                let keyspaces = self.directory.load();
-                let stored = keyspaces.values().map(|keyspace| {
-                    let version = keyspace.view.load().version.clone();
-                    let blobs = version.blobs.iter().map(|blob| blob.file.file.file_bytes());
-                    version.table_bytes() + blobs.sum::<u64>()
-                });
-                let manifest = self.state().catalogue.manifest_len().unwrap_or(0);
-                (stored.sum(), manifest, self.log.needed())
-            });
-        }
-    }
 }
 
 #[cfg(test)]

@@ -14,82 +14,15 @@
 
 use std::sync::Arc;
 
-use tamis_base::collections::HashMap;
-use tamis_base::ids::KeyspaceId;
 use tamis_files::tree::edit::VersionEdit;
-use tamis_model::engine::Workload;
 use tamis_policy::compaction::plan::Plan;
-use tamis_policy::compaction::policy::{CompactionPolicy, policy_for};
 
-use crate::db::inner::{DbInner, KeyspaceInner, State};
-use crate::db::tune::Tuning;
+use crate::db::inner::DbInner;
+use crate::db::shaping::Shaping;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::error::{AdminError, OptionsError};
-use crate::options::KeyspaceOptions;
 use crate::tree::new_tables::NewTables;
-
-/// The current options of a keyspace, and the policy derived from them.
-#[derive(Debug)]
-pub(crate) struct Shaping {
-    pub(crate) options: KeyspaceOptions,
-    pub(crate) policy: Box<dyn CompactionPolicy>,
-}
-
-impl Shaping {
-    pub(crate) fn new(options: KeyspaceOptions) -> Shaping {
-        Shaping { policy: policy_for(&options.policy()), options }
-    }
-}
-
-/// What may change one keyspace's options.
-#[derive(Debug, Default)]
-struct Change {
-    /// Its workload as far as known, and the options change under consideration.
-    tuning: Tuning,
-    /// Options that take effect when the running compaction round ends.
-    waiting: Option<Arc<Shaping>>,
-}
-
-/// What may change the options of keyspaces. Behind the `state` lock.
-#[derive(Debug, Default)]
-pub(crate) struct Reshaping {
-    changes: HashMap<KeyspaceId, Change>,
-}
-
-impl Reshaping {
-    /// Starts with the workloads that were seen before.
-    pub(crate) fn having_seen(seen: Vec<(KeyspaceId, Workload)>) -> Reshaping {
-        let change = |seen| Change { tuning: Tuning::having_seen(seen), waiting: None };
-        Reshaping { changes: seen.into_iter().map(|(id, seen)| (id, change(seen))).collect() }
-    }
-
-    fn of(&mut self, keyspace: KeyspaceId) -> &mut Change {
-        self.changes.entry(keyspace).or_default()
-    }
-
-    pub(crate) fn tuning(&mut self, keyspace: KeyspaceId) -> &mut Tuning {
-        &mut self.of(keyspace).tuning
-    }
-
-    /// Returns the options that take effect when the running compaction round ends.
-    pub(crate) fn waiting(&self, keyspace: KeyspaceId) -> Option<&Arc<Shaping>> {
-        self.changes.get(&keyspace)?.waiting.as_ref()
-    }
-
-    /// Returns the last observed workload.
-    pub(crate) fn seen(&self, keyspace: KeyspaceId) -> Option<Workload> {
-        self.changes.get(&keyspace)?.tuning.seen
-    }
-
-    /// Reports whether anything is known that may change a keyspace's options.
-    pub(crate) fn has_change(&self, keyspace: KeyspaceId) -> bool {
-        self.changes.contains_key(&keyspace)
-    }
-
-    /// Returns the options to store for options that hold now.
-    pub(crate) fn to_store(&self, keyspace: KeyspaceId, now: &KeyspaceOptions) -> KeyspaceOptions {
-        self.changes.get(&keyspace).map_or_else(|| now.clone(), |change| change.tuning.stored(now))
-    }
-}
 
 /// The options that may change while a keyspace is in use.
 pub(crate) const CHANGEABLE: &[&str] = &[

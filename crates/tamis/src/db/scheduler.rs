@@ -29,78 +29,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{KeyspaceId, LogId, TableId};
 use tamis_policy::compaction::plan::Plan;
 use tamis_policy::compaction::shape::RunningJob;
 
+use crate::compaction::blobs::BlobInputs;
+use crate::db::backoff::{Backoff, RETRY, RETRY_COMPACTION, RETRY_WITHOUT_ROOM};
 use crate::db::catalogue::Directory;
-use crate::db::compact::input_bytes;
-use crate::db::inner::KeyspaceInner;
-use crate::db::jobs::{ActiveJob, Progress};
+use crate::db::progress::{ActiveJob, Progress};
+use crate::db::tree::KeyspaceInner;
 use crate::error::{StorageError, WriteError};
 use crate::read::MemtableSlot;
-use crate::sync;
-
-/// The backoff after a failed flush, or a failed attempt to resume writes: initial and maximum.
-pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
-
-/// The backoff after a compaction failure: initial and maximum.
-const RETRY_COMPACTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// The same where it ran out of space. A delete may have made a merge fit that did not.
-const RETRY_WITHOUT_ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
-
-/// Waiting callers see the failure of the work from the second one in a row on: the first may be
-/// transient.
-const TOLD_AFTER: u32 = 2;
-
-/// Additional free bytes needed before work that ran out of space is retried ahead of schedule.
-const MORE_ROOM_BYTES: u64 = 64 << 10;
+use crate::tree::open_table::OpenTable;
 
 /// So many keyspaces in which nothing has changed are looked at with each search for work.
 pub(crate) const IN_TURN: usize = 32;
-
-/// Failed work in backoff: it is not retried for a while.
-#[derive(Clone, Debug)]
-pub(crate) struct Backoff {
-    until: Instant,
-    pause: Duration,
-    tries: u32,
-    cause: String,
-    /// Free bytes on the device when the work failed for lack of room.
-    short: Option<u64>,
-}
-
-impl Backoff {
-    /// Returns the backoff after one more failure: twice the previous delay, within `(first,
-    /// longest)`.
-    pub(crate) fn after(
-        before: Option<Backoff>,
-        (first, longest): (Duration, Duration),
-        error: &StorageError,
-    ) -> Backoff {
-        let (pause, tries) = before.map_or((first, 1), |before| (before.pause * 2, before.tries + 1));
-        let pause = pause.min(longest);
-        Backoff { until: sync::now() + pause, pause, tries, cause: error.to_string(), short: None }
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        sync::now() >= self.until
-    }
-
-    /// Reports whether there is clearly more free space than when the work ran out of it.
-    fn has_more_room(&self, free: Option<u64>) -> bool {
-        self.short.zip(free).is_some_and(|(then, now)| now > then + then / 4 + MORE_ROOM_BYTES)
-    }
-
-    /// Returns the last failure if there were several in a row.
-    fn told(&self) -> Option<&str> {
-        (self.tries >= TOLD_AFTER).then_some(&*self.cause)
-    }
-}
 
 /// What background work is doing in one keyspace.
 #[derive(Debug, Default)]
@@ -542,6 +487,18 @@ impl Scheduler {
 
 fn suspended(cause: Option<&str>) -> Result<(), WriteError> {
     cause.map_or(Ok(()), |cause| Err(WriteError::Suspended { cause: cause.to_owned() }))
+}
+
+/// Returns the bytes of the plan's inputs, with the values in blob files that a merge of them moves
+/// if `room` bytes are free.
+pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan, room: Option<u64>) -> u64 {
+    let inputs: HashSet<TableId> = plan.tables().collect();
+    let view = keyspace.view.load();
+    let tables = view.version.tables.iter().filter(|table| inputs.contains(&table.meta.id));
+    let tables: Vec<Arc<OpenTable>> = tables.cloned().collect();
+    let shaping = keyspace.shaping.load();
+    let blobs = BlobInputs::of(&tables, &view.version, &shaping.options, plan.max_table_bytes, room);
+    tables.iter().map(|table| table.meta.file_bytes).sum::<u64>() + blobs.moved_bytes(&tables)
 }
 
 #[cfg(test)]

@@ -15,8 +15,7 @@
 //! what it read concurrently with a writer looked damaged. The results are behind their own mutex,
 //! a leaf lock.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -31,11 +30,13 @@ use tamis_files::tree::manifest::Manifest;
 use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_policy::compaction::shape::KeyRange;
 
-use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::inner::DbInner;
 use crate::db::pace::{Pace, Urgency};
+use crate::db::scrubbed::{DamagedTable, MAX_PROBLEMS};
+use crate::db::tree::KeyspaceInner;
 use crate::error::{OpenError, StorageError};
 use crate::io::{Access, DirectFs, FileSystem};
-use crate::sync::{self, Mutex};
+use crate::sync;
 use crate::tree::blobs;
 use crate::tree::open_table::OpenTable;
 
@@ -44,49 +45,6 @@ const REST: Duration = Duration::from_secs(1);
 
 /// Bytes read between two checks of the pace.
 const STEP_BYTES: u64 = 64 << 10;
-
-/// The maximum number of problems kept in words.
-const MAX_PROBLEMS: usize = 100;
-
-/// What the [scrub](crate::Options::scrub_bytes_per_second) has done since the database was opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct ScrubStats {
-    /// Completed passes over everything.
-    pub passes: u64,
-    /// Bytes read, including those of the unfinished pass.
-    pub bytes: u64,
-    /// Tables read in full.
-    pub tables: u64,
-    /// Logs read in full.
-    pub logs: u64,
-    /// The damage found by the last complete pass and the current one, in words; the first hundred
-    /// problems.
-    pub problems: Vec<String>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Scrub {
-    seen: Mutex<Seen>,
-}
-
-#[derive(Debug, Default)]
-struct Seen {
-    stats: ScrubStats,
-    /// Problems of the last complete pass.
-    last: BTreeSet<String>,
-    /// Problems of the current pass.
-    now: BTreeSet<String>,
-}
-
-impl Scrub {
-    pub(crate) fn stats(&self) -> ScrubStats {
-        let seen = self.seen.lock();
-        let problems = seen.last.union(&seen.now).take(MAX_PROBLEMS).cloned().collect();
-        ScrubStats { problems, ..seen.stats }
-    }
-}
 
 /// Reads everything again and again until the database is closed.
 pub(crate) fn scrub_loop(db: &DbInner) {
@@ -389,35 +347,6 @@ impl DbInner {
             .filter(|table| table.table.flaw().stops_merges() && concerned(&table.meta))
             .find_map(|table| table.table.flaw().get())
     }
-}
-
-/// A table that is damaged, or was when it was opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct DamagedTable {
-    /// The keyspace's name.
-    pub keyspace: String,
-    /// The table's number.
-    pub table: u64,
-    /// Its file.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
-    pub path: PathBuf,
-    /// The level that it lies in.
-    pub level: usize,
-    /// The smallest key that it covers.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
-    pub smallest: Vec<u8>,
-    /// The largest key that it covers (empty if it is unbounded).
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
-    pub largest: Vec<u8>,
-    /// Key versions that it holds, or held.
-    pub entries: u64,
-    /// Whether it could not be opened, so that every read that needs it is an error. Otherwise only
-    /// reads of its damaged parts fail.
-    pub quarantined: bool,
-    /// What is wrong.
-    pub what: String,
 }
 
 #[cfg(test)]

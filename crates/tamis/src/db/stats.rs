@@ -10,13 +10,14 @@ use tamis_model::engine::{Workload, zipf_exponent};
 use tamis_policy::compaction::Promise;
 
 use crate::db::counters::WriteCost;
-use crate::db::elastic::ElasticStats;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::elastic::report::{ElasticStats, SegmentStats};
+use crate::db::inner::DbInner;
 use crate::db::jobs::JobStats;
-use crate::db::keyspaces::HIDDEN_PREFIX;
 use crate::db::memory_report::MemoryReport;
 use crate::db::readers::{ReaderStats, Readers};
-use crate::db::scrub::{DamagedTable, ScrubStats};
+use crate::db::scrubbed::{DamagedTable, ScrubStats};
+use crate::db::state::State;
+use crate::db::tree::{HIDDEN_PREFIX, KeyspaceInner};
 use crate::db::tune::TuningDecision;
 use crate::observe::StallStats;
 use crate::observe::cost::ReadCost;
@@ -514,5 +515,12 @@ fn run_stats(version: &Version, place: usize) -> RunStats {
         smallest: tables[0].meta.smallest.to_vec(),
         largest,
         epochs: (hulls().map(|h| h.0).min().unwrap_or(0), hulls().map(|h| h.1).max().unwrap_or(0)),
+    }
+}
+
+impl DbInner {
+    /// See [`Db::segments`](crate::Db::segments).
+    pub(crate) fn segments(&self) -> Vec<SegmentStats> {
+        self.elastic.segments(&self.state())
     }
 }

@@ -26,19 +26,20 @@
 //! A stall ends with an error when the database is being closed, or when writes are suspended or
 //! stopped for good: waiting threads are woken, or look again within a second.
 
-use tamis_policy::compaction::policy::Pressure;
-
-use crate::sync;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+use tamis_policy::compaction::policy::Pressure;
 
 use crate::db::counters::WriteCounters;
 use crate::db::filled::Filled;
 use crate::db::gate::Gate;
-use crate::db::inner::{KeyspaceInner, State};
 use crate::db::log::{Current, Log};
 use crate::db::monitor::Monitor;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::error::{StorageError, WriteError};
 use crate::memory::writes::{InMemtables, WriteMembership, Writer};
 use crate::memtable::ChunkPool;
@@ -46,6 +47,7 @@ use crate::observe::events::Event;
 use crate::observe::latency::Operation;
 use crate::observe::{Observer, StallCause};
 use crate::options::Options;
+use crate::sync;
 
 /// The maximum rate of slowed-down writes while compaction lags behind, in bytes per second.
 const SLOWED_BYTES_PER_SECOND: f64 = 32e6;

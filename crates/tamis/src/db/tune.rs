@@ -30,7 +30,7 @@
 //!
 //! # Locking
 //!
-//! [`Tuning`] is behind the `state` lock, in [`Reshaping`](super::reshape::Reshaping). Compaction
+//! [`Tuning`] is behind the `state` lock, in [`Reshaping`](crate::db::reshaping::Reshaping). Compaction
 //! threads decide with no lock held, one at a time per keyspace.
 
 use std::collections::VecDeque;
@@ -43,8 +43,10 @@ use tamis_base::meta::TableMeta;
 use tamis_files::tree::state::ManifestState;
 use tamis_model::engine::{Operations, Workload, zipf_exponent};
 
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::inner::DbInner;
 use crate::db::open::StoredOptions;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::observe::cost::ReadCost;
 use crate::options::{CompactionChoice, KeyspaceOptions, Options, Proposal, ReadMode, TuningCase};
 

@@ -243,7 +243,7 @@ fn a_consumer_that_cannot_be_read_is_not_created_anew() {
     let db = Db::open("/db", options(&fs)).unwrap();
     let good = db.change_consumer("good").unwrap().position().unwrap();
     db.change_consumer("bad").unwrap();
-    let keyspace = db.hidden_keyspace(crate::db::consumers::CONSUMERS_KEYSPACE).unwrap();
+    let keyspace = db.hidden_keyspace(crate::db::tree::CONSUMERS_KEYSPACE).unwrap();
     keyspace.put("bad", [0xff; 3]).unwrap();
     fill(&db, 3);
     db.close().unwrap();

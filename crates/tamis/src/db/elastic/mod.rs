@@ -28,30 +28,18 @@
 //! while a get probes them are freed when it ends. If more than a [`SLACK`]th of the budget is
 //! waiting to be freed, nothing is loaded.
 
-mod report;
-mod save;
+pub(crate) mod report;
+pub(crate) mod save;
+pub(crate) mod saved;
 mod share;
 mod worker;
 
-use crate::sync::thread::JoinHandle;
-use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use crate::clock::{Clock, SystemClock};
-use crate::db::inner::DbInner;
-use crate::memory::Membership;
-use crate::options::Options;
-use crate::read::AllReads;
-use crate::read::View;
-use crate::sampling::Sampler;
-use crate::tree::open_table::{OpenTable, TableFilter};
-use crate::tree::version::{Run, Version};
-
-pub use report::{ElasticStats, SegmentStats};
-use save::Saved;
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::TableId;
 use tamis_base::key::BorderKey;
@@ -61,6 +49,17 @@ use tamis_policy::hotness::{
     Hotness, HotnessConfig, Manager, Origin, SegmentId, Segments, TableSpec, decode_hotness,
 };
 use tamis_policy::memory::division::Divider;
+
+use crate::clock::{Clock, SystemClock};
+use crate::db::elastic::saved::Saved;
+use crate::memory::Membership;
+use crate::options::Options;
+use crate::read::{AllReads, View};
+use crate::sampling::Sampler;
+use crate::sync::thread::JoinHandle;
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::tree::open_table::{OpenTable, TableFilter};
+use crate::tree::version::{Run, Version};
 
 /// Unreachable units may take this part of the budget.
 const SLACK: u64 = 64;
@@ -91,7 +90,7 @@ pub(crate) struct Elastic {
 
 /// One limit shared by the block cache and the units.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     cache: Arc<BlockCache>,
     divider: Mutex<Divider>,
     /// The count of gets, including those that probe no elastic filter.
@@ -397,12 +396,5 @@ impl Segments for SegmentsOf {
 
     fn bytes(&self, segment: usize, units: u8) -> u64 {
         self.0.bytes(segment, units)
-    }
-}
-
-impl DbInner {
-    /// See [`Db::segments`](crate::Db::segments).
-    pub(crate) fn segments(&self) -> Vec<SegmentStats> {
-        self.elastic.segments(&self.state())
     }
 }

@@ -6,7 +6,7 @@ use tamis_base::key::KeyEnd;
 use tamis_files::table::UnitDirectory;
 
 use super::{Elastic, elastic};
-use crate::db::inner::State;
+use crate::db::state::State;
 
 /// The elastic filters of a database. A "get" is one point lookup in any keyspace; gets are the
 /// logical clock. Sizes are in bytes.

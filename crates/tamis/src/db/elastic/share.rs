@@ -16,7 +16,7 @@ impl Elastic {
     }
 
     /// Lets the shared memory, if any, change the share from now on.
-    pub(super) fn join_shared(self: &Arc<Self>) {
+    pub(crate) fn join_shared(self: &Arc<Self>) {
         if let Some((_, membership)) = self.membership() {
             let member: Weak<Elastic> = Arc::downgrade(self);
             membership.attach(member);
@@ -25,7 +25,7 @@ impl Elastic {
 
     /// Leaves the shared memory, if any. Block cache and filters are emptied and stay empty; reads
     /// go on without them.
-    pub(super) fn leave_shared(&self) {
+    pub(crate) fn leave_shared(&self) {
         if let Some((_, membership)) = self.membership() {
             membership.leave(|| self.set_share(0));
         }

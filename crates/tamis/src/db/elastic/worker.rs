@@ -74,7 +74,7 @@ impl Elastic {
 
     /// Starts the background thread, unless it runs or may not run. Without it, filters stay as
     /// they are, which costs reads but not correctness.
-    pub(super) fn start_if_allowed(self: &Arc<Self>) {
+    pub(crate) fn start_if_allowed(self: &Arc<Self>) {
         let mut worker = self.worker.lock();
         if matches!(*worker, Worker::May) {
             let elastic = self.clone();
@@ -265,7 +265,7 @@ impl Elastic {
     }
 
     /// Gives block cache and units their shares. The caller holds the divider.
-    pub(super) fn apply(&self, shared: &Shared, split: Split) {
+    pub(crate) fn apply(&self, shared: &Shared, split: Split) {
         // The side that shrinks goes first, so that the two never exceed the limit.
         if split.filters < self.inner().manager.budget() {
             self.limit(split.filters);
@@ -339,7 +339,7 @@ fn refused(name: &'static str, bytes: u64, expected: String) -> OptionsError {
 
 impl Inner {
     /// Takes units out of use, and returns them.
-    pub(super) fn unload(&self, unload: Vec<Unload>) -> Vec<Retired> {
+    pub(crate) fn unload(&self, unload: Vec<Unload>) -> Vec<Retired> {
         let keep = |Unload { segment: SegmentId { table, segment }, units }| {
             let known = self.tables.get(&table).expect("the manager knows the tables that are known here");
             known.filter.keep(segment as usize, units)

@@ -1,8 +1,10 @@
 //! Expiry and snapshots with manually run plans; `tests/engine/expiry.rs` has the histories.
 
+use crate::options::KeyspaceOptions;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tamis_files::tree::edit::Ages;
 
 use tamis_base::meta::TableMeta;
 use tamis_policy::compaction::plan::{OutputRun, PlanInput, Work};
@@ -11,8 +13,10 @@ use tamis_policy::compaction::shape::{KeyRange, Shape, Spot};
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::db::reshape::Shaping;
+use crate::db::inner::DbInner;
+use crate::db::shaping::Shaping;
 use crate::io::{FileSystem, MemFs};
+use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
 use crate::{Db, Keyspace, Options};
 

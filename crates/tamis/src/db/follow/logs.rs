@@ -12,9 +12,10 @@ use tamis_filter::Digest;
 
 use crate::batch::{GroupHeader, Ops};
 use crate::db::catalogue::Directory;
-use crate::db::changes::first_write;
 use crate::db::commit::insert;
-use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::inner::DbInner;
+use crate::db::replay::first_write;
+use crate::db::tree::KeyspaceInner;
 use crate::error::{OpenError, StorageError};
 use crate::io::Access;
 use crate::read::{MemtableSlot, Memtables};

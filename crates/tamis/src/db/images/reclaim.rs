@@ -6,7 +6,7 @@ use tamis_base::collections::HashSet;
 use tamis_base::ids::FilterFileId;
 use tamis_files::images::{Image, ImageKind, newest};
 
-use super::NewImage;
+use crate::db::filter_files::NewImage;
 
 /// Files of a keyspace of this many bytes together are left as they are, however little of them
 /// counts.

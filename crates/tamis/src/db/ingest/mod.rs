@@ -41,9 +41,19 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use place::{Depth, place};
+use stage::{Staged, Staging};
+use tamis_base::ids::{KeyspaceId, RunId};
+use tamis_base::key::{MAX_SEQNO, SeqNo};
+use tamis_files::tree::edit::VersionEdit;
+use tamis_policy::compaction::policy::Pressure;
+use tamis_policy::compaction::shape::KeyRange;
+
 use crate::db::history::Ingested;
-use crate::db::inner::{DbInner, KeyspaceInner, State};
+use crate::db::inner::DbInner;
 use crate::db::log::Current;
+use crate::db::state::State;
+use crate::db::tree::KeyspaceInner;
 use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
 use crate::observe::events::Event;
@@ -52,14 +62,6 @@ use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::sync;
 use crate::tree::new_tables::NewTables;
-
-use place::{Depth, place};
-use stage::{Staged, Staging};
-use tamis_base::ids::{KeyspaceId, RunId};
-use tamis_base::key::{MAX_SEQNO, SeqNo};
-use tamis_files::tree::edit::VersionEdit;
-use tamis_policy::compaction::policy::Pressure;
-use tamis_policy::compaction::shape::KeyRange;
 
 /// How files are ingested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::db::inner::{DbInner, State};
+use crate::db::inner::DbInner;
+
 use crate::db::scheduler::IN_TURN;
+use crate::db::state::State;
 use crate::io::MemFs;
 use crate::options::KeyspaceOptions;
 use crate::{Db, Options};

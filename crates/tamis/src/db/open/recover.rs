@@ -13,13 +13,15 @@ use tamis_files::wal::End;
 use tamis_filter::Digest;
 
 use super::check_last_seq;
-use crate::db::begin::{Flushed, NotBegun, Pending};
-use crate::db::changes::first_write;
+use crate::db::begin::Flushed;
+use crate::db::beginning::Beginning;
+use crate::db::catalogue::NotBegun;
 use crate::db::commit::insert;
-use crate::db::consumers::CONSUMERS_KEYSPACE;
-use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::inner::DbInner;
+use crate::db::replay::first_write;
 use crate::db::replay::{ReplayOptions, Replayed, replay};
 use crate::db::salvage::{self, Salvage, SalvageReport};
+use crate::db::tree::{CONSUMERS_KEYSPACE, KeyspaceInner};
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::io::FileSystem;
 use crate::observe::span;
@@ -88,7 +90,7 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         begin_new(db)?;
         return remove_leftovers(db, &files, &preserved);
     }
-    let mut pending = Pending::default();
+    let mut pending = Beginning::default();
     pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
     let mut kept = logs.to_vec();
     // Of a state that is restored nothing is changed before it is in place, and then none of its

@@ -6,10 +6,10 @@ use std::time::Instant;
 use tamis_files::tree::files::table_path;
 use tamis_testkit::{CrashMode, FaultyFs};
 
+use super::*;
+use crate::db::scrubbed::ScrubStats;
 use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::{Db, Options, WriteError};
-
-use super::*;
 
 const DIR: &str = "db";
 

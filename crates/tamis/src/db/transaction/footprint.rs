@@ -13,7 +13,7 @@ use tamis_filter::Digest;
 use tamis_policy::compaction::shape::KeyRange;
 
 use crate::batch::{BatchOp, WriteBatch};
-use crate::db::inner::KeyspaceInner;
+use crate::db::tree::KeyspaceInner;
 use crate::memtable::Memtable;
 use crate::read::pending::{Span, reaches};
 

@@ -14,10 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tamis_filter::Digest;
 
-use crate::batch::{WriteBatch, check_key, normalize_range};
-use crate::db::snapshot::SnapshotPin;
+use crate::batch::{check_key, normalize_range};
+use crate::db::pin::SnapshotPin;
 use crate::db::transaction::condition::Condition;
 use crate::db::transaction::footprint::Part;
 use crate::db::transaction::locks::{Mode, NotGranted, Owner, Target};
@@ -443,41 +442,4 @@ impl LockTransaction {
         self.db.handle().inner.locks.release_shared(owner);
         Ok(prepared)
     }
-}
-
-/// Returns the exclusive locks that the writes of a batch need.
-pub(super) fn targets_of(batch: &[u8]) -> Option<Vec<(tamis_base::ids::KeyspaceId, Target)>> {
-    use crate::batch::{BatchOp, Ops};
-    let target = |op: BatchOp<'_>| match op {
-        BatchOp::Put { keyspace, key, .. }
-        | BatchOp::Merge { keyspace, key, .. }
-        | BatchOp::Delete { keyspace, key } => Some((keyspace, Target::key(key))),
-        BatchOp::DeleteRange { keyspace, start, end } => {
-            Some((keyspace, Target::range((start.to_vec(), end.map(<[u8]>::to_vec)))))
-        }
-        BatchOp::Ingestion { .. } => None,
-    };
-    Ops::new(batch).map(|op| op.ok().and_then(target)).collect()
-}
-
-/// Rebuilds a batch from its encoded operations.
-pub(super) fn batch_of(bytes: &[u8], batch: &mut WriteBatch) -> Option<()> {
-    use crate::batch::{BatchOp, Ops};
-    for op in Ops::new(bytes) {
-        match op.ok()? {
-            BatchOp::Put { keyspace, key, value } => {
-                batch.put_digested(keyspace, key, Digest::of(key), value)
-            }
-            BatchOp::Merge { keyspace, key, operand } => {
-                batch.merge_digested(keyspace, key, Digest::of(key), operand);
-            }
-            BatchOp::Delete { keyspace, key } => batch.delete_digested(keyspace, key, Digest::of(key)),
-            BatchOp::DeleteRange { keyspace, start, end } => {
-                let end = end.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-                batch.delete_range_id::<&[u8]>(keyspace, (std::ops::Bound::Included(start), end));
-            }
-            BatchOp::Ingestion { .. } => return None,
-        }
-    }
-    Some(())
 }

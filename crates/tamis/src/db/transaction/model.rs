@@ -208,7 +208,7 @@ impl Db {
 }
 
 /// Runs `one` beside `other` and a flush, after a write.
-fn beside(mistake: Mistake, one: fn(&Db), other: fn(&Db)) {
+pub(crate) fn beside(mistake: Mistake, one: fn(&Db), other: fn(&Db)) {
     loom::model(move || {
         let db = Db::new(mistake);
         db.put();

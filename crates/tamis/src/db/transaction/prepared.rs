@@ -17,45 +17,24 @@
 //! After a failed commit or abort the transaction is still prepared, unless the process ends: then
 //! the next opening shows which.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use smallvec::SmallVec;
+use tamis_filter::Digest;
 
 use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::db::transaction::condition::Condition;
 use crate::db::transaction::footprint::Part;
-use crate::db::transaction::lock_transaction::{batch_of, targets_of};
-use crate::db::transaction::locks::Owner;
+use crate::db::transaction::locks::{Owner, Target};
+use crate::db::transaction::prepared_names::Phase;
 use crate::error::{ReadError, StorageError, TransactionError, WriteError};
-use crate::sync::Mutex;
 
 /// The keyspace of prepared transactions, hidden from programs.
 pub(crate) const PREPARED_KEYSPACE: &str = "\0prepared";
 
 /// The first byte of an entry.
 const VERSION: u8 = 1;
-
-/// What happens to a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// It is being prepared, committed or aborted.
-    Busy,
-    Prepared,
-}
-
-#[derive(Debug, Default)]
-struct Names {
-    loaded: bool,
-    by_name: BTreeMap<Vec<u8>, (Owner, Phase)>,
-}
-
-/// The prepared transactions of an open database.
-#[derive(Debug, Default)]
-pub(crate) struct Prepared {
-    names: Mutex<Names>,
-}
 
 /// A transaction that is [prepared](crate::transactions::LockTransaction::prepare): its writes are
 /// durable and not visible, and its exclusive locks are held. Dropping this changes nothing;
@@ -159,7 +138,7 @@ impl Db {
 
     /// Takes the locks of the transactions that were prepared before the database was opened. Only
     /// the first call has an effect.
-    pub(super) fn load_prepared(&self) -> Result<(), TransactionError> {
+    pub(crate) fn load_prepared(&self) -> Result<(), TransactionError> {
         self.check_process().map_err(ReadError::from)?;
         let inner = &self.handle().inner;
         let mut names = inner.prepared.names.lock();
@@ -192,7 +171,7 @@ impl Db {
     }
 
     /// Stores a transaction under a name, if what it has read was not written since.
-    pub(super) fn store_prepared(
+    pub(crate) fn store_prepared(
         &self,
         name: &[u8],
         owner: Owner,
@@ -245,4 +224,41 @@ impl Db {
 /// Returns the encoded operations of an entry.
 fn operations(entry: &[u8]) -> Option<&[u8]> {
     entry.split_first().filter(|(version, _)| **version == VERSION).map(|(_, operations)| operations)
+}
+
+/// Returns the exclusive locks that the writes of a batch need.
+pub(crate) fn targets_of(batch: &[u8]) -> Option<Vec<(tamis_base::ids::KeyspaceId, Target)>> {
+    use crate::batch::{BatchOp, Ops};
+    let target = |op: BatchOp<'_>| match op {
+        BatchOp::Put { keyspace, key, .. }
+        | BatchOp::Merge { keyspace, key, .. }
+        | BatchOp::Delete { keyspace, key } => Some((keyspace, Target::key(key))),
+        BatchOp::DeleteRange { keyspace, start, end } => {
+            Some((keyspace, Target::range((start.to_vec(), end.map(<[u8]>::to_vec)))))
+        }
+        BatchOp::Ingestion { .. } => None,
+    };
+    Ops::new(batch).map(|op| op.ok().and_then(target)).collect()
+}
+
+/// Rebuilds a batch from its encoded operations.
+pub(crate) fn batch_of(bytes: &[u8], batch: &mut WriteBatch) -> Option<()> {
+    use crate::batch::{BatchOp, Ops};
+    for op in Ops::new(bytes) {
+        match op.ok()? {
+            BatchOp::Put { keyspace, key, value } => {
+                batch.put_digested(keyspace, key, Digest::of(key), value)
+            }
+            BatchOp::Merge { keyspace, key, operand } => {
+                batch.merge_digested(keyspace, key, Digest::of(key), operand);
+            }
+            BatchOp::Delete { keyspace, key } => batch.delete_digested(keyspace, key, Digest::of(key)),
+            BatchOp::DeleteRange { keyspace, start, end } => {
+                let end = end.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+                batch.delete_range_id::<&[u8]>(keyspace, (std::ops::Bound::Included(start), end));
+            }
+            BatchOp::Ingestion { .. } => return None,
+        }
+    }
+    Some(())
 }

@@ -10,9 +10,9 @@ use tamis_base::collections::HashMap;
 use tamis_base::key::SeqNo;
 use tamis_filter::Digest;
 
-use crate::db::inner::KeyspaceInner;
 use crate::db::transaction::bugs::{Bug, Bugs};
 use crate::db::transaction::footprint::{Part, Point};
+use crate::db::tree::KeyspaceInner;
 use crate::read::pending::Span;
 use crate::read::{Bounds, RangeRead};
 
@@ -21,7 +21,7 @@ const FEW: usize = 8;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct Reads {
+pub(crate) struct Reads {
     keyspaces: SmallVec<[ReadIn; 1]>,
 }
 
@@ -58,7 +58,7 @@ impl Reads {
 
     /// Notes that a key was looked up as of `since`, with whatever result. Of several times the
     /// first counts.
-    pub(super) fn note(&mut self, keyspace: &Arc<KeyspaceInner>, key: &[u8], digest: Digest, since: SeqNo) {
+    pub(crate) fn note(&mut self, keyspace: &Arc<KeyspaceInner>, key: &[u8], digest: Digest, since: SeqNo) {
         let ReadIn { points, known, .. } = self.within(keyspace, since);
         let is_known = |point: &Point| point.digest == digest && *point.key == *key;
         let repeated = if points.len() <= FEW {
@@ -81,7 +81,7 @@ impl Reads {
     }
 
     /// Notes that a range is about to be read as of `since`.
-    pub(super) fn watch(
+    pub(crate) fn watch(
         &mut self,
         keyspace: &Arc<KeyspaceInner>,
         bounds: &Bounds,
@@ -93,12 +93,12 @@ impl Reads {
     }
 
     /// Notes that all of a range may be read as of `since`.
-    pub(super) fn note_range(&mut self, keyspace: &Arc<KeyspaceInner>, range: Span, since: SeqNo) {
+    pub(crate) fn note_range(&mut self, keyspace: &Arc<KeyspaceInner>, range: Span, since: SeqNo) {
         self.within(keyspace, since).locked.push((since, range));
     }
 
     /// Returns everything that was read until now, and forgets it.
-    pub(super) fn take_parts(&mut self, bugs: &Bugs) -> SmallVec<[Part; 1]> {
+    pub(crate) fn take_parts(&mut self, bugs: &Bugs) -> SmallVec<[Part; 1]> {
         let part = |ReadIn { keyspace, since, points, watched, mut locked, .. }: ReadIn| {
             let points = if bugs.make(Bug::Points) { SmallVec::new() } else { points };
             for (since, watch) in watched.iter().filter(|_| !bugs.make(Bug::Ranges)) {

@@ -1,7 +1,8 @@
 //! Savepoints: the states before each change since the first of them, so that changes can be undone
 //! in reverse.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::error::TransactionError;
 use crate::read::pending::Before;
@@ -18,7 +19,7 @@ pub struct Savepoint {
 
 /// The savepoints of a transaction.
 #[derive(Debug, Default)]
-pub(super) struct Savepoints {
+pub(crate) struct Savepoints {
     /// Each with the number of changes before it.
     set: Vec<(Savepoint, usize)>,
     /// The changes since the first savepoint: in which keyspace, and the state before.
@@ -27,16 +28,16 @@ pub(super) struct Savepoints {
 
 impl Savepoints {
     /// Reports whether changes may have to be undone.
-    pub(super) fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         !self.set.is_empty()
     }
 
     /// Notes a change that may have to be undone.
-    pub(super) fn note(&mut self, place: usize, before: Before) {
+    pub(crate) fn note(&mut self, place: usize, before: Before) {
         self.changes.push((place, before));
     }
 
-    pub(super) fn set(&mut self) -> Savepoint {
+    pub(crate) fn set(&mut self) -> Savepoint {
         let savepoint = Savepoint { number: NUMBERS.fetch_add(1, Relaxed) };
         self.set.push((savepoint, self.changes.len()));
         savepoint
@@ -44,7 +45,7 @@ impl Savepoints {
 
     /// Returns the changes since a savepoint, the last one first, and forgets them and the
     /// savepoints after it.
-    pub(super) fn undone(&mut self, savepoint: Savepoint) -> Result<Vec<(usize, Before)>, TransactionError> {
+    pub(crate) fn undone(&mut self, savepoint: Savepoint) -> Result<Vec<(usize, Before)>, TransactionError> {
         let found = self.set.iter().position(|(set, _)| *set == savepoint);
         let place = found.ok_or(TransactionError::NoSavepoint)?;
         self.set.truncate(place + 1);

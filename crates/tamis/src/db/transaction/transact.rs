@@ -1,10 +1,12 @@
 //! Beginning transactions, and repeating them after a conflict.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::db::Db;
-use crate::db::transaction::{Transaction, TransactionOptions};
+use crate::db::transaction::TransactionOptions;
+use crate::db::transaction::optimistic::Transaction;
 use crate::error::TransactionError;
 use crate::sync;
 

@@ -1,15 +1,15 @@
 //! One keyspace as a transaction sees it.
 
 use crate::db::Keyspace;
-use crate::db::readable::{HasPlace, Place};
-use crate::db::transaction::Transaction;
+use crate::db::place::{HasPlace, Place};
+use crate::db::transaction::optimistic::Transaction;
 
 /// One keyspace as a [`Transaction`] sees it, its own writes included. Its reads are those of
 /// [`Readable`](crate::Readable), which need no import here.
 #[derive(Clone, Copy)]
 pub struct TransactionView<'t> {
-    pub(super) transaction: &'t Transaction,
-    pub(super) keyspace: &'t Keyspace,
+    pub(crate) transaction: &'t Transaction,
+    pub(crate) keyspace: &'t Keyspace,
 }
 
 debug_as!(TransactionView<'_>, "TransactionView", view =>
@@ -26,5 +26,19 @@ impl HasPlace for TransactionView<'_> {
 impl HasPlace for Transaction {
     fn place(&self) -> Place<'_> {
         Place::within(self.db.default_keyspace(), self)
+    }
+}
+
+impl Transaction {
+    /// Returns the transaction's view of one keyspace.
+    ///
+    /// # Panics
+    ///
+    /// If the keyspace belongs to another open database.
+    pub fn of<'t>(&'t self, keyspace: &'t Keyspace) -> TransactionView<'t> {
+        let same = self.db.handle().inner.instance == keyspace.handle.inner.instance;
+        let name = keyspace.name();
+        assert!(same, "keyspace `{name}` and the transaction belong to different open databases");
+        TransactionView { transaction: self, keyspace }
     }
 }

@@ -10,15 +10,15 @@ use tamis_filter::Digest;
 
 use crate::batch::{WriteBatch, check_key, check_value, normalize_range};
 use crate::db::Keyspace;
-use crate::db::inner::KeyspaceInner;
 use crate::db::transaction::footprint::{Point, Points, Ranges};
 use crate::db::transaction::savepoint::{Savepoint, Savepoints};
+use crate::db::tree::KeyspaceInner;
 use crate::error::{TransactionError, WriteError};
 use crate::read::pending::{Before, Pending};
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Writes {
+pub(crate) struct Writes {
     /// The open database that all keyspaces must belong to.
     instance: u64,
     /// In the order in which keyspaces were first written to.
@@ -35,22 +35,22 @@ struct Written {
 }
 
 impl Writes {
-    pub(super) fn new(instance: u64) -> Writes {
+    pub(crate) fn new(instance: u64) -> Writes {
         Writes { instance, keyspaces: SmallVec::new(), savepoints: Savepoints::default() }
     }
 
-    pub(super) fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
+    pub(crate) fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<(), WriteError> {
         check_key(key)?;
         check_value(value)?;
         self.change(keyspace, |pending, undo| pending.put(key, Digest::of(key), value, undo))
     }
 
-    pub(super) fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<(), WriteError> {
+    pub(crate) fn delete(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<(), WriteError> {
         check_key(key)?;
         self.change(keyspace, |pending, undo| pending.delete(key, Digest::of(key), undo))
     }
 
-    pub(super) fn merge(
+    pub(crate) fn merge(
         &mut self,
         keyspace: &Keyspace,
         key: &[u8],
@@ -64,7 +64,7 @@ impl Writes {
         self.change(keyspace, |pending, undo| pending.merge(key, Digest::of(key), operand, undo))
     }
 
-    pub(super) fn delete_range<K: AsRef<[u8]>>(
+    pub(crate) fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
@@ -76,7 +76,7 @@ impl Writes {
     }
 
     /// Fails if nothing can be written to a keyspace.
-    pub(super) fn check(&self, keyspace: &Keyspace) -> Result<(), WriteError> {
+    pub(crate) fn check(&self, keyspace: &Keyspace) -> Result<(), WriteError> {
         let name = || keyspace.name().to_owned();
         if self.instance != keyspace.handle.inner.instance {
             return Err(WriteError::ForeignKeyspace { name: name() });
@@ -106,11 +106,11 @@ impl Writes {
         Ok(())
     }
 
-    pub(super) fn savepoint(&mut self) -> Savepoint {
+    pub(crate) fn savepoint(&mut self) -> Savepoint {
         self.savepoints.set()
     }
 
-    pub(super) fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), TransactionError> {
+    pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), TransactionError> {
         for (place, before) in self.savepoints.undone(savepoint)? {
             Arc::make_mut(&mut self.keyspaces[place].pending).undo(before);
         }
@@ -118,22 +118,22 @@ impl Writes {
     }
 
     /// Returns the number of keys and ranges that are written.
-    pub(super) fn changes(&self) -> usize {
+    pub(crate) fn changes(&self) -> usize {
         self.keyspaces.iter().map(|written| written.pending.changes()).sum()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.keyspaces.iter().all(|written| written.pending.is_empty())
     }
 
     /// Returns the pending writes of a keyspace, if there are any.
-    pub(super) fn of(&self, keyspace: KeyspaceId) -> Option<&Arc<Pending>> {
+    pub(crate) fn of(&self, keyspace: KeyspaceId) -> Option<&Arc<Pending>> {
         let written = self.keyspaces.iter().find(|written| written.keyspace.id == keyspace);
         written.map(|written| &written.pending).filter(|pending| !pending.is_empty())
     }
 
     /// Returns all writes as one batch.
-    pub(super) fn batch(&self) -> WriteBatch {
+    pub(crate) fn batch(&self) -> WriteBatch {
         let bytes = self.keyspaces.iter().map(|written| written.pending.batch_bytes()).sum();
         let mut batch = WriteBatch::with_capacity(bytes);
         for Written { keyspace, pending } in &self.keyspaces {
@@ -143,13 +143,13 @@ impl Writes {
     }
 
     /// The keyspaces written to.
-    pub(super) fn keyspaces(&self) -> impl Iterator<Item = &Arc<KeyspaceInner>> {
+    pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Arc<KeyspaceInner>> {
         self.keyspaces.iter().map(|written| &written.keyspace)
     }
 
     /// Returns what is written in each keyspace: keys, and ranges that are deleted, all as of
     /// `since`.
-    pub(super) fn written(
+    pub(crate) fn written(
         &self,
         since: SeqNo,
     ) -> impl Iterator<Item = (&Arc<KeyspaceInner>, Points, Ranges)> {

@@ -1,5 +1,6 @@
 //! A database that is only read, whose machine crashes or whose device fails.
 
+use crate::db::elastic::saved::SAVE_EVERY;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

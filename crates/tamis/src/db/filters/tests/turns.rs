@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use tamis_testkit::{CrashMode, FaultyFs, Rng};
 
-use crate::db::inner::{DbInner, KeyspaceInner};
+use crate::db::inner::DbInner;
+
+use crate::db::tree::KeyspaceInner;
 use crate::options::FilterChoice;
 use crate::select::{Task, Turn};
 use crate::{Db, Options, Snapshot};

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tamis_testkit::Rng;
 use tamis_testkit::isolation::{Key, Op, Txn};
 
-use crate::db::transaction::{Isolation, Transaction, TransactionOptions};
+use crate::db::transaction::{Isolation, TransactionOptions};
+
+use crate::db::transaction::optimistic::Transaction;
 use crate::io::MemFs;
 use crate::{Db, KeyspaceOptions, Options, TransactionError};
 

@@ -7,7 +7,8 @@
 //! each, and never longer than a sync. Where they don't come back, this is soon given up, and tried
 //! again more and more rarely.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 use crate::sync;
@@ -21,7 +22,7 @@ const MOST_SKIPPED: u32 = 255;
 /// What the last synced groups showed. Only the leader uses it; the lead is handed over under a
 /// lock, so `Relaxed` suffices.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
+pub(crate) struct Gathering {
     /// How long a synced group takes: a moving average.
     nanos: AtomicU64,
     /// Groups that do not wait after the next one that waits in vain.

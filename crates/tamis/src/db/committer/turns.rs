@@ -18,19 +18,19 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use tamis_base::key::SeqNo;
+
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicBool, AtomicU64};
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicBool, AtomicU64};
-
-use tamis_base::key::SeqNo;
 
 /// The most batches in flight.
 const PLACES: usize = if cfg!(all(test, loom)) { 2 } else { 256 };
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     /// The last numbers of the batches that are done; 0 for an empty place.
     places: Box<[AtomicU64]>,
     /// How many turns were taken.
@@ -42,7 +42,7 @@ pub(super) struct Turns {
 
 /// The turn of one batch.
 #[derive(Debug)]
-pub(super) struct Ticket(u64);
+pub(crate) struct Ticket(u64);
 
 impl Default for Turns {
     fn default() -> Turns {
@@ -61,12 +61,12 @@ impl Turns {
     }
 
     /// Reports whether there is no turn to take before one is published.
-    pub(super) fn are_taken(&self) -> bool {
+    pub(crate) fn are_taken(&self) -> bool {
         self.taken.load(Relaxed) - self.next.load(Acquire) >= PLACES as u64
     }
 
     /// Takes the next turn, which there must be.
-    pub(super) fn take(&self) -> Ticket {
+    pub(crate) fn take(&self) -> Ticket {
         debug_assert!(!self.are_taken());
         let turn = self.taken.load(Relaxed);
         self.taken.store(turn + 1, Relaxed);
@@ -75,7 +75,7 @@ impl Turns {
 
     /// Notes that a batch is done, whose last number is `last`, not 0; and has everything published
     /// that is done in order, by this thread or by another.
-    pub(super) fn finish(&self, ticket: Ticket, last: SeqNo, publish: impl Fn(SeqNo)) {
+    pub(crate) fn finish(&self, ticket: Ticket, last: SeqNo, publish: impl Fn(SeqNo)) {
         self.place(ticket.0).store(last, Release);
         while !self.publishing.swap(true, AcqRel) {
             let (mut next, mut done) = (self.next.load(Relaxed), 0);

@@ -1,0 +1,61 @@
+//! Failed work in backoff: it is not retried for a while.
+
+use std::time::{Duration, Instant};
+
+use crate::error::StorageError;
+use crate::sync;
+
+/// The backoff after a failed flush, or a failed attempt to resume writes: initial and maximum.
+pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
+
+/// The backoff after a compaction failure: initial and maximum.
+pub(crate) const RETRY_COMPACTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// The same where it ran out of space. A delete may have made a merge fit that did not.
+pub(crate) const RETRY_WITHOUT_ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
+
+/// Waiting callers see the failure of the work from the second one in a row on: the first may be
+/// transient.
+const TOLD_AFTER: u32 = 2;
+
+/// Additional free bytes needed before work that ran out of space is retried ahead of schedule.
+const MORE_ROOM_BYTES: u64 = 64 << 10;
+
+/// Failed work in backoff: it is not retried for a while.
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    pub(crate) until: Instant,
+    pub(crate) pause: Duration,
+    pub(crate) tries: u32,
+    pub(crate) cause: String,
+    /// Free bytes on the device when the work failed for lack of room.
+    pub(crate) short: Option<u64>,
+}
+
+impl Backoff {
+    /// Returns the backoff after one more failure: twice the previous delay, within `(first,
+    /// longest)`.
+    pub(crate) fn after(
+        before: Option<Backoff>,
+        (first, longest): (Duration, Duration),
+        error: &StorageError,
+    ) -> Backoff {
+        let (pause, tries) = before.map_or((first, 1), |before| (before.pause * 2, before.tries + 1));
+        let pause = pause.min(longest);
+        Backoff { until: sync::now() + pause, pause, tries, cause: error.to_string(), short: None }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        sync::now() >= self.until
+    }
+
+    /// Reports whether there is clearly more free space than when the work ran out of it.
+    pub(crate) fn has_more_room(&self, free: Option<u64>) -> bool {
+        self.short.zip(free).is_some_and(|(then, now)| now > then + then / 4 + MORE_ROOM_BYTES)
+    }
+
+    /// Returns the last failure if there were several in a row.
+    pub(crate) fn told(&self) -> Option<&str> {
+        (self.tries >= TOLD_AFTER).then_some(&*self.cause)
+    }
+}

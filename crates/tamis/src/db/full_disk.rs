@@ -1,0 +1,94 @@
+//! What is done ahead of a full disk: whether all that is in memory can still be flushed, and the
+//! size of the [reserve](super::reserve).
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::db::inner::DbInner;
+use crate::db::reserve::{LOOK_AFTER, for_tables};
+use crate::db::room::LEFT_FREE;
+use crate::db::tree::KeyspaceInner;
+
+impl DbInner {
+    /// Looks whether everything in memory can still be flushed once the log has grown by `growth`,
+    /// for a write of `bytes`. If not, the disk is full from now on. For the holder of the log's
+    /// lock.
+    pub(crate) fn look_ahead(&self, bytes: usize, growth: u64) {
+        // Not the size of the logs: where memtables are small, that hardly changes. Where space
+        // cannot be reserved, a log grows with each write.
+        let logged = self.write_counters.log_bytes.get().saturating_add(bytes as u64);
+        let was_scarce = self.reserve.scarce.load(Relaxed);
+        if !was_scarce && logged.saturating_sub(self.reserve.looked.load(Relaxed)) < LOOK_AFTER {
+            return;
+        }
+        self.reserve.looked.store(logged, Relaxed);
+        let size = self.log.needed();
+        let free = self.room.ask(&*self.fs, &self.dir);
+        self.log.note_free(free);
+        let Some(free) = free else { return };
+        let needed = |to_flush: u64| {
+            let to_flush = to_flush.max(size).saturating_add(growth);
+            let kept = self.reserve.kept(to_flush);
+            for_tables(to_flush).saturating_add(growth.saturating_mul(2)).saturating_add(kept)
+        };
+        let is_less = |free: u64, needed: u64| free.saturating_add(self.reserve.held()) < needed;
+        // The keyspaces are visited only where space is scarce. No entry takes more than twice as
+        // much in a table as in a memtable.
+        let most = needed(2 * (self.chunks.active() + self.chunks.sealed()));
+        if !self.reserve.is_full() && !is_less(free, most) {
+            return;
+        }
+        let to_flush = self.bytes_to_flush();
+        let (needed, kept) = (needed(to_flush), self.reserve.kept(to_flush));
+        let is_short = |free: u64| is_less(free, needed);
+        if self.reserve.is_full() {
+            // Deletes of single keys take half of it at most.
+            let left = LEFT_FREE.max(kept / 2);
+            self.reserve.scarce.store(is_short(free.saturating_add(kept - left)), Relaxed);
+            return;
+        }
+        if !is_short(free)
+            || self.log.give_back() && self.room.ask(&*self.fs, &self.dir).is_none_or(|free| !is_short(free))
+        {
+            return;
+        }
+        self.reserve.fill(kept, "what is in memory would not fit");
+    }
+
+    /// Seals all memtables, on a full disk: deletes free space by what they become, and other
+    /// writes by what their logs took. Elsewhere those with deletes where a compaction lacks room.
+    /// For the flush thread.
+    pub(crate) fn seal_if_full(&self) {
+        let lacking = (!self.reserve.is_full()).then(|| self.state().scheduler.lacking_room());
+        if lacking.as_ref().is_some_and(Vec::is_empty) {
+            return;
+        }
+        let mut due = self.filled.list();
+        if let Some(lacking) = lacking {
+            let has_deletes = |ks: &KeyspaceInner| ks.view.load().memtables.active.memtable.has_deletes();
+            due.retain(|keyspace| lacking.contains(&keyspace.id) && has_deletes(keyspace));
+        }
+        if !due.is_empty() {
+            self.try_seal(&due);
+        }
+    }
+
+    /// For the flush thread: releases the reserve if compactions want it, and creates or resizes it
+    /// to follow the tables' bytes, where there is room. Failures are retried later.
+    pub(crate) fn keep_reserve(&self) {
+        if self.reserve.spend_if_wanted() {
+            self.monitor.notify();
+        }
+        if !self.gate.is_waiting() {
+            self.reserve.follow(|| {
+                let keyspaces = self.directory.load();
+                let stored = keyspaces.values().map(|keyspace| {
+                    let version = keyspace.view.load().version.clone();
+                    let blobs = version.blobs.iter().map(|blob| blob.file.file.file_bytes());
+                    version.table_bytes() + blobs.sum::<u64>()
+                });
+                let manifest = self.state().catalogue.manifest_len().unwrap_or(0);
+                (stored.sum(), manifest, self.log.needed())
+            });
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Views of a keyspace that were replaced and are still being read.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use crate::read::View;
+use crate::sync::{self, Mutex};
+
+/// The replaced views of a keyspace that may still be held.
+#[derive(Debug)]
+pub(crate) struct OldViews(pub(crate) Mutex<Views>);
+
+#[derive(Debug)]
+pub(crate) struct Views {
+    /// Since when the current view has been the current one.
+    since: Instant,
+    /// Oldest first.
+    pub(crate) old: Vec<OldView>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct OldView {
+    view: Weak<View>,
+    /// When it was the current one.
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
+}
+
+impl OldViews {
+    pub(crate) fn new() -> OldViews {
+        OldViews(Mutex::new(Views { since: sync::now(), old: Vec::new() }))
+    }
+
+    /// Notes that a view is no longer the current one. O(views held).
+    pub(crate) fn note(&self, view: &Arc<View>) {
+        let mut views = self.0.lock();
+        let until = sync::now();
+        let from = std::mem::replace(&mut views.since, until);
+        views.old.retain(|old| old.view.strong_count() > 0);
+        views.old.push(OldView { view: Arc::downgrade(view), from, until });
+    }
+
+    /// Returns the views that are still held, oldest first.
+    pub(crate) fn held(&self) -> Vec<(Arc<View>, OldView)> {
+        let old = self.0.lock().old.clone();
+        old.into_iter().filter_map(|old| Some((old.view.upgrade()?, old))).collect()
+    }
+}

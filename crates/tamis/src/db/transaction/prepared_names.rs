@@ -1,0 +1,26 @@
+//! Which transactions are prepared. See [`prepared`](super::prepared).
+
+use std::collections::BTreeMap;
+
+use crate::db::transaction::locks::Owner;
+use crate::sync::Mutex;
+
+/// What happens to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It is being prepared, committed or aborted.
+    Busy,
+    Prepared,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) loaded: bool,
+    pub(crate) by_name: BTreeMap<Vec<u8>, (Owner, Phase)>,
+}
+
+/// The prepared transactions of an open database.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    pub(crate) names: Mutex<Names>,
+}

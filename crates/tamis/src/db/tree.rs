@@ -1,0 +1,276 @@
+//! One keyspace of an open database: its options, its filter, and the view that readers load.
+//!
+//! Every change of a keyspace's view or names is made under the `state` lock; both are read without
+//! a lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use tamis_base::ids::{KeyspaceId, LogId};
+use tamis_base::key::SeqNo;
+use tamis_files::tree::state::KeyspaceState;
+use tamis_model::engine::Workload;
+
+use crate::compaction::filters::FilterBits;
+use crate::compaction::versions::Rules;
+use crate::db::age::Age;
+use crate::db::old_views::OldViews;
+use crate::db::pressure::KnownPressure;
+use crate::db::shaping::Shaping;
+use crate::error::WriteError;
+use crate::memtable::{ChunkPool, Memtable};
+use crate::operators::{KeyspaceOperators, Unregistered};
+use crate::options::{KeyspaceOptions, Options};
+use crate::read::{AllReads, Gaps, MemtableSlot, Memtables, Numbering, ReadCounters, View};
+use crate::sampling::Sampler;
+use crate::select::TreeFilter;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::Version;
+
+/// The names that a keyspace has had while it is open, the last one in use. Former names stay in
+/// memory, since callers may still look at them.
+#[derive(Debug)]
+pub(crate) struct Names {
+    name: String,
+    next: OnceLock<Box<Names>>,
+}
+
+impl Names {
+    fn new(name: &str) -> Names {
+        Names { name: name.to_owned(), next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &str {
+        let mut names = self;
+        while let Some(next) = names.next.get() {
+            names = next;
+        }
+        &names.name
+    }
+
+    /// Adds a name. Under the `state` lock.
+    pub(crate) fn add(&self, name: &str) {
+        let mut names = self;
+        while let Some(next) = names.next.get() {
+            names = next;
+        }
+        let added = names.next.set(Box::new(Names::new(name)));
+        debug_assert!(added.is_ok(), "one thread adds at a time");
+    }
+}
+
+/// One keyspace of an open database.
+pub(crate) struct KeyspaceInner {
+    pub(crate) id: KeyspaceId,
+    /// Changed under `state`, read without a lock.
+    pub(crate) names: Names,
+    /// The options at opening; those that may change since are in `shaping`.
+    pub(crate) options: KeyspaceOptions,
+    /// The workload declared when the keyspace was opened or created.
+    pub(crate) declared: Option<Workload>,
+    /// The operators that `options` name.
+    pub(crate) operators: KeyspaceOperators,
+    /// The source of the versions' selectors.
+    pub(crate) filter: TreeFilter,
+    /// Replaced under `state`, read without a lock.
+    pub(crate) shaping: ArcSwap<Shaping>,
+    /// Replaced under `state`, read without a lock.
+    pub(crate) view: ArcSwap<View>,
+    /// Former ones that are still being read.
+    pub(crate) old_views: OldViews,
+    pub(crate) dropped: AtomicBool,
+    /// How writers must behave; see [`DbInner::update_pressure`].
+    pub(crate) pressure: KnownPressure,
+    pub(crate) age: Age,
+    /// The cost of reads of this keyspace.
+    pub(crate) reads: Arc<ReadCounters>,
+    /// Where memtables take their memory from.
+    chunks: Arc<ChunkPool>,
+}
+
+debug_as!(KeyspaceInner, "KeyspaceInner", keyspace => "name": keyspace.name());
+
+/// What a keyspace shares with the others of its database.
+pub(crate) struct SharedParts<'a> {
+    pub(crate) sampler: &'a Arc<Sampler>,
+    pub(crate) reads: &'a AllReads,
+    pub(crate) chunks: &'a Arc<ChunkPool>,
+    pub(crate) numbering: &'a Arc<Numbering>,
+}
+
+impl KeyspaceInner {
+    /// A keyspace without tables.
+    pub(crate) fn empty(
+        id: KeyspaceId,
+        name: &str,
+        options: KeyspaceOptions,
+        database: &Options,
+        operators: KeyspaceOperators,
+        shared: &SharedParts<'_>,
+    ) -> KeyspaceInner {
+        let state = KeyspaceState::default();
+        let none = |_| unreachable!("a new keyspace has no tables");
+        let filter = TreeFilter::new(&options, database, false, shared.sampler, &operators);
+        let version = Version::build(&state, None, none);
+        KeyspaceInner::with_version(id, name, options, operators, filter, version, shared)
+    }
+
+    pub(crate) fn with_version(
+        id: KeyspaceId,
+        name: &str,
+        options: KeyspaceOptions,
+        operators: KeyspaceOperators,
+        filter: TreeFilter,
+        version: Arc<Version>,
+        shared: &SharedParts<'_>,
+    ) -> KeyspaceInner {
+        let (reads, chunks) = (shared.reads.counters(name, filter.queries().cloned()), shared.chunks.clone());
+        let memtables = Memtables::new(fresh_memtable(&options, &chunks, 0));
+        let selector = Arc::new(filter.selector(&version, options.filter_allocation));
+        let gaps = Arc::new(Gaps::new(shared.numbering.clone()));
+        KeyspaceInner {
+            id,
+            names: Names::new(name),
+            age: Age::new(&options, None, 0),
+            shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
+            declared: options.workload,
+            options,
+            operators,
+            filter,
+            view: ArcSwap::from_pointee(View {
+                memtables,
+                version,
+                selector,
+                gaps,
+                habits: Arc::default(),
+                rotation: 0,
+                edition: 0,
+            }),
+            old_views: OldViews::new(),
+            dropped: AtomicBool::new(false),
+            pressure: KnownPressure::default(),
+            reads,
+            chunks,
+        }
+    }
+
+    /// Returns the keyspace's current name.
+    pub(crate) fn name(&self) -> &str {
+        self.names.last()
+    }
+
+    /// Reports whether programs do not see the keyspace.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.name().starts_with(HIDDEN_PREFIX)
+    }
+
+    /// Returns an empty memtable whose writes go into `log` or a later one.
+    pub(crate) fn fresh_memtable(&self, log: LogId) -> Arc<MemtableSlot> {
+        fresh_memtable(&self.options, &self.chunks, log)
+    }
+
+    /// Under the `state` lock.
+    pub(crate) fn replace_memtables(&self, memtables: Memtables) {
+        self.replace_view(Arc::new(self.view.load().with_memtables(memtables)));
+    }
+
+    /// Under the `state` lock.
+    pub(crate) fn replace_view(&self, view: Arc<View>) {
+        let memtables = view.memtables.clone();
+        let old = self.view.swap(view);
+        for slot in old.memtables.iter() {
+            let is_in = |slots: &[Arc<MemtableSlot>]| slots.iter().any(|other| Arc::ptr_eq(other, slot));
+            match is_in(&memtables.sealed) {
+                true => slot.memtable.seal(),
+                false if !is_in(std::slice::from_ref(&memtables.active)) => slot.memtable.retire(),
+                false => {}
+            }
+        }
+        self.old_views.note(&old);
+    }
+
+    /// Returns the view of a new version. Under the `state` lock.
+    pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
+        let allocation = self.shaping.load().options.filter_allocation;
+        let selector = Arc::new(self.filter.selector(&version, allocation));
+        let old = self.view.load();
+        let (rotation, edition) = (old.rotation_of(&memtables), old.edition + 1);
+        let (gaps, habits) = (old.gaps.clone(), old.habits.clone());
+        View { rotation, edition, memtables, selector, version, gaps, habits }
+    }
+
+    /// The same for a version that brings values which are not in the memtables before it: a reader
+    /// that has a former view does not have all writes up to its number, and must prove nothing
+    /// about gaps.
+    pub(crate) fn view_with_values(&self, memtables: Memtables, version: Arc<Version>) -> View {
+        let view = self.view_of(memtables, version);
+        View { rotation: view.gaps.rotate(), ..view }
+    }
+
+    /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it
+    /// has to expect.
+    pub(crate) fn inherit_accesses(&self, version: &Version, table: &Arc<OpenTable>) {
+        let shaping = self.shaping.load();
+        let accesses = self.filter.accesses().map(|accesses| &**accesses);
+        let range = || Some((table.meta.smallest.clone(), table.meta.largest.clone()));
+        let bits = FilterBits::for_flush(&shaping.options, version, accesses, table.meta.entries, range);
+        bits.inherit(std::slice::from_ref(table));
+    }
+
+    /// Returns how merges treat the versions of the keyspace's keys, given this horizon.
+    pub(crate) fn rules(&self, expired: Option<SeqNo>) -> Rules<'_> {
+        // With one operator missing, everything stays as it is until a program comes that has them
+        // all.
+        if self.operators.missing.is_some() {
+            return Rules { operator: None, filter: None, expired };
+        }
+        Rules { operator: self.operators.merge.as_deref(), filter: self.operators.filter.as_deref(), expired }
+    }
+
+    /// Refuses writes to a keyspace that lacks an operator.
+    pub(crate) fn check_operators(&self) -> Result<(), WriteError> {
+        self.operators.check_complete().map_err(|Unregistered { option, name }| WriteError::Unregistered {
+            keyspace: self.name().to_string(),
+            option,
+            name,
+        })
+    }
+
+    /// Reports whether its entries, or its deletes, are to go within some time.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.options.time_to_live.is_some() || self.options.max_tombstone_age.is_some()
+    }
+
+    /// Reports whether the keyspace was dropped. Whoever asks after loading the view has one from
+    /// before the drop if this is `false`.
+    #[inline]
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of the memtables and tables of a keyspace that is dropped: they are kept by their
+    /// readers, not by handles. Under the `state` lock.
+    pub(crate) fn let_go(&self) {
+        // Before the view is replaced (which is a release), for those who load the view first.
+        self.dropped.store(true, Ordering::Relaxed);
+        let nothing = KeyspaceState::default();
+        let version = Version::build(&nothing, None, |_| unreachable!("there are no tables"));
+        let memtables = Memtables::new(self.fresh_memtable(0));
+        self.replace_view(Arc::new(self.view_of(memtables, version)));
+    }
+}
+
+fn fresh_memtable(options: &KeyspaceOptions, chunks: &Arc<ChunkPool>, log: LogId) -> Arc<MemtableSlot> {
+    // With 32-bit addresses the largest budget does not fit; no memtable can be that full there.
+    let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
+    let memtable = Memtable::with_chunks(budget, options.memtable_filter, Some(chunks.clone()));
+    MemtableSlot::new(Arc::new(memtable), log)
+}
+
+/// The keyspace of consumers, hidden from programs.
+pub(crate) const CONSUMERS_KEYSPACE: &str = "\0consumers";
+
+/// Begins the names of keyspaces that programs do not see. No program can make one, for it is a
+/// control character.
+pub(crate) const HIDDEN_PREFIX: char = '\0';
