@@ -7,10 +7,10 @@ use tamis_filter::Digest;
 use super::block::{BlockView, InBlock};
 use super::data::{BlockRef, HeapBlock, PinnedValue};
 use super::index::BlockAt;
-use super::prefetch::prefetch;
 use super::reader::Table;
 use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::error::StorageError;
+use crate::table::reader::prefetch_tail;
 
 impl Table {
     /// The first block that may hold `key`, or `None` if the table ends before it. Cost: one search
@@ -151,17 +151,4 @@ impl Table {
             None => Ok(None),
         }
     }
-}
-
-/// Prefetches the last lines of a stored block: footer, fingerprints, arrays and keys of a typical
-/// block, which would otherwise miss one after the other. They take a sixteenth of a block with
-/// values of a few hundred bytes; the processor cannot keep up with more than sixteen lines.
-#[inline]
-pub(super) fn prefetch_tail(block: &[u8]) {
-    let tail = (block.len() / 16 + 64).min(1024);
-    for line in block[block.len().saturating_sub(tail)..].chunks(64) {
-        prefetch(line);
-    }
-    // The pieces need not start at line boundaries.
-    prefetch(&block[block.len().saturating_sub(1)..]);
 }

@@ -29,7 +29,7 @@ use super::flaw::Flaw;
 use super::footer::{FOOTER_BYTES, Footer, Part};
 use super::frame::{self, Damage, TRAILER_BYTES};
 use super::index::{BlockAt, Index};
-use super::lookup::prefetch_tail;
+use super::prefetch::prefetch;
 use super::properties::Properties;
 use super::trace::{BlockSource, BlockTouch, ReadTrace};
 use crate::error::StorageError;
@@ -723,4 +723,17 @@ impl Table {
             },
         }
     }
+}
+
+/// Prefetches the last lines of a stored block: footer, fingerprints, arrays and keys of a typical
+/// block, which would otherwise miss one after the other. They take a sixteenth of a block with
+/// values of a few hundred bytes; the processor cannot keep up with more than sixteen lines.
+#[inline]
+pub(super) fn prefetch_tail(block: &[u8]) {
+    let tail = (block.len() / 16 + 64).min(1024);
+    for line in block[block.len().saturating_sub(tail)..].chunks(64) {
+        prefetch(line);
+    }
+    // The pieces need not start at line boundaries.
+    prefetch(&block[block.len().saturating_sub(1)..]);
 }

@@ -1,5 +1,6 @@
 //! Compaction plans.
 
+pub use crate::compaction::shape::OutputRun;
 use tamis_base::ids::{RunId, TableId};
 use tamis_base::key::KeyBytes;
 use tamis_base::meta::Stretch;
@@ -16,18 +17,6 @@ pub struct PlanInput {
     pub run: RunId,
     /// In key order.
     pub tables: Vec<TableId>,
-}
-
-/// The run that the outputs join. Every table of it within the plan's range must be an input, or
-/// the outputs must fit between such tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputRun {
-    /// An existing run of the output level. If another job has taken its last table meanwhile, it
-    /// is recreated under the same number, which keeps its place by age. A merge within one level
-    /// joins one of its runs; nothing that overlaps it lies between that run and the inputs.
-    Into(RunId),
-    /// A new run, the newest of its level.
-    New,
 }
 
 /// What happens to the inputs.

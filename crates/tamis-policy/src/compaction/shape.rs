@@ -16,8 +16,6 @@ use tamis_base::ids::{RunId, TableId};
 use tamis_base::key::{KeyBytes, KeyEnd, SeqNo};
 use tamis_base::meta::TableMeta;
 
-use crate::compaction::plan::OutputRun;
-
 /// A table, and whether it may be compacted.
 #[derive(Clone, Debug)]
 pub struct TableShape {
@@ -201,4 +199,16 @@ impl KeyRange {
         let len = run[from..].partition_point(|t| self.largest.reaches(&t.meta.smallest));
         from..from + len
     }
+}
+
+/// The run that the outputs join. Every table of it within the plan's range must be an input, or
+/// the outputs must fit between such tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputRun {
+    /// An existing run of the output level. If another job has taken its last table meanwhile, it
+    /// is recreated under the same number, which keeps its place by age. A merge within one level
+    /// joins one of its runs; nothing that overlaps it lies between that run and the inputs.
+    Into(RunId),
+    /// A new run, the newest of its level.
+    New,
 }

@@ -57,12 +57,21 @@ mod inherit;
 mod persist;
 mod place;
 mod report;
+/// Counters since the start.
+#[derive(Debug, Default)]
+struct Counts {
+    pub(super) loads: u64,
+    pub(super) unloads: u64,
+    pub(super) failed: u64,
+}
+
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use clock::Clock;
 use tamis_base::ids::TableId;
 use tamis_base::key::{BorderKey, KeyEnd};
 
@@ -70,9 +79,6 @@ pub use inherit::{Origin, Range, reaches, share};
 pub use persist::decode_hotness;
 pub use place::Adjustment;
 pub use report::Marginal;
-
-use clock::Clock;
-use report::Counts;
 
 /// The maximum number of units per segment.
 pub const MAX_UNITS: u8 = 16;

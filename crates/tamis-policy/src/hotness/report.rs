@@ -4,14 +4,6 @@ use tamis_base::ids::TableId;
 
 use super::{MAX_UNITS, Manager, SegmentId};
 
-/// Counters since the start.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) loads: u64,
-    pub(super) unloads: u64,
-    pub(super) failed: u64,
-}
-
 /// All filters together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {

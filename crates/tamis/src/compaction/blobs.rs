@@ -17,25 +17,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::BlobFileId;
-use tamis_files::blob::{BlobWriter, Reference};
+use tamis_files::blob::Reference;
 use tamis_files::error::is_lasting;
 use tamis_files::table::PinnedValue;
-use tamis_files::tree::files::blob_path;
 use tamis_policy::compaction::plan::{Plan, Reason};
 use tamis_policy::compaction::released;
 use tamis_policy::compaction::shape::{Shape, TableShape};
 
 use crate::compaction::versions::SeparatedValues;
-use crate::compaction::writer::TableSink;
 use crate::error::StorageError;
-use crate::io::Usage;
 use crate::options::KeyspaceOptions;
 use crate::tree::blobs::OpenBlob;
-use crate::tree::new_tables::NewFiles;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{BlobUse, Version};
 
@@ -229,55 +224,6 @@ pub(crate) fn plan(shape: &Shape, version: &Version, garbage: f64, max_table_byt
     released::rewrite_heaviest(shape, max_table_bytes, Reason::BlobGarbage, |table| {
         Some(weight(table)).filter(|bytes| *bytes > 0.0)
     })
-}
-
-/// The blob files that a merge writes.
-#[derive(Debug, Default)]
-pub(super) struct BlobOutput {
-    open: Option<BlobWriter>,
-    /// Bytes of the files that are finished.
-    finished: u64,
-}
-
-impl BlobOutput {
-    /// Bytes written.
-    pub(super) fn bytes(&self) -> u64 {
-        self.finished + self.open.as_ref().map_or(0, BlobWriter::bytes)
-    }
-
-    /// Writes a value.
-    pub(super) fn put(
-        &mut self,
-        sink: &TableSink<'_>,
-        files: &mut NewFiles,
-        value: &[u8],
-    ) -> Result<Reference, StorageError> {
-        let writer = match &mut self.open {
-            Some(writer) => writer,
-            None => {
-                let id = sink.next_file.fetch_add(1, Relaxed);
-                let path = blob_path(sink.dir, id);
-                let file =
-                    sink.fs.create(&path, Usage::Table).map_err(|e| StorageError::io("create", &path, e))?;
-                files.add_blob(id);
-                let compression = sink.options.compression.at(sink.level).of_files();
-                self.open.insert(BlobWriter::new(file, path, id, compression))
-            }
-        };
-        let at = writer.add(value)?;
-        if writer.bytes() >= sink.options.blob_file_bytes {
-            self.finish()?;
-        }
-        Ok(at)
-    }
-
-    /// Finishes the open file, which is synced then.
-    pub(super) fn finish(&mut self) -> Result<(), StorageError> {
-        if let Some(writer) = self.open.take() {
-            self.finished += writer.finish()?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

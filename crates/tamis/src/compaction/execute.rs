@@ -19,7 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::compaction::parts::Part;
-use crate::compaction::writer::{JobControl, MergeOutput, Older, TableSink, write_tables};
+use crate::compaction::sink::{JobControl, Older, TableSink};
+use crate::compaction::writer::{MergeOutput, write_tables};
 use crate::error::StorageError;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::tree::open_table::OpenTable;

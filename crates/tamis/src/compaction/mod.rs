@@ -2,12 +2,14 @@
 //! that made it. Those are in `tamis-policy`.
 
 pub(crate) mod allocation;
+pub(crate) mod blob_output;
 pub(crate) mod blobs;
 pub(crate) mod execute;
 pub(crate) mod filters;
 pub(crate) mod parts;
+pub(crate) mod sink;
 pub(crate) mod versions;
 pub(crate) mod writer;
 
 pub(crate) use filters::{FilterBuilder, NewKeys};
-pub(crate) use writer::{Lineage, MergeLineage, TableSink};
+pub(crate) use sink::{Lineage, MergeLineage, TableSink};

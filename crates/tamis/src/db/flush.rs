@@ -17,6 +17,7 @@ use tamis_policy::compaction::deletes::{self, DeleteTimes};
 
 use crate::compaction::blobs::BlobInputs;
 use crate::compaction::filters::FilterBits;
+use crate::compaction::sink::Everything;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};
 use crate::db::inner::DbInner;
 use crate::db::jobs::FlushControl;
@@ -308,7 +309,7 @@ impl DbInner {
         let list: Vec<_> = slots.iter().flat_map(|slot| slot.memtable.range_tombstones()).collect();
         let tombstones = Tombstones::fragment_for(list, &sink.readers());
         let output =
-            writer::write_tables(&sink, &mut cursor, tombstones, &mut writer::Everything, &|smallest, _| {
+            writer::write_tables(&sink, &mut cursor, tombstones, &mut Everything, &|smallest, _| {
                 EpochMap::flush(smallest.clone(), epoch)
             })?;
         let Some(output) = output else { return Ok(None) };

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_policy::compaction::plan::{Reason, Work};
 
-use crate::compaction::writer::JobControl;
+use crate::compaction::sink::JobControl;
 use crate::db::inner::DbInner;
 use crate::db::pace::Urgency;
 use crate::db::progress::Progress;

@@ -12,14 +12,13 @@
 //! second. In between, memtables may grow beyond the step left to them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::memory::SharedReadMemory;
+use crate::memory::balance::{Balance, reads_bytes};
 use crate::memory::writes::SharedWriteMemory;
 use crate::sync::Mutex;
-
-/// A step is the limit divided by this.
-const STEPS: u64 = 32;
 
 /// One limit for the memory of several databases of one process: memtables, block caches and the
 /// units of elastic filters together. A handle: clones share the same limit.
@@ -51,34 +50,6 @@ const STEPS: u64 = 32;
 pub struct MemoryLimit(Arc<Balance>, SharedWriteMemory);
 
 debug_as!(MemoryLimit, "MemoryLimit", limit => "bytes": limit.bytes());
-
-/// What the memory for writes leaves to the memory for reads.
-#[derive(Debug)]
-pub(crate) struct Balance {
-    bytes: AtomicU64,
-    /// The last total set for reads. Held while it is set, so that it notes the total set last.
-    given: Mutex<u64>,
-    reads: SharedReadMemory,
-}
-
-impl Balance {
-    /// Gives reads what memtables of `used` bytes leave. Do not call with a database lock held.
-    pub(super) fn follow(&self, used: u64) {
-        let mut given = self.given.lock();
-        let bytes = reads_bytes(self.bytes.load(Relaxed), used);
-        if *given != bytes {
-            self.reads.set_bytes(bytes);
-            *given = bytes;
-        }
-    }
-}
-
-/// Returns what reads may have of a limit while memtables take `used` bytes. Memtables may grow by
-/// a step more.
-fn reads_bytes(limit: u64, used: u64) -> u64 {
-    let step = (limit / STEPS).max(1);
-    limit.saturating_sub(used.div_ceil(step).saturating_add(1).saturating_mul(step))
-}
 
 impl MemoryLimit {
     /// Creates a limit of this many bytes, without any database yet.

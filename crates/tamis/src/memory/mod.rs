@@ -25,6 +25,7 @@
 //! Members are held weakly. An upgraded member is dropped after the mutex is released, since its
 //! end takes the mutex.
 
+pub(crate) mod balance;
 pub(crate) mod limit;
 pub(crate) mod writes;
 

@@ -24,10 +24,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
-use crate::memory::limit::Balance;
+use crate::memory::balance::Balance;
 use crate::sync::Mutex;
 
 /// Memtables take at most this many bytes between two looks.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::observe::StallCause;
 use crate::observe::latency::Operation;
+use crate::observe::stalls::StallCause;
 
 /// Something that is told what a database does. Closures of the same form are listeners.
 ///

@@ -42,7 +42,7 @@ use crossbeam_utils::CachePadded;
 use tamis_base::collections::HashMap;
 use tamis_env::sync::{Mutex, MutexGuard};
 
-use super::{CacheKey, ENTRY_OVERHEAD, Mix};
+use super::key::{CacheKey, ENTRY_OVERHEAD, Mix};
 
 /// The share of a cache's capacity for hot blocks; a new block that is not requested again passes
 /// through the rest.

@@ -1,4 +1,5 @@
 use super::*;
+use std::hash::BuildHasher as _;
 
 fn block(len: usize) -> CacheEntry {
     CacheEntry::Block(HeapBlock { bytes: vec![7; len].into(), start: 0, len })
