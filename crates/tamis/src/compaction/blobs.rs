@@ -30,7 +30,7 @@ use tamis_policy::compaction::shape::{Shape, TableShape};
 use crate::compaction::versions::SeparatedValues;
 use crate::error::StorageError;
 use crate::options::KeyspaceOptions;
-use crate::tree::blobs::OpenBlob;
+use crate::tree::garbage::OpenBlob;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{BlobUse, Version};
 

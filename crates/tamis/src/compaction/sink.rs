@@ -15,7 +15,8 @@ use crate::compaction::filters::{FilterBits, NewKeys};
 use crate::compaction::versions::Rules;
 use crate::io::FileSystem;
 use crate::options::{FilterChoice, KeyspaceOptions};
-use crate::tree::open_table::{Garbage, OpenTable};
+use crate::tree::garbage::Garbage;
+use crate::tree::open_table::OpenTable;
 
 /// Where tables are written, and how.
 #[derive(Clone, Copy)]

@@ -43,8 +43,9 @@ use crate::db::tree::KeyspaceInner;
 use crate::error::{StorageError, WriteError};
 use crate::io::FileSystem;
 use crate::read::{Memtables, View};
+use crate::tree::garbage::Garbage;
 use crate::tree::new_tables::NewTables;
-use crate::tree::open_table::{Garbage, OpenTable};
+use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
 /// The keyspaces by id, in the order of their creation.

@@ -16,7 +16,7 @@ use crate::db::warnings::Warnings;
 use crate::error::StorageError;
 use crate::io::FileSystem;
 use crate::sync::Mutex;
-use crate::tree::open_table::Garbage;
+use crate::tree::garbage::Garbage;
 
 /// An image to be saved.
 #[derive(Clone, Debug)]

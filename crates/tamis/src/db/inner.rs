@@ -127,8 +127,9 @@ use crate::observe::latency::Operation;
 use crate::options::Options;
 use crate::read::{AllReads, MemtableSlot, Memtables, Numbering, ReadAt};
 use crate::sync::{self, Mutex, MutexGuard};
+use crate::tree::garbage::Garbage;
 use crate::tree::new_tables::NewTables;
-use crate::tree::open_table::{Garbage, OpenTable};
+use crate::tree::open_table::OpenTable;
 
 /// An open database.
 pub(crate) struct DbInner {

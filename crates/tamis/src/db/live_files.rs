@@ -36,7 +36,7 @@ use crate::error::{AdminError, OpenError, StorageError, WriteError};
 use crate::io::{Access, ReadFile, read_file};
 use crate::read::View;
 use crate::sync::Mutex;
-use crate::tree::blobs::OpenBlob;
+use crate::tree::garbage::OpenBlob;
 use crate::tree::open_table::OpenTable;
 
 /// How often a follower takes newer files if some have gone.

@@ -60,7 +60,8 @@ use crate::options::{
 use crate::read::{AllReads, Numbering};
 use crate::select::TreeFilter;
 use crate::sync::{Mutex, Process};
-use crate::tree::open_table::{Garbage, OpenTable};
+use crate::tree::garbage::Garbage;
+use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
 /// The name of the keyspace that always exists.

@@ -10,87 +10,22 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use tamis_base::collections::HashMap;
 use tamis_base::ids::BlobFileId;
 use tamis_base::key::Kind;
 use tamis_base::meta::TableMeta;
 use tamis_files::blob::{BlobFile, Reference};
 use tamis_files::error::is_lasting;
 use tamis_files::table::{CursorOptions, PinnedValue, ReadTrace, ReaderConfig, Table, TableCursor};
-use tamis_files::tree::files::blob_path;
 
 use crate::error::StorageError;
 use crate::io::FileSystem;
-use crate::sync::Mutex;
-use crate::tree::open_table::Garbage;
+use crate::tree::garbage::{Garbage, OpenBlob};
 
 /// The maximum number of problems listed.
 const MAX_PROBLEMS: usize = 100;
-
-/// The open blob files of a database, by number.
-#[derive(Debug, Default)]
-pub(crate) struct BlobFiles {
-    /// Whether a file that is damaged or missing is opened as a [lost](BlobFile::lost) one: while
-    /// the database is opened, if it is to be opened all the same.
-    lenient: AtomicBool,
-    /// Held while a file is opened; only the mutex of the garbage's list is taken under it.
-    open: Mutex<HashMap<BlobFileId, Weak<OpenBlob>>>,
-}
-
-/// An open blob file.
-#[derive(Debug)]
-pub(crate) struct OpenBlob {
-    pub(crate) file: BlobFile,
-    /// The number of open tables that refer to it and are not obsolete.
-    named: AtomicUsize,
-    /// Whether a table that referred to it became obsolete: otherwise the file is not for this
-    /// process to remove.
-    was_named: AtomicBool,
-    /// Whether a value in it could not be moved to another file: it is not tried again. Orders no
-    /// other memory.
-    unreadable: AtomicBool,
-    garbage: Arc<Garbage>,
-}
-
-impl OpenBlob {
-    /// Records that a merge could not read a value in the file.
-    #[cold]
-    pub(crate) fn note_unreadable(&self, why: &StorageError) {
-        if !self.unreadable.swap(true, Relaxed) {
-            log::warn!("values stay where they are: {why}");
-        }
-    }
-
-    /// Reports whether values may be moved out of the file.
-    pub(crate) fn is_readable(&self) -> bool {
-        !self.unreadable.load(Relaxed) && self.file.why_lost().is_none()
-    }
-
-    /// Called when a table that refers to the file becomes obsolete.
-    fn unname(&self) {
-        self.was_named.store(true, Relaxed);
-        self.named.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Drop for OpenBlob {
-    fn drop(&mut self) {
-        if !self.garbage.is_ours() {
-            return;
-        }
-        let mut files = self.garbage.blobs.open.lock();
-        // It may have been opened again.
-        if files.get(&self.file.id()).is_some_and(|file| file.strong_count() == 0) {
-            files.remove(&self.file.id());
-            if *self.named.get_mut() == 0 && *self.was_named.get_mut() {
-                self.garbage.push(self.file.path().to_owned());
-            }
-        }
-    }
-}
 
 /// The blob files of one open table, by number.
 #[derive(Debug, Default)]
@@ -186,49 +121,6 @@ impl TableBlobs {
     ) -> Result<PinnedValue, StorageError> {
         let (file, at) = self.find(table, reference)?;
         file.read(&at, fill_cache, trace)
-    }
-}
-
-impl BlobFiles {
-    pub(crate) fn new(lenient: bool) -> BlobFiles {
-        BlobFiles { lenient: AtomicBool::new(lenient), open: Mutex::default() }
-    }
-
-    /// From now on, files that cannot be opened are errors: the tables of the database are open,
-    /// and a new table's values must be there.
-    pub(crate) fn all_opened(&self) {
-        self.lenient.store(false, Relaxed);
-    }
-
-    /// Opens a file, or a lost one in its place if it `may_be_lost` for that reason.
-    fn open(
-        &self,
-        fs: &dyn FileSystem,
-        dir: &Path,
-        id: BlobFileId,
-        config: &ReaderConfig,
-        garbage: &Arc<Garbage>,
-        may_be_lost: impl Fn(&StorageError) -> bool,
-    ) -> Result<Arc<OpenBlob>, StorageError> {
-        let mut files = self.open.lock();
-        if let Some(open) = files.get(&id).and_then(Weak::upgrade) {
-            return Ok(open);
-        }
-        let path = blob_path(dir, id);
-        let file = match BlobFile::open(fs, &path, Some(id), config) {
-            Err(why) if may_be_lost(&why) => BlobFile::lost(&path, id, why),
-            opened => opened?,
-        };
-        let (named, was_named) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let opened = Arc::new(OpenBlob {
-            file,
-            named,
-            was_named,
-            unreadable: AtomicBool::new(false),
-            garbage: garbage.clone(),
-        });
-        files.insert(id, Arc::downgrade(&opened));
-        Ok(opened)
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod accesses;
 pub(crate) mod blobs;
+pub(crate) mod garbage;
 pub(crate) mod new_tables;
 pub(crate) mod open_table;
 pub(crate) mod pinned_filter;

@@ -20,7 +20,8 @@ use tamis_files::tree::files::{blob_path, table_path};
 
 use crate::error::StorageError;
 use crate::io::FileSystem;
-use crate::tree::open_table::{Garbage, OpenTable};
+use crate::tree::garbage::Garbage;
+use crate::tree::open_table::OpenTable;
 
 /// Files being written. They become garbage when this is dropped.
 #[derive(Debug)]

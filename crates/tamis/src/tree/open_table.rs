@@ -2,11 +2,10 @@
 //! file's lifetime is tied to it. In a tree with a global filter, tables have a key list in place
 //! of a filter, or neither.
 
-use crate::sync::{Mutex, Process};
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_base::meta::TableMeta;
 use tamis_files::table::cache::{BlockCache, CacheEntry};
@@ -20,7 +19,8 @@ use tamis_filter::{Filter, FilterKind};
 use crate::error::StorageError;
 use crate::io::FileSystem;
 use crate::tree::accesses::Accesses;
-use crate::tree::blobs::{BlobFiles, TableBlobs};
+use crate::tree::blobs::TableBlobs;
+use crate::tree::garbage::Garbage;
 use crate::tree::pinned_filter::{FilterLoadError, PinnedFilter, read_filter};
 
 /// The filter of one table as the read path uses it.
@@ -44,85 +44,6 @@ pub(crate) enum TableFilter {
     Global,
     /// Its bytes are damaged, or of a kind unknown to this version: the table is read without it.
     Unusable,
-}
-
-/// Unneeded files, waiting to be removed: removing a file may block, and the last reader of a table
-/// should not pay for that.
-///
-/// Any thread may add a file, whatever it holds: the list is a leaf. Whoever has made files
-/// obsolete in the background removes them as soon as that is published, with no lock held. So they
-/// do not pile up, however busy the database is. Those that readers held go with the next flush, or
-/// within a second.
-#[derive(Debug)]
-pub(crate) struct Garbage {
-    files: Mutex<VecDeque<PathBuf>>,
-    /// Held while files are removed.
-    removing: Mutex<()>,
-    /// The process that opened the database: in the child of a fork nothing is garbage.
-    process: Process,
-    /// The blob files that become garbage with the tables that refer to them.
-    pub(crate) blobs: BlobFiles,
-}
-
-impl Default for Garbage {
-    fn default() -> Garbage {
-        Garbage::new(false)
-    }
-}
-
-impl Garbage {
-    /// Creates the garbage of a database that is opened even if blob files are damaged or missing,
-    /// if `lenient`: then reads of the values in them fail, and all others work.
-    pub(crate) fn new(lenient: bool) -> Garbage {
-        Garbage {
-            files: Mutex::default(),
-            removing: Mutex::default(),
-            process: Process::current(),
-            blobs: BlobFiles::new(lenient),
-        }
-    }
-
-    /// Reports whether this process opened the database, and not one that it was forked from.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.process.is_current()
-    }
-
-    pub(crate) fn push(&self, path: PathBuf) {
-        self.files.lock().push_back(path);
-    }
-
-    /// Removes the files. What was there before the call is gone after it, whoever removed it; a
-    /// file that cannot be removed is tried again by the next call.
-    pub(crate) fn remove_all(&self, fs: &dyn FileSystem) {
-        let _removing = self.removing.lock();
-        self.remove(fs);
-    }
-
-    /// Removes the files, unless another thread is at it, which goes on until there are none.
-    pub(crate) fn remove_unless_busy(&self, fs: &dyn FileSystem) {
-        if let Some(_removing) = self.removing.try_lock() {
-            self.remove(fs);
-        }
-    }
-
-    fn remove(&self, fs: &dyn FileSystem) {
-        let mut left = VecDeque::new();
-        // In the order in which they were added: a table goes before the blob files that it refers
-        // to, or what is left by a crash could not be opened without its manifest.
-        while let Some(path) = self.pop() {
-            if let Err(e) = fs.remove(&path)
-                && e.kind() != std::io::ErrorKind::NotFound
-            {
-                log::debug!("could not remove {}: {e}; it is tried again", path.display());
-                left.push_back(path);
-            }
-        }
-        self.files.lock().append(&mut left);
-    }
-
-    fn pop(&self) -> Option<PathBuf> {
-        self.files.lock().pop_front()
-    }
 }
 
 /// One open table. Shared by all versions that contain it; when the last of them is dropped and the

@@ -19,7 +19,7 @@ use tamis_base::ids::{BlobFileId, RunId, TableId};
 use tamis_base::key::{Cover, SeqNo, prefix_of};
 use tamis_files::tree::state::KeyspaceState;
 
-use crate::tree::blobs::OpenBlob;
+use crate::tree::garbage::OpenBlob;
 use crate::tree::open_table::OpenTable;
 
 /// One sorted run of a version.
