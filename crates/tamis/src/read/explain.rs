@@ -7,23 +7,11 @@ use tamis_files::table::{BlockSource, BlockTouch, HashAnswer, ReadTrace};
 use tamis_policy::hotness::SegmentId;
 
 use crate::observe::cost::ReadCost;
-use crate::read::MemtableSlot;
-use crate::read::{Lookup, Recorder};
+use crate::read::lookup::FilterAnswer;
+use crate::read::{Lookup, MemtableSlot, Recorder};
 use crate::select::{Candidate, Candidates, Probe};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
-
-/// The answer of a filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-pub enum FilterAnswer {
-    /// There is no filter, or it could not be used.
-    NotAsked,
-    /// The key is certainly absent.
-    No,
-    /// The key may be present.
-    Maybe,
-}
 
 /// A data block that a read touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::error::ReadError;
 use crate::io::batch::BatchReader;
 use crate::observe::cost::ReadCost;
 use crate::read::operands::{Base, Operands, Order};
-use crate::read::{Counted, FilterAnswer, MemtableSlot, ReadAt};
+use crate::read::{Counted, MemtableSlot, ReadAt};
 use crate::select::{Candidate, Candidates, LeanKey, Probe, next_step};
 use crate::slice::Slice;
 use crate::tree::version::Version;
@@ -462,4 +462,46 @@ impl<'k> KeyLookup<'k> {
             at.view.selector.ended(&at.view.version, &mut self.probe);
         }
     }
+}
+
+impl ReadAt<'_> {
+    /// Looks up `key`. Allocates only if more than eight runs of one step are candidates, or to
+    /// merge operands.
+    pub(crate) fn get<R: Recorder>(&self, key: &[u8], recorder: &mut R) -> Result<Lookup, ReadError> {
+        recorder.cost().gets += 1;
+        let mut lookup = KeyLookup::new(self, key, recorder);
+        if let Some(answer) = lookup.search_memtables(self, recorder)? {
+            return Ok(answer);
+        }
+        let answer = lookup.search_runs(self, recorder);
+        lookup.report(self);
+        match answer {
+            Ok(separated @ Lookup::Separated { .. }) => self.read_separated(separated, recorder),
+            answer => answer,
+        }
+    }
+
+    /// Reads the result's value if it is in a blob file.
+    #[cold]
+    pub(super) fn read_separated<R: Recorder>(
+        &self,
+        found: Lookup,
+        recorder: &mut R,
+    ) -> Result<Lookup, ReadError> {
+        let Lookup::Separated { seq, table, reference } = found else { return Ok(found) };
+        let value = self.view.version.tables[table].read_blob(&reference, true, recorder)?;
+        Ok(Lookup::Found { seq, value: Slice::from_block(value) })
+    }
+}
+
+/// The answer of a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum FilterAnswer {
+    /// There is no filter, or it could not be used.
+    NotAsked,
+    /// The key is certainly absent.
+    No,
+    /// The key may be present.
+    Maybe,
 }

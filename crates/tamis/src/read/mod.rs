@@ -26,13 +26,13 @@ mod watch;
 
 pub(crate) use counters::{AllReads, Counted, OwnReads, ReadCounters};
 pub use explain::{
-    ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
-    RangeSource,
+    ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, RangeExplanation, RangeSource,
 };
 pub(crate) use gaps::{Gaps, LastNumber, Numbering, Standpoint, Stretch, WORTH};
 pub(crate) use iter::{Bounds, IterContext};
 pub use iter::{Iter, Keys};
 pub(crate) use life::Life;
+pub use lookup::FilterAnswer;
 pub(crate) use lookup::{Lookup, Recorder};
 pub(crate) use overlay::Overlay;
 pub(crate) use read_at::ReadAt;

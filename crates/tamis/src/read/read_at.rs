@@ -17,11 +17,8 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use tamis_base::key::SeqNo;
 
-use crate::error::ReadError;
 use crate::operators::MergeOperator;
-use crate::read::lookup::{KeyLookup, Lookup, Recorder};
 use crate::read::{Bounds, Iter, IterContext, ReadCounters, View};
-use crate::slice::Slice;
 
 /// The state that a read sees, and the operator that merges its operands. See the module
 /// documentation.
@@ -57,34 +54,6 @@ impl ReadAt<'_> {
     #[inline]
     pub(super) fn operator(&self) -> Option<&dyn MergeOperator> {
         self.operator.map(|operator| &**operator)
-    }
-
-    /// Looks up `key`. Allocates only if more than eight runs of one step are candidates, or to
-    /// merge operands.
-    pub(crate) fn get<R: Recorder>(&self, key: &[u8], recorder: &mut R) -> Result<Lookup, ReadError> {
-        recorder.cost().gets += 1;
-        let mut lookup = KeyLookup::new(self, key, recorder);
-        if let Some(answer) = lookup.search_memtables(self, recorder)? {
-            return Ok(answer);
-        }
-        let answer = lookup.search_runs(self, recorder);
-        lookup.report(self);
-        match answer {
-            Ok(separated @ Lookup::Separated { .. }) => self.read_separated(separated, recorder),
-            answer => answer,
-        }
-    }
-
-    /// Reads the result's value if it is in a blob file.
-    #[cold]
-    pub(super) fn read_separated<R: Recorder>(
-        &self,
-        found: Lookup,
-        recorder: &mut R,
-    ) -> Result<Lookup, ReadError> {
-        let Lookup::Separated { seq, table, reference } = found else { return Ok(found) };
-        let value = self.view.version.tables[table].read_blob(&reference, true, recorder)?;
-        Ok(Lookup::Found { seq, value: Slice::from_block(value) })
     }
 
     /// Iterates in order over everything visible within `bounds`. Adds the cost to `counters` and

@@ -3,6 +3,7 @@
 use super::Fragmented;
 use super::layout::Layout;
 use crate::compaction::plan::{OutputRun, Plan, PlanInput, Reason, Work};
+use crate::compaction::policy::fragmented::guards::{oldest_run, place};
 use crate::compaction::shape::{KeyRange, Shape, TableShape};
 
 impl Fragmented {
@@ -153,32 +154,4 @@ impl Fragmented {
     pub(super) fn most_runs(&self, level: usize) -> usize {
         2 * self.ratio(level) as usize
     }
-}
-
-/// The runs of a level by number, newest first, with their tables; includes runs that running jobs
-/// will recreate.
-pub(super) fn runs_to_be(shape: &Shape, level: usize) -> Vec<(u64, &[TableShape])> {
-    let mut runs: Vec<(u64, &[TableShape])> =
-        shape.runs(level).iter().map(|run| (run.id, &run.tables[..])).collect();
-    for job in shape.running.iter().filter(|job| job.output_level == level) {
-        if let OutputRun::Into(id) = job.output
-            && let Err(at) = runs.binary_search_by(|(run, _)| id.cmp(run))
-        {
-            runs.insert(at, (id, &[]));
-        }
-    }
-    runs
-}
-
-/// The run of a level that is, or will be, older than all others.
-pub(super) fn oldest_run(shape: &Shape, level: usize) -> Option<u64> {
-    runs_to_be(shape, level).last().map(|(id, _)| *id)
-}
-
-/// Returns the oldest run of `level` such that neither it nor a newer one has a table in `range`.
-/// No running job that writes to the level may overlap the range.
-pub(super) fn place(shape: &Shape, level: usize, range: &KeyRange) -> OutputRun {
-    let runs = runs_to_be(shape, level);
-    let free = runs.iter().take_while(|(_, tables)| range.overlap(tables).is_empty());
-    free.last().map_or(OutputRun::New, |(id, _)| OutputRun::Into(*id))
 }

@@ -9,9 +9,12 @@
 //! another policy, or moved here unchanged, may straddle guards; such a table belongs to the group
 //! it starts in, and counts as one more table in the groups it reaches into.
 
+use std::cmp::Ordering;
+
 use tamis_base::key::{KeyBytes, KeyEnd};
 use tamis_filter::Digest;
 
+use crate::compaction::plan::{OutputRun, Reason};
 use crate::compaction::shape::{KeyRange, LevelShape, Shape, TableShape};
 
 /// The table starts that are guards of some level, by key.
@@ -153,4 +156,48 @@ pub(super) fn groups<'a>(
         group.count(run, table.bytes());
     }
     groups
+}
+
+/// A group that is due.
+pub(super) struct Due {
+    pub(super) level: usize,
+    pub(super) group: usize,
+    /// Above 1: over its limit by that factor.
+    pub(super) score: f64,
+    pub(super) reason: Reason,
+}
+
+impl Due {
+    /// Compares by urgency, the most urgent first.
+    pub(super) fn urgency(&self, other: &Due) -> Ordering {
+        other.score.total_cmp(&self.score)
+    }
+}
+
+/// The runs of a level by number, newest first, with their tables; includes runs that running jobs
+/// will recreate.
+pub(super) fn runs_to_be(shape: &Shape, level: usize) -> Vec<(u64, &[TableShape])> {
+    let mut runs: Vec<(u64, &[TableShape])> =
+        shape.runs(level).iter().map(|run| (run.id, &run.tables[..])).collect();
+    for job in shape.running.iter().filter(|job| job.output_level == level) {
+        if let OutputRun::Into(id) = job.output
+            && let Err(at) = runs.binary_search_by(|(run, _)| id.cmp(run))
+        {
+            runs.insert(at, (id, &[]));
+        }
+    }
+    runs
+}
+
+/// The run of a level that is, or will be, older than all others.
+pub(super) fn oldest_run(shape: &Shape, level: usize) -> Option<u64> {
+    runs_to_be(shape, level).last().map(|(id, _)| *id)
+}
+
+/// Returns the oldest run of `level` such that neither it nor a newer one has a table in `range`.
+/// No running job that writes to the level may overlap the range.
+pub(super) fn place(shape: &Shape, level: usize, range: &KeyRange) -> OutputRun {
+    let runs = runs_to_be(shape, level);
+    let free = runs.iter().take_while(|(_, tables)| range.overlap(tables).is_empty());
+    free.last().map_or(OutputRun::New, |(id, _)| OutputRun::Into(*id))
 }

@@ -1,11 +1,10 @@
 //! The layout of a fragmented tree: where the data should be, how it is divided into groups, and
 //! what is due.
 
-use std::cmp::Ordering;
-
 use super::guards::{Group, Guards, groups};
 use super::{Fragmented, LAST_LEVEL_AMPLIFICATION};
 use crate::compaction::plan::Reason;
+use crate::compaction::policy::fragmented::guards::Due;
 use crate::compaction::shape::{Shape, TableShape};
 
 /// Where the data should be, and how it is divided.
@@ -17,22 +16,6 @@ pub(super) struct Layout<'a> {
     /// The level that level 0 compacts into.
     pub(super) level0_output: usize,
     pub(super) guards: Guards<'a>,
-}
-
-/// A group that is due.
-pub(super) struct Due {
-    pub(super) level: usize,
-    pub(super) group: usize,
-    /// Above 1: over its limit by that factor.
-    pub(super) score: f64,
-    pub(super) reason: Reason,
-}
-
-impl Due {
-    /// Compares by urgency, the most urgent first.
-    pub(super) fn urgency(&self, other: &Due) -> Ordering {
-        other.score.total_cmp(&self.score)
-    }
 }
 
 impl Fragmented {

@@ -64,6 +64,7 @@ mod build;
 mod guards;
 mod layout;
 
+use guards::{Due, Group, oldest_run};
 use tamis_base::key::KeyBytes;
 
 use crate::compaction::plan::{Plan, Reason};
@@ -71,9 +72,6 @@ use crate::compaction::policy::small::{Joiner, Part, SPARE};
 use crate::compaction::policy::{CompactionPolicy, Pressure, Promise};
 use crate::compaction::settings::{Ratios, Settings};
 use crate::compaction::shape::{KeyRange, Shape, Spot, TableShape};
-use build::oldest_run;
-use guards::Group;
-use layout::Due;
 
 /// Bytes of a group in the last level divided by those of its largest run, above which it is
 /// merged.

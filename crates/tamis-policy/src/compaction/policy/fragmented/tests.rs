@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tamis_base::key::KeyEnd;
 
-use super::build::place;
+use super::guards::place;
 use super::*;
 use crate::compaction::plan::{OutputRun, Work};
 use crate::compaction::policy::layered::Layered;

@@ -1,64 +1,16 @@
 //! Turns chosen tables into a plan: which tables of the output level join, whether a running job
 //! conflicts, and whether a move is enough.
 
-use tamis_base::meta::Stretch;
-
 use super::*;
 use crate::compaction::plan::{PlanInput, Work};
 use crate::compaction::shape::RunningJob;
-
-/// Tables of one run to be compacted.
-#[derive(Clone)]
-pub(super) struct Selected<'a> {
-    pub(super) level: usize,
-    pub(super) run: &'a RunShape,
-    pub(super) tables: Range<usize>,
-}
-
-impl<'a> Selected<'a> {
-    pub(super) fn whole(level: usize, run: &'a RunShape) -> Self {
-        Selected { level, run, tables: 0..run.tables.len() }
-    }
-
-    pub(super) fn tables(&self) -> &'a [TableShape] {
-        &self.run.tables[self.tables.clone()]
-    }
-}
-
-/// Where a plan's outputs go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Into the only run of the output level, whose overlapping tables are inputs.
-    Joined,
-    /// Into the only run of the output level; the whole run is input unless nothing overlaps and a
-    /// move is enough.
-    JoinedWhole,
-    /// A new run on top of the output level.
-    Stacked,
-    /// Into the newest of the selected runs in the output level.
-    NewestInput,
-}
-
-/// A plan under construction.
-pub(super) struct Draft<'a> {
-    /// Newest run first.
-    pub(super) selected: Vec<Selected<'a>>,
-    pub(super) output_level: usize,
-    pub(super) place: Place,
-    pub(super) reason: Reason,
-    /// Tables of the output run that are included even if nothing overlaps them.
-    pub(super) besides: Range<usize>,
-    pub(super) max_table_bytes: u64,
-    /// The lengths of blocks from now on; `None` keeps them.
-    pub(super) stretch: Option<Stretch>,
-}
 
 impl Layered {
     pub(super) fn draft<'a>(
         &self,
         selected: Vec<Selected<'a>>,
         output_level: usize,
-        place: Place,
+        place: OutputPlace,
         reason: Reason,
     ) -> Draft<'a> {
         let max_table_bytes = self.table_bytes;
@@ -72,7 +24,7 @@ impl Layered {
         let output_level = *output_level;
         let own = || selected.iter().flat_map(|s| s.tables());
         let mut range = KeyRange::hull(own())?;
-        let joins = matches!(place, Place::Joined | Place::JoinedWhole);
+        let joins = matches!(place, OutputPlace::Joined | OutputPlace::JoinedWhole);
         let runs = shape.runs(output_level);
         if joins && runs.len() > 1 {
             return None;
@@ -85,7 +37,7 @@ impl Layered {
             && are_disjoint(own().collect())
             && own().all(|table| self.may_move(shape, layout, table, output_level));
         let joined = match place {
-            Place::JoinedWhole if !may_move => 0..target.len(),
+            OutputPlace::JoinedWhole if !may_move => 0..target.len(),
             _ if draft.besides.is_empty() => overlap,
             _ if overlap.is_empty() => draft.besides.clone(),
             _ => overlap.start.min(draft.besides.start)..overlap.end.max(draft.besides.end),
@@ -111,9 +63,11 @@ impl Layered {
             inputs.push(PlanInput { level: output_level, run: run.id, tables: ids(&target[joined.clone()]) });
         }
         let output = match place {
-            Place::Stacked => OutputRun::New,
-            Place::NewestInput => OutputRun::Into(selected.iter().find(|s| s.level == output_level)?.run.id),
-            Place::Joined | Place::JoinedWhole => runs
+            OutputPlace::Stacked => OutputRun::New,
+            OutputPlace::NewestInput => {
+                OutputRun::Into(selected.iter().find(|s| s.level == output_level)?.run.id)
+            }
+            OutputPlace::Joined | OutputPlace::JoinedWhole => runs
                 .first()
                 .filter(|_| !target.is_empty())
                 .map_or(OutputRun::New, |run| OutputRun::Into(run.id)),
@@ -220,7 +174,7 @@ impl Layered {
         reason: Reason,
     ) -> Option<Plan> {
         let selected = runs.iter().map(|run| Selected::whole(level, run)).collect();
-        self.build(shape, layout, &self.draft(selected, level, Place::NewestInput, reason))
+        self.build(shape, layout, &self.draft(selected, level, OutputPlace::NewestInput, reason))
     }
 
     /// Merges the two oldest adjacent runs of a level that fit into the remaining room; `None` if

@@ -265,13 +265,13 @@ impl Layered {
         }
         let closes = to == layout.last && self.closes_stack(to, end, blocks) && !shape.runs(to).is_empty();
         let place = match self.kind(to, layout.last) {
-            Kind::Leveling if self.granularity == Granularity::Full => Place::JoinedWhole,
-            Kind::Leveling => Place::Joined,
+            Kind::Leveling if self.granularity == Granularity::Full => OutputPlace::JoinedWhole,
+            Kind::Leveling => OutputPlace::Joined,
             Kind::Tiering if closes => {
                 selected.extend(shape.runs(to).iter().map(|run| Selected::whole(to, run)));
-                Place::NewestInput
+                OutputPlace::NewestInput
             }
-            Kind::Tiering => Place::Stacked,
+            Kind::Tiering => OutputPlace::Stacked,
         };
         let stretch =
             (to == layout.last).then(|| self.next_stretch(shape, layout, end, blocks, &selected)).flatten();

@@ -27,6 +27,6 @@ impl Layered {
         let run = &runs[spot.run];
         let at = run.tables.iter().position(|table| table.id() == spot.table.id())?;
         let selected = vec![Selected { level, run, tables: with_shared_keys(&run.tables, at..at + 1) }];
-        self.build(shape, &layout, &self.draft(selected, next, Place::Joined, reason))
+        self.build(shape, &layout, &self.draft(selected, next, OutputPlace::Joined, reason))
     }
 }

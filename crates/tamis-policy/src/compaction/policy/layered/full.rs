@@ -28,10 +28,10 @@ impl Layered {
             .flat_map(|level| shape.runs(level).iter().map(move |run| Selected::whole(level, run)))
             .collect::<Vec<_>>();
         let place = match self.kind(to, layout.last) {
-            Kind::Tiering if selected.iter().any(|s| s.level == to) => Place::NewestInput,
-            Kind::Tiering => Place::Stacked,
-            Kind::Leveling if self.granularity == Granularity::Full => Place::JoinedWhole,
-            Kind::Leveling => Place::Joined,
+            Kind::Tiering if selected.iter().any(|s| s.level == to) => OutputPlace::NewestInput,
+            Kind::Tiering => OutputPlace::Stacked,
+            Kind::Leveling if self.granularity == Granularity::Full => OutputPlace::JoinedWhole,
+            Kind::Leveling => OutputPlace::Joined,
         };
         let draft = self.draft(selected, to, place, reason);
         let plan = self.build(shape, layout, &draft);

@@ -30,38 +30,6 @@ use super::*;
 /// of the space to be kept free.
 pub(super) const BASE_BATCHES: u64 = 2;
 
-/// How a level is compacted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Its runs are merged together into one run of the next level.
-    Tiering,
-    /// It is a single, growing run.
-    Leveling,
-}
-
-/// Where the data should be.
-#[derive(Debug)]
-pub(super) struct Layout {
-    /// Per level; 0 above the base level, and everywhere if only runs count.
-    pub(super) targets: Vec<u64>,
-    /// Whether targets count; otherwise only the numbers of runs do.
-    pub(super) counts_bytes: bool,
-    /// The first used level below level 0.
-    pub(super) base: usize,
-    /// The deepest level to fill.
-    pub(super) last: usize,
-    /// The level that level 0 compacts into: the base level, or a level above it that is still in
-    /// use.
-    pub(super) level0_output: usize,
-}
-
-impl Layout {
-    /// Returns the level that is merged into the last one in groups, if merges are partitioned.
-    pub(super) fn partitioned(&self) -> Option<usize> {
-        (self.last > 1).then(|| self.last - 1)
-    }
-}
-
 impl Layered {
     /// Returns the kind of a level in a tree with this last level.
     pub(super) fn kind(&self, level: usize, last: usize) -> Kind {

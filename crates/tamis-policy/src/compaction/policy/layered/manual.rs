@@ -30,14 +30,14 @@ impl Layered {
             let selected = shape.runs(0).iter().map(|run| Selected::whole(0, run)).collect();
             return match self.kind(to, layout.last) {
                 Kind::Leveling => {
-                    self.build(shape, layout, &self.draft(selected, to, Place::Joined, Reason::Manual))
+                    self.build(shape, layout, &self.draft(selected, to, OutputPlace::Joined, Reason::Manual))
                 }
                 Kind::Tiering => match (1..shape.levels.len())
                     .find(|&n| shape.runs(n).iter().any(|run| is_concerned(&run)))
                 {
                     Some(first) => self.plan_closed(shape, layout, first, concerns),
                     None => {
-                        let place = Place::Stacked;
+                        let place = OutputPlace::Stacked;
                         self.build(shape, layout, &self.draft(selected, to, place, Reason::Manual))
                     }
                 },
@@ -69,7 +69,11 @@ impl Layered {
             });
             let tables = with_shared_keys(&run.tables, from..from + piece.count());
             let selected = vec![Selected { level, run, tables }];
-            self.build(shape, layout, &self.draft(selected, output_level, Place::Joined, Reason::Manual))
+            self.build(
+                shape,
+                layout,
+                &self.draft(selected, output_level, OutputPlace::Joined, Reason::Manual),
+            )
         })
     }
 
@@ -98,6 +102,6 @@ impl Layered {
             .map(|(level, run)| Selected { level, run, tables: range.overlap(&run.tables) })
             .filter(|selected| !selected.tables.is_empty())
             .collect();
-        self.build(shape, layout, &self.draft(selected, deepest, Place::NewestInput, Reason::Manual))
+        self.build(shape, layout, &self.draft(selected, deepest, OutputPlace::NewestInput, Reason::Manual))
     }
 }

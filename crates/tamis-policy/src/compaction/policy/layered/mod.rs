@@ -57,6 +57,7 @@ use crate::compaction::shape::{KeyRange, LevelShape, RunShape, Shape, Spot, Tabl
 mod build;
 mod counted;
 mod deeper;
+mod draft;
 mod full;
 mod layout;
 mod manual;
@@ -65,8 +66,8 @@ mod pick;
 mod pieces;
 mod promise;
 
-use build::{Draft, Place, Selected};
-use layout::{Kind, Layout};
+use draft::{Draft, Kind, Layout, OutputPlace, Selected};
+
 use tamis_base::collections::HashSet;
 use tamis_base::ids::TableId;
 use tamis_base::key::KeyBytes;

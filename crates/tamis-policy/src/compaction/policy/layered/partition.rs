@@ -132,7 +132,7 @@ impl Layered {
             .filter(|(_, tables)| !tables.is_empty())
             .map(|(run, tables)| Selected { level, run, tables: tables.clone() })
             .collect();
-        let mut draft = self.draft(selected, layout.last, Place::Joined, reason);
+        let mut draft = self.draft(selected, layout.last, OutputPlace::Joined, reason);
         draft.besides = group.lower;
         let pieces = group.bytes.div_ceil(self.table_bytes).max(1);
         draft.max_table_bytes = self.table_bytes.min(group.bytes.div_ceil(pieces)).max(1);

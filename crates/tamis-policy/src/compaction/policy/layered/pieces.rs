@@ -26,7 +26,7 @@ impl Layered {
             let grown = self.grow(shape, layout, level, run, output_level, one.clone(), excess);
             let build = |tables: Range<usize>| {
                 let selected = with_newer(shape, level, Selected { level, run, tables });
-                self.build(shape, layout, &self.draft(selected, output_level, Place::Joined, reason))
+                self.build(shape, layout, &self.draft(selected, output_level, OutputPlace::Joined, reason))
             };
             build(grown.clone())
                 .or_else(|| if shape.room.is_some() && grown != one { build(one) } else { None })

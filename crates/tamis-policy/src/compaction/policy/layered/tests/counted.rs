@@ -2,7 +2,7 @@
 
 use super::family::{Way, layered, ways};
 use super::*;
-use crate::compaction::policy::layered::layout::Kind;
+use crate::compaction::policy::layered::draft::Kind;
 use crate::compaction::settings::Form;
 
 /// The contents of flush number `flush`.

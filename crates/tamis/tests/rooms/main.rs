@@ -2,8 +2,10 @@
 //! in a room above its own.
 //!
 //! Between crates the compiler sees to that. [`ROOMS`] lists the rooms of each from the bottom up,
-//! in the same order as `ARCHITECTURE.md`. This rules out cycles between rooms. Unit tests may use
-//! any room.
+//! in the same order as `ARCHITECTURE.md`. This rules out cycles between rooms; [`cycles`] looks for
+//! those between files. Unit tests may use any room.
+
+mod cycles;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -72,7 +74,7 @@ fn is_test(file: &Path) -> bool {
     file.components().any(|part| {
         matches!(
             part.as_os_str().to_str(),
-            Some("tests" | "tests.rs" | "model.rs" | "simulator.rs" | "endurance.rs")
+            Some("tests" | "tests.rs" | "model" | "model.rs" | "simulator.rs" | "endurance.rs")
         )
     })
 }
@@ -167,6 +169,15 @@ fn no_dependency_points_up() {
         assert!(texts.len() > 5, "{name}: {} files", texts.len());
         let wrong = wrong_arrows(rooms, texts.iter().map(|(file, text)| (file.clone(), &**text)));
         assert!(wrong.is_empty(), "in {name} these depend on rooms above their own:\n{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn no_files_depend_on_each_other() {
+    for (name, _) in ROOMS {
+        let found = cycles::cycles(&sources(name), is_test);
+        let lines: Vec<String> = found.iter().map(|files| files.join(", ")).collect();
+        assert!(found.is_empty(), "in {name} these files depend on each other:\n{}", lines.join("\n"));
     }
 }
 
