@@ -43,8 +43,7 @@
 //! wait for writers.
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is
-//! Rust only. `metrics` exports the statistics through the crate of that name
-//! (`metrics::MetricsExporter`), and `tracing` enters its spans around flushes, compactions,
+//! Rust only. `tracing` enters the spans of the crate of that name around flushes, compactions,
 //! openings and ingestions. `serde` makes the statistics, explanations and reports `Serialize` (see
 //! [`stats`]). `unstable-selector` lets the program supply a filter for the whole tree. `measure`
 //! adds knobs that show what a design saves. `simulation` and `fuzzing` are for programs that test
@@ -86,14 +85,6 @@ pub mod simulation {
 mod memory;
 mod memtable;
 mod observe;
-#[cfg(feature = "serde")]
-mod serial;
-#[cfg(feature = "metrics")]
-pub mod metrics {
-    //! Export of the statistics through the crate `metrics`, with the feature `metrics`.
-
-    pub use crate::db::metrics::facade::MetricsExporter;
-}
 pub mod operators;
 pub mod options;
 mod read;
@@ -104,6 +95,8 @@ pub mod selector;
 #[cfg(not(feature = "unstable-selector"))]
 #[allow(unreachable_pub)]
 mod selector;
+#[cfg(feature = "serde")]
+mod serial;
 mod slice;
 mod tree;
 
@@ -188,8 +181,8 @@ pub mod stats {
 
     pub use crate::db::{
         ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, MemoryReport,
-        MetricInfo, MetricKind, OverlapStats, ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats,
-        Stats, TableStats, TuningDecision, WriteCost,
+        OverlapStats, ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats, Stats, TableStats,
+        TuningDecision, WriteCost,
     };
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;

@@ -37,12 +37,10 @@ pub(crate) mod live_files;
 mod log;
 mod maintain;
 mod memory_report;
-pub(crate) mod metrics;
 mod monitor;
 mod open;
 mod pace;
 mod pressure;
-mod publish;
 mod readable;
 mod readers;
 pub(crate) mod replay;
@@ -80,7 +78,6 @@ pub use jobs::{CancelToken, CompactOptions, CompactionPause, JobStats};
 pub use keyspace::Keyspace;
 pub use layout::TableStats;
 pub use memory_report::MemoryReport;
-pub use metrics::{MetricInfo, MetricKind};
 pub use readable::Readable;
 pub use readers::ReaderStats;
 pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
@@ -671,30 +668,6 @@ impl Db {
         Stats::of(self.inner())
     }
 
-    /// Returns the metrics that the process that has the database in `path` open for writing
-    /// published last, in the form of [`Stats::to_prometheus`](crate::stats::Stats::to_prometheus),
-    /// if it has the option [`publish_stats`](crate::Options::publish_stats). Besides the others
-    /// they have `tamis_published_timestamp_seconds`, when that was, `tamis_uptime_seconds`, and
-    /// `tamis_publish_interval_seconds`, after which to expect the next. After a crash the last
-    /// ones stay until the next opening.
-    ///
-    /// # Errors
-    ///
-    /// A failed read, or a file that no database has written.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// let options = tamis::Options::default();
-    /// assert_eq!(tamis::Db::published_stats(dir.path(), &options)?, None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn published_stats(
-        path: impl AsRef<Path>,
-        options: &Options,
-    ) -> Result<Option<String>, StorageError> {
-        publish::published(&*open::file_system(options), path.as_ref())
-    }
-
     /// Returns the memory that the database takes, by owner. Costs a walk over the list of tables.
     ///
     /// ```
@@ -832,6 +805,6 @@ impl Options {
         let text = String::from_utf8(bytes).map_err(|_| {
             OpenError::Storage(StorageError::corrupt(&path, None, "the options are not text"))
         })?;
-        Ok(Some(Options::from_text(&text)?))
+        Ok(Some(Options::from_stored(&text)?))
     }
 }

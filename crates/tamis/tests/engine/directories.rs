@@ -347,7 +347,6 @@ fn a_fifo_is_not_waited_for() {
         fifo(&dir.join(name));
         // Whether it is an error is another matter.
         let _ = Db::open_read_only(&dir, Options::default());
-        let _ = Db::published_stats(&dir, &Options::default());
         let _ = Options::stored_in(&dir);
         let _ = Db::salvage(&dir, Options::default(), false);
         if let Ok(db) = Db::open(&dir, Options::default()) {
