@@ -42,7 +42,7 @@ impl Database {
     pub fn open_read_only(path: impl AsRef<Path>, opening: Opening) -> Result<Database, Failure> {
         Ok(Database {
             publisher: Mutex::new(None),
-            db: Db::open_read_only(crate::absolute(path), opening.into_options())?,
+            db: opening.open_read_only(crate::absolute(path))?,
             closed: AtomicBool::new(false),
         })
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tamis::{Db, Keyspace, KeyspaceOptions, Options, OptionsError};
+use tamis::{Db, Keyspace, OpenError, KeyspaceOptions, Options, OptionsError};
 use tamis_metrics::Publisher;
 
 use crate::{Failure, json};
@@ -16,6 +16,8 @@ pub struct Opening {
     options: Options,
     /// The interval at which the metrics go to the file `STATS`.
     publish_stats: Option<Duration>,
+    /// Whether a damaged database is restored first.
+    salvage: bool,
 }
 
 impl Deref for Opening {
@@ -39,9 +41,26 @@ impl Opening {
     ///
     /// As [`Db::open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<(Db, Option<Publisher>), Failure> {
+        let path = path.as_ref();
+        if self.salvage {
+            match tamis_doctor::salvage(path, self.options.clone(), false) {
+                Err(OpenError::NotFound { .. }) => {}
+                done => _ = done?,
+            }
+        }
         let db = Db::open(path, self.options)?;
         let publisher = self.publish_stats.map(|interval| Publisher::start(&db, interval)).transpose()?;
         Ok((db, publisher))
+    }
+
+    /// Opens the database in `path` for reading.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::open_read_only`].
+    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db, Failure> {
+        let open = if self.salvage { tamis_doctor::open_read_only } else { Db::open_read_only };
+        Ok(open(path, self.options)?)
     }
 
     /// Returns the options of the engine.
@@ -53,10 +72,18 @@ impl Opening {
     fn set_beside(&mut self, name: &str, value: &str) -> Result<bool, OptionsError> {
         match name {
             "publish_stats" => self.publish_stats = age(value)?,
+            "salvage" => self.salvage = flag(value)?,
             _ => return Ok(false),
         }
         Ok(true)
     }
+}
+
+/// Reads a flag as options of the engine have it.
+fn flag(value: &str) -> Result<bool, OptionsError> {
+    let mut options = Options::default();
+    options.set("error_if_exists", value)?;
+    Ok(options.error_if_exists)
 }
 
 /// Reads a time as options of the engine have it.
@@ -124,14 +151,27 @@ pub struct Described<'a> {
 }
 
 /// What an [`Opening`] has besides the options of the engine.
-pub const BESIDE: [Described<'static>; 1] = [Described {
+pub const BESIDE: [Described<'static>; 2] = [SALVAGE, PUBLISH_STATS];
+
+const SALVAGE: Described<'static> = Described {
+    name: "salvage",
+    class: "behaviour",
+    takes: "true or false",
+    default: "false",
+    doc: "Restore a damaged database before it is opened, with what can still be read. A damaged or missing manifest is rebuilt from the \
+          tables that are there, damaged log records are skipped, tables that cannot be opened are renamed to `….damaged`, and tables, \
+          logs and manifests that are not part of what was saved to `….aside`. Nothing is removed. Writes may be missing, and deleted \
+          keys may come back.",
+};
+
+const PUBLISH_STATS: Described<'static> = Described {
     name: "publish_stats",
     class: "performance",
     takes: "a time, or none",
     default: "none",
     doc: "Interval at which a background thread writes the metrics to the file `STATS`, where `tamis top`, `tamis serve` and other \
           processes read them; it goes with the session. `none`: not at all.",
-}];
+};
 
 /// Returns all options of a database, those of its default keyspace with their prefix, as a JSON list of objects `{name, class,
 /// takes, default, doc}`, all strings.

@@ -60,7 +60,7 @@ impl Database {
         options.shared_write_memory = memory.1.map(|memory| memory.0.clone());
         let path = tamis_bindings::absolute(path);
         let open = || match read_only {
-            true => Ok((Db::open_read_only(path, options.into_options())?, None)),
+            true => Ok((options.open_read_only(path)?, None)),
             false => options.open(path),
         };
         let (db, publisher) = py.detach(open).map_err(failed)?;
@@ -311,7 +311,7 @@ pub(crate) fn _verify_at<'py>(
     given: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = options::of_database(operators, given)?;
-    let done = patiently(py, || Db::verify_at(path, options.into_options()).or_raise())?;
+    let done = patiently(py, || tamis_doctor::verify(path, options.into_options()).or_raise())?;
     report(py, "VerifyReport", &done)
 }
 
@@ -325,6 +325,6 @@ pub(crate) fn _salvage<'py>(
     given: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = options::of_database(operators, given)?;
-    let done = py.detach(|| Db::salvage(path, options.into_options(), dry_run)).or_raise()?;
+    let done = py.detach(|| tamis_doctor::salvage(path, options.into_options(), dry_run)).or_raise()?;
     report(py, "SalvageReport", &done)
 }

@@ -67,7 +67,7 @@ use tamis_base::key::{Kind, SeqNo};
 use tamis_filter::Digest;
 use tamis_policy::compaction::policy::Pressure;
 
-use crate::batch::{BatchOp, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::db::catalogue::Directory;
 use crate::db::filled::Filled;
 use crate::db::inner::{DbInner, KeyspaceInner};
@@ -79,6 +79,7 @@ use crate::memtable::MemWriter;
 use crate::observe::latency;
 use crate::read::{View, WORTH};
 use gathering::Gathering;
+use tamis_files::wal::ops::BatchOp;
 use turns::{Ticket, Turns};
 
 const PANICKED: &str = "a panic while writes were committed";

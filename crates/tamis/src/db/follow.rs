@@ -70,6 +70,7 @@ use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
 use tamis_files::tree::files::{manifest_path, options_path};
+use tamis_files::tree::found::check_state;
 use tamis_files::tree::manifest::ManifestReader;
 use tamis_files::tree::state::{KeyspaceState, ManifestState};
 
@@ -337,7 +338,7 @@ impl Follower {
             }
         }
         if self.published != Some(mark) {
-            open::check_state(manifest.state())
+            check_state(manifest.state())
                 .map_err(|what| StorageError::corrupt(&manifest_path(&db.dir, mark.0), None, what))?;
             self.logs.list(db)?;
             changed = self.open_tables(db, manifest.state())?;

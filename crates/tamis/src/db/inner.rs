@@ -116,10 +116,10 @@ use crate::db::log::{Log, LogFiles};
 use crate::db::monitor::Monitor;
 use crate::db::pressure::KnownPressure;
 use crate::db::readers::OldViews;
+use crate::db::repair::Repaired;
 use crate::db::reserve::Reserve;
 use crate::db::reshape::{Reshaping, Shaping};
 use crate::db::room::Room;
-use crate::db::salvage::SalvageReport;
 use crate::db::scheduler::Scheduler;
 use crate::db::scrub::Scrub;
 use crate::db::snapshot::LiveSnapshots;
@@ -421,8 +421,8 @@ pub(crate) struct DbInner {
     pub(crate) numbering: Arc<Numbering>,
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) snapshots: Mutex<LiveSnapshots>,
-    /// The report if this opening was a salvage.
-    pub(crate) salvaged: Mutex<Option<SalvageReport>>,
+    /// What was done, if this opening repaired the database.
+    pub(crate) repaired: Option<Repaired>,
     pub(crate) expiry: Expiry,
     /// Recent commits, for transactions.
     pub(crate) history: History,

@@ -70,7 +70,7 @@ use tamis_base::key::SeqNo;
 use tamis_files::tree::files::{first_log_path, log_path};
 use tamis_files::wal::{LogHeader, LogKind, LogWriter};
 
-use crate::batch::{GroupHeader, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::db::catalogue::FileNumbers;
 use crate::db::counters::WriteCounters;
 use crate::db::gate::Gate;
@@ -86,6 +86,7 @@ use crate::read::LastNumber;
 use crate::sync::{self, Mutex, MutexGuard};
 pub(crate) use retained::Place;
 use retained::RetainedLogs;
+use tamis_files::wal::ops::GroupHeader;
 
 /// The first step of a log, in bytes.
 const FIRST_STEP: u64 = 256 << 10;

@@ -21,14 +21,12 @@ mod filters;
 mod flush;
 mod follow;
 mod for_reads;
-mod foreign;
 mod gate;
 mod health;
 mod history;
 pub(crate) mod images;
 mod ingest;
 mod inner;
-pub mod inspect;
 mod jobs;
 mod keyspace;
 mod keyspaces;
@@ -43,11 +41,10 @@ mod pace;
 mod pressure;
 mod readable;
 mod readers;
-pub(crate) mod replay;
+pub(crate) mod repair;
 mod reserve;
 mod reshape;
 mod room;
-mod salvage;
 mod scheduler;
 mod scrub;
 mod snapshot;
@@ -80,13 +77,13 @@ pub use layout::TableStats;
 pub use memory_report::MemoryReport;
 pub use readable::Readable;
 pub use readers::ReaderStats;
-pub use salvage::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
 pub use scrub::{DamagedTable, ScrubStats};
 pub use snapshot::{Snapshot, SnapshotView};
 pub use stats::ConsumerStats;
 pub use stats::{KeyspaceStats, LevelStats, OverlapStats, RunStats, SnapshotStats, Stats};
 use tamis_base::ids::DEFAULT_KEYSPACE;
 use tamis_files::tree::edit::VersionEdit;
+use tamis_files::tree::place::{self, Place};
 pub use transaction::{
     Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, Transaction, TransactionOptions,
     TransactionView,
@@ -274,62 +271,10 @@ impl Db {
     /// Those of [`open`](Db::open), except that no lock is asked for and nothing is created;
     /// [`OpenError::Changing`] if the writer replaced files during every attempt.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        let inner = beside::open(path.as_ref(), &options)?;
+        let inner = beside::open(path.as_ref(), &options, None)?;
         let workers = Workers::start_reading(&inner)
             .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
         Ok(Db::with(inner, Some(workers)))
-    }
-
-    /// Checks the database in `path` like [`verify`](Db::verify), without its lock and without
-    /// changing anything. If damage keeps it from being opened, the report says so in
-    /// [`VerifyReport::unopenable`](crate::maintenance::VerifyReport::unopenable), and everything
-    /// that can be read is checked all the same. Costs an opening (two, if it fails) and a read of
-    /// every file.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open_read_only`](Db::open_read_only), except that damage is no error: it is in
-    /// the report.
-    pub fn verify_at(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport, Error> {
-        verify::verify_at(path.as_ref(), options)
-    }
-
-    /// Opens the damaged database in `path` with everything that can still be read, restores it to
-    /// a consistent state, and closes it. No file is removed or overwritten: files that are no
-    /// longer part of the database are renamed to `….aside` (or `….damaged`), `CURRENT` and
-    /// `OPTIONS` are copied there before they are replaced, and the report lists them all. A
-    /// directory in which no file bears the mark of a database is [not
-    /// touched](OpenError::Foreign).
-    ///
-    /// If the manifest is damaged or missing, the tree is rebuilt from the tables and logs found.
-    /// An intact database is left as it is. With `dry_run` nothing is changed, and the report says
-    /// what would be done.
-    ///
-    /// Opening with [`Options::salvage`] does the same.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open`](Db::open), except that damage is no error: it is in the report.
-    pub fn salvage(
-        path: impl AsRef<Path>,
-        options: Options,
-        dry_run: bool,
-    ) -> Result<SalvageReport, OpenError> {
-        let path = path.as_ref();
-        let mut report = salvage::look(path, &options)?;
-        report.dry_run = dry_run;
-        if dry_run || !report.is_needed() {
-            return Ok(report);
-        }
-        let options = Options { salvage: true, create_if_missing: true, error_if_exists: false, ..options };
-        // Without background work, which would merge tables before anyone could inspect them.
-        let inner = open::open(path, options, open::Role::Writer)?;
-        let done = inner.salvaged.lock().take();
-        let db = Db::with(inner, None);
-        db.close().map_err(|error| {
-            OpenError::Storage(StorageError::io("close", path, std::io::Error::other(error)))
-        })?;
-        Ok(done.unwrap_or(report))
     }
 
     fn with(inner: Arc<DbInner>, workers: Option<Workers>) -> Db {
@@ -792,8 +737,11 @@ impl Options {
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
         // Others have files of this name, too.
-        match foreign::look_at(&*fs, path.as_ref())? {
-            foreign::Place::Free | foreign::Place::Others(_) => return Ok(None),
+        match place::look_at(&*fs, path.as_ref())? {
+            Place::Free | Place::Others(_) => return Ok(None),
+            Place::Foreign(found) => {
+                return Err(OpenError::Foreign { path: path.as_ref().to_owned(), found });
+            }
             _ => {}
         }
         let path = tamis_files::tree::files::options_path(path.as_ref());

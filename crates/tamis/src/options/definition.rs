@@ -51,10 +51,16 @@ const KEYSPACE_PREFIX: &str = "keyspace.";
 
 /// Options that there were, each with why it is gone. Texts that databases have stored may name
 /// them.
-pub(super) const REMOVED: &[(&str, &str)] = &[(
-    "publish_stats",
-    "it is gone, as the program publishes: with `tamis_metrics::Publisher`, or `tamis serve --write --publish`",
-)];
+pub(super) const REMOVED: &[(&str, &str)] = &[
+    (
+        "publish_stats",
+        "it is gone, as the program publishes: with `tamis_metrics::Publisher`, or `tamis serve --write --publish`",
+    ),
+    (
+        "salvage",
+        "it is gone: a repair comes before an opening, with `tamis_doctor::salvage` or `tamis salvage`",
+    ),
+];
 
 options_table! {
     /// The options of a database; in the text form the default keyspace's options are named
@@ -76,12 +82,6 @@ options_table! {
         Behaviour, durability: Durability = "buffered", DurabilityDomain,
             "When an acknowledged write survives a power cut. `buffered` may lose the last seconds, `every …` at \
              most that time, `sync` nothing, at the cost of one device sync per group of writes.";
-        Behaviour, salvage: bool = "false", Flag,
-            "Open a damaged database with what can still be read instead of refusing it. A damaged or missing \
-             manifest is rebuilt from the tables that are there, damaged log records are skipped, tables that \
-             cannot be opened are renamed to `….damaged`, and tables, logs and manifests that are not part of what \
-             was saved to `….aside`. Each is a warning; nothing is removed. Writes may be missing, and deleted keys \
-             may come back. Damaged blocks within a table remain errors of the reads that touch them.";
         Behaviour, on_damage: OnDamage = "refuse", OneOf,
             "What to do when a table of the database is damaged or missing. `refuse`: do not open the database. \
              `quarantine`: open it without the table. Reads that need the table fail, all others work, no \

@@ -1,6 +1,5 @@
 //! What a database tells of itself: latencies, causes of stalls, events, slow operations.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 

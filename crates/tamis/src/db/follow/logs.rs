@@ -10,7 +10,6 @@ use tamis_files::tree::state::ManifestState;
 use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_filter::Digest;
 
-use crate::batch::{GroupHeader, Ops};
 use crate::db::catalogue::Directory;
 use crate::db::changes::first_write;
 use crate::db::commit::insert;
@@ -18,6 +17,7 @@ use crate::db::inner::{DbInner, KeyspaceInner};
 use crate::error::{OpenError, StorageError};
 use crate::io::Access;
 use crate::read::{MemtableSlot, Memtables};
+use tamis_files::wal::ops::{GroupHeader, Ops};
 
 /// The most bytes of records that are held back until they are published.
 const MOST_HELD: usize = 4 << 20;

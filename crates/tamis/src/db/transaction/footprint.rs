@@ -12,10 +12,11 @@ use tamis_base::key::{KeyEnd, MAX_SEQNO, RangeTombstone, SeqNo};
 use tamis_filter::Digest;
 use tamis_policy::compaction::shape::KeyRange;
 
-use crate::batch::{BatchOp, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::db::inner::KeyspaceInner;
 use crate::memtable::Memtable;
 use crate::read::pending::{Span, reaches};
+use tamis_files::wal::ops::BatchOp;
 
 /// A key with its digest.
 #[derive(Debug)]
