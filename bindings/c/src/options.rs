@@ -3,8 +3,9 @@
 use std::ffi::c_char;
 use std::sync::{Arc, Mutex};
 
-use tamis::{KeyspaceOptions, Options};
+use tamis::KeyspaceOptions;
 use tamis_bindings::Failure;
+use tamis_bindings::options::Opening;
 
 use crate::border::{exclusive, free, give, guard, object, text};
 use crate::error::tamis_error;
@@ -14,7 +15,7 @@ use crate::output::string;
 /// The options of a database, among them those of its default keyspace.
 #[derive(Debug)]
 pub struct tamis_options {
-    pub(crate) options: Mutex<Options>,
+    pub(crate) options: Mutex<Opening>,
 }
 
 /// The options of a keyspace, or of an external table.
@@ -27,9 +28,9 @@ pub struct tamis_keyspace_options {
 ///
 /// # Safety
 /// `options` is null or valid for the call.
-pub(crate) unsafe fn options_of(options: *const tamis_options) -> Result<Options, Failure> {
+pub(crate) unsafe fn options_of(options: *const tamis_options) -> Result<Opening, Failure> {
     if options.is_null() {
-        return Ok(Options::default());
+        return Ok(Opening::default());
     }
     // SAFETY: by contract.
     Ok(exclusive(&unsafe { object(options, "options") }?.options, "options")?.clone())

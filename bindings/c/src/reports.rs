@@ -106,7 +106,7 @@ pub unsafe extern "C" fn tamis_verify_at(
     report(error, || {
         // SAFETY: by contract.
         let (path, options) = unsafe { (self::path(path)?, options_of(options)?) };
-        Ok(json::text(&tamis::Db::verify_at(path, options)?))
+        Ok(json::text(&tamis_doctor::verify(path, options.into_options())?))
     })
 }
 
@@ -122,6 +122,6 @@ pub unsafe extern "C" fn tamis_salvage(
     report(error, || {
         // SAFETY: by contract.
         let (path, options) = unsafe { (self::path(path)?, options_of(options)?) };
-        Ok(json::text(&tamis::Db::salvage(path, options, dry_run)?))
+        Ok(json::text(&tamis_doctor::salvage(path, options.into_options(), dry_run)?))
     })
 }

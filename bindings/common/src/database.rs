@@ -1,11 +1,14 @@
 //! [`Database`]: a database with the life of a handle in a language without ownership.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use tamis::{Db, Options};
+use tamis::Db;
+use tamis_metrics::Publisher;
 
 use crate::Failure;
+use crate::options::Opening;
 
 /// An open database that anyone who holds it can close. Handles that a binding makes from it (keyspaces, snapshots, iterators,
 /// transactions) hold it too, and ask [`db`](Self::db) before every call: after the closing they answer
@@ -14,6 +17,8 @@ use crate::Failure;
 /// Calls that run while another thread closes end as they would have, or with that error.
 #[derive(Debug)]
 pub struct Database {
+    /// It is dropped before the database is closed.
+    publisher: Mutex<Option<Publisher>>,
     db: Db,
     closed: AtomicBool,
 }
@@ -24,8 +29,9 @@ impl Database {
     /// # Errors
     ///
     /// As [`Db::open`].
-    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database, Failure> {
-        Ok(Database { db: Db::open(crate::absolute(path), options)?, closed: AtomicBool::new(false) })
+    pub fn open(path: impl AsRef<Path>, opening: Opening) -> Result<Database, Failure> {
+        let (db, publisher) = opening.open(crate::absolute(path))?;
+        Ok(Database { publisher: Mutex::new(publisher), db, closed: AtomicBool::new(false) })
     }
 
     /// Opens the database in `path` for reading.
@@ -33,9 +39,10 @@ impl Database {
     /// # Errors
     ///
     /// As [`Db::open_read_only`].
-    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Database, Failure> {
+    pub fn open_read_only(path: impl AsRef<Path>, opening: Opening) -> Result<Database, Failure> {
         Ok(Database {
-            db: Db::open_read_only(crate::absolute(path), options)?,
+            publisher: Mutex::new(None),
+            db: opening.open_read_only(crate::absolute(path))?,
             closed: AtomicBool::new(false),
         })
     }
@@ -66,6 +73,7 @@ impl Database {
         if self.closed.swap(true, SeqCst) {
             return Ok(());
         }
+        drop(self.publisher.lock().unwrap_or_else(PoisonError::into_inner).take());
         Ok(self.db.clone().close()?)
     }
 }

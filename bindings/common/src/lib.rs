@@ -24,3 +24,4 @@ pub use code::Code;
 pub use database::Database;
 pub use failure::Failure;
 pub use path::absolute;
+pub use tamis_metrics::Publisher;

@@ -1,10 +1,97 @@
 //! Options by name and text, as `tamis options` lists them.
 
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::time::Duration;
+
 use serde::Serialize;
-use tamis::options::OptionInfo;
-use tamis::{Keyspace, KeyspaceOptions, Options, OptionsError};
+use tamis::{Db, Keyspace, OpenError, KeyspaceOptions, Options, OptionsError};
+use tamis_metrics::Publisher;
 
 use crate::{Failure, json};
+
+/// How a database is opened: the options of the engine, and what is done beside it, which other languages name like options.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Opening {
+    options: Options,
+    /// The interval at which the metrics go to the file `STATS`.
+    publish_stats: Option<Duration>,
+    /// Whether a damaged database is restored first.
+    salvage: bool,
+}
+
+impl Deref for Opening {
+    type Target = Options;
+
+    fn deref(&self) -> &Options {
+        &self.options
+    }
+}
+
+impl DerefMut for Opening {
+    fn deref_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+}
+
+impl Opening {
+    /// Opens the database in `path`. What publishes its metrics is dropped before the database is closed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::open`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<(Db, Option<Publisher>), Failure> {
+        let path = path.as_ref();
+        if self.salvage {
+            match tamis_doctor::salvage(path, self.options.clone(), false) {
+                Err(OpenError::NotFound { .. }) => {}
+                done => _ = done?,
+            }
+        }
+        let db = Db::open(path, self.options)?;
+        let publisher = self.publish_stats.map(|interval| Publisher::start(&db, interval)).transpose()?;
+        Ok((db, publisher))
+    }
+
+    /// Opens the database in `path` for reading.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::open_read_only`].
+    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db, Failure> {
+        let open = if self.salvage { tamis_doctor::open_read_only } else { Db::open_read_only };
+        Ok(open(path, self.options)?)
+    }
+
+    /// Returns the options of the engine.
+    pub fn into_options(self) -> Options {
+        self.options
+    }
+
+    /// Sets what is no option of the engine; `false` if it has no such name.
+    fn set_beside(&mut self, name: &str, value: &str) -> Result<bool, OptionsError> {
+        match name {
+            "publish_stats" => self.publish_stats = age(value)?,
+            "salvage" => self.salvage = flag(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Reads a flag as options of the engine have it.
+fn flag(value: &str) -> Result<bool, OptionsError> {
+    let mut options = Options::default();
+    options.set("error_if_exists", value)?;
+    Ok(options.error_if_exists)
+}
+
+/// Reads a time as options of the engine have it.
+fn age(value: &str) -> Result<Option<Duration>, OptionsError> {
+    let mut options = Options::default();
+    options.set("changes_keep_time", value)?;
+    Ok(options.changes_keep_time)
+}
 
 /// Sets one option of a database. Options of the default keyspace may be named with the prefix `keyspace.` or without it: `filter`
 /// is `keyspace.filter`.
@@ -12,7 +99,10 @@ use crate::{Failure, json};
 /// # Errors
 ///
 /// [`Code::UnknownOption`](crate::Code::UnknownOption), [`Code::InvalidOption`](crate::Code::InvalidOption); the options are unchanged.
-pub fn set(options: &mut Options, name: &str, value: &str) -> Result<(), Failure> {
+pub fn set(options: &mut Opening, name: &str, value: &str) -> Result<(), Failure> {
+    if options.set_beside(name, value)? {
+        return Ok(());
+    }
     match options.set(name, value) {
         Err(unknown @ OptionsError::Unknown { .. }) => match options.keyspace.set(name, value) {
             Err(OptionsError::Unknown { .. }) => Err(unknown.into()),
@@ -45,19 +135,48 @@ fn bare(name: &str) -> &str {
     name.strip_prefix("keyspace.").unwrap_or(name)
 }
 
-#[derive(Serialize)]
-struct Described<'a> {
-    name: &'a str,
-    class: &'a str,
-    takes: &'a str,
-    default: &'a str,
-    doc: &'a str,
+/// An option.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Described<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// Its class.
+    pub class: &'a str,
+    /// What it takes.
+    pub takes: &'a str,
+    /// Its default.
+    pub default: &'a str,
+    /// What it does.
+    pub doc: &'a str,
 }
+
+/// What an [`Opening`] has besides the options of the engine.
+pub const BESIDE: [Described<'static>; 2] = [SALVAGE, PUBLISH_STATS];
+
+const SALVAGE: Described<'static> = Described {
+    name: "salvage",
+    class: "behaviour",
+    takes: "true or false",
+    default: "false",
+    doc: "Restore a damaged database before it is opened, with what can still be read. A damaged or missing manifest is rebuilt from the \
+          tables that are there, damaged log records are skipped, tables that cannot be opened are renamed to `….damaged`, and tables, \
+          logs and manifests that are not part of what was saved to `….aside`. Nothing is removed. Writes may be missing, and deleted \
+          keys may come back.",
+};
+
+const PUBLISH_STATS: Described<'static> = Described {
+    name: "publish_stats",
+    class: "performance",
+    takes: "a time, or none",
+    default: "none",
+    doc: "Interval at which a background thread writes the metrics to the file `STATS`, where `tamis top`, `tamis serve` and other \
+          processes read them; it goes with the session. `none`: not at all.",
+};
 
 /// Returns all options of a database, those of its default keyspace with their prefix, as a JSON list of objects `{name, class,
 /// takes, default, doc}`, all strings.
 pub fn describe() -> String {
-    let infos: Vec<OptionInfo> = Options::describe();
+    let infos = Options::describe();
     let described = infos.iter().map(|info| Described {
         name: info.name,
         class: info.class.name(),
@@ -65,7 +184,7 @@ pub fn describe() -> String {
         default: info.default,
         doc: info.doc,
     });
-    json::text(&described.collect::<Vec<_>>())
+    json::text(&described.chain(BESIDE).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -75,10 +194,10 @@ mod tests {
 
     #[test]
     fn a_bare_name_is_an_option_of_the_default_keyspace() {
-        let mut options = Options::default();
+        let mut options = Opening::default();
         set(&mut options, "cache_bytes", "3 MiB").expect("an option of the database");
         set(&mut options, "filter", "ribbon").expect("one of the default keyspace");
-        let mut same = Options::default();
+        let mut same = Opening::default();
         same.set("cache_bytes", "3145728").expect("the same");
         set(&mut same, "keyspace.filter", "ribbon").expect("by its full name");
         assert_eq!(options, same);
@@ -100,6 +219,23 @@ mod tests {
             change(db.default_keyspace(), &[(name, "bloom")]).expect("an option");
             assert_eq!(db.default_keyspace().options().filter, options.filter);
         }
+    }
+
+    #[test]
+    fn metrics_are_published_by_name_until_the_database_is_closed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut opening = Opening::default();
+        set(&mut opening, "publish_stats", "1 ms").expect("a name of an opening");
+        let database = crate::Database::open(dir.path(), opening).expect("it opens");
+        let published = || tamis_metrics::published(dir.path(), &Options::default()).expect("it can be read");
+        while published().is_none() {
+            std::thread::yield_now();
+        }
+        database.close().expect("it closes");
+        assert_eq!(published(), None);
+        let wrong = set(&mut Opening::default(), "publish_stats", "soon").expect_err("no time");
+        assert_eq!(wrong.code, Code::InvalidOption);
+        assert!(describe().contains("\"name\":\"publish_stats\""));
     }
 
     #[test]

@@ -52,7 +52,7 @@ extern "system" fn Java_org_tamis_Native_verify(
 ) -> jbyteArray {
     guard(env, |env| {
         let (path, options) = (path(env, &at)?, of_database(env, &options)?);
-        array(env, json::text(&Db::verify_at(path, options)?).as_bytes())
+        array(env, json::text(&tamis_doctor::verify(path, options.into_options())?).as_bytes())
     })
 }
 
@@ -66,7 +66,7 @@ extern "system" fn Java_org_tamis_Native_salvage(
 ) -> jbyteArray {
     guard(env, |env| {
         let (path, options) = (path(env, &at)?, of_database(env, &options)?);
-        array(env, json::text(&Db::salvage(path, options, dry_run != 0)?).as_bytes())
+        array(env, json::text(&tamis_doctor::salvage(path, options.into_options(), dry_run != 0)?).as_bytes())
     })
 }
 

@@ -3,7 +3,8 @@
 use jni::JNIEnv;
 use jni::objects::{JByteArray, JClass};
 use jni::sys::jbyteArray;
-use tamis::{Durability, KeyspaceOptions, Options};
+use tamis::{Durability, KeyspaceOptions};
+use tamis_bindings::options::Opening;
 use tamis_bindings::{Failure, options};
 
 use crate::border::{Bytes, array, bytes, guard, optional_text, unpacked};
@@ -23,8 +24,8 @@ pub(crate) fn pairs(packed: &[u8]) -> Result<Vec<(&str, &str)>, Failure> {
     Ok(pairs.iter().map(|&[name, value]| (name, value)).collect())
 }
 
-pub(crate) fn of_database(env: &mut JNIEnv, packed: &JByteArray) -> Result<Options, Failure> {
-    let mut made = Options::default();
+pub(crate) fn of_database(env: &mut JNIEnv, packed: &JByteArray) -> Result<Opening, Failure> {
+    let mut made = Opening::default();
     for (name, value) in pairs(&given(env, packed)?)? {
         options::set(&mut made, name, value)?;
     }

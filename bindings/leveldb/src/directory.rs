@@ -139,7 +139,7 @@ pub unsafe extern "C" fn leveldb_repair_db(
         if !names(dir)?.iter().any(|name| is_of_database(name)) {
             return Err(Failure::new(Kind::Io, format!("there is no database in {}", dir.display())));
         }
-        Db::salvage(dir, options, false)?;
+        tamis_doctor::salvage(dir, options, false)?;
         Ok(())
     };
     // SAFETY: the interface's rule for `errptr`.
@@ -183,7 +183,7 @@ mod tests {
         make(&dir);
         assert_has(&[".tam", ".log", ".flt", "OPTIONS"]);
         std::fs::write(dir.join("CURRENT"), "no manifest").unwrap();
-        assert!(Db::salvage(&dir, options(), false).unwrap().is_needed());
+        assert!(tamis_doctor::salvage(&dir, options(), false).unwrap().is_needed());
         Db::open(&dir, options()).unwrap().close().unwrap();
         assert_has(&[".tam", ".log", "CURRENT.aside", ".flt.aside", ".log.aside"]);
         // What comes and goes while a database is in use, or is left by a crash.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tamis::Db;
 
-use crate::errors::OrRaise;
+use crate::errors::{OrRaise, failed};
 use crate::handle::{Core, patiently};
 use crate::heatmap;
 use crate::keyspace::PyKeyspace;
@@ -59,11 +59,13 @@ impl Database {
         options.shared_read_memory = memory.0.map(|memory| memory.0.clone());
         options.shared_write_memory = memory.1.map(|memory| memory.0.clone());
         let path = tamis_bindings::absolute(path);
-        let db =
-            py.detach(|| if read_only { Db::open_read_only(path, options) } else { Db::open(path, options) });
-        let db = db.or_raise()?;
+        let open = || match read_only {
+            true => Ok((options.open_read_only(path)?, None)),
+            false => options.open(path),
+        };
+        let (db, publisher) = py.detach(open).map_err(failed)?;
         let keyspace = db.default_keyspace().clone();
-        let reader = Reader::new(Arc::new(Core::new(db)), keyspace, Source::Now);
+        let reader = Reader::new(Arc::new(Core::new(db, publisher)), keyspace, Source::Now);
         Py::new(
             py,
             PyClassInitializer::from(reader).add_subclass(PyKeyspace).add_subclass(Database { read_only }),
@@ -309,7 +311,7 @@ pub(crate) fn _verify_at<'py>(
     given: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = options::of_database(operators, given)?;
-    let done = patiently(py, || Db::verify_at(path, options).or_raise())?;
+    let done = patiently(py, || tamis_doctor::verify(path, options.into_options()).or_raise())?;
     report(py, "VerifyReport", &done)
 }
 
@@ -323,6 +325,6 @@ pub(crate) fn _salvage<'py>(
     given: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let options = options::of_database(operators, given)?;
-    let done = py.detach(|| Db::salvage(path, options, dry_run)).or_raise()?;
+    let done = py.detach(|| tamis_doctor::salvage(path, options.into_options(), dry_run)).or_raise()?;
     report(py, "SalvageReport", &done)
 }

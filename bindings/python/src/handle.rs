@@ -16,6 +16,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use tamis::Db;
+use tamis_bindings::Publisher;
 use tamis::maintenance::interruptible;
 
 use crate::errors::{OrRaise, closed, ended, forked, invalid_argument};
@@ -134,12 +135,18 @@ impl<T> Drop for Held<T> {
 pub(crate) struct Core {
     /// `None` only while it is dropped.
     db: Option<Held<Db>>,
+    /// What publishes its metrics; it is dropped first.
+    publisher: Mutex<Option<Held<Publisher>>>,
     closed: AtomicBool,
 }
 
 impl Core {
-    pub(crate) fn new(db: Db) -> Core {
-        Core { db: Some(Held::new(db)), closed: AtomicBool::new(false) }
+    pub(crate) fn new(db: Db, publisher: Option<Publisher>) -> Core {
+        Core {
+            db: Some(Held::new(db)),
+            publisher: Mutex::new(publisher.map(Held::new)),
+            closed: AtomicBool::new(false),
+        }
     }
 
     /// Returns the database, if it may be used.
@@ -164,8 +171,16 @@ impl Core {
         if self.closed.swap(true, Relaxed) {
             return Ok(());
         }
-        let db = db.clone();
-        py.detach(|| db.close()).or_raise()
+        let (publisher, db) = (self.take_publisher(), db.clone());
+        py.detach(|| {
+            drop(publisher);
+            db.close()
+        })
+        .or_raise()
+    }
+
+    fn take_publisher(&self) -> Option<Held<Publisher>> {
+        self.publisher.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -173,7 +188,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         let Some(db) = self.db.take() else { return };
         // The end of the last handle waits for threads that may be waiting for the interpreter, to run a merge operator.
-        let mut db = Some(db);
+        let mut db = Some((self.take_publisher(), db));
         let detached = Python::try_attach(|py| {
             let db = db.take();
             py.detach(move || drop(db));

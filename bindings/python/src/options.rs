@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDelta, PyDict, PyFloat, PyInt, PyString};
 use tamis::operators::Operators;
 use tamis::{KeyspaceOptions, Options};
+use tamis_bindings::options::{BESIDE, Opening};
 
 use crate::errors::failed;
 use crate::operators::PythonMerge;
@@ -59,8 +60,8 @@ pub(crate) fn of_keyspace(given: Option<&Bound<'_, PyDict>>) -> PyResult<Keyspac
 }
 
 /// Reads the options of a database and, by their bare names, those of its default keyspace and of new ones.
-pub(crate) fn of_database(operators: &Bound<'_, PyAny>, given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    let mut options = Options::default();
+pub(crate) fn of_database(operators: &Bound<'_, PyAny>, given: &Bound<'_, PyDict>) -> PyResult<Opening> {
+    let mut options = Opening::default();
     for (name, value) in pairs(Some(given))? {
         tamis_bindings::options::set(&mut options, &name, &value).map_err(failed)?;
     }
@@ -87,10 +88,12 @@ pub(crate) fn dict<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyDi
 /// Returns the options of databases and of keyspaces: name, default and documentation of each.
 #[pyfunction]
 pub(crate) fn _describe_options() -> (Vec<OptionRow>, Vec<OptionRow>) {
-    let rows = |options: Vec<tamis::options::OptionInfo>| {
+    let rows = |options: Vec<tamis::options::OptionInfo>| -> Vec<OptionRow> {
         options.into_iter().map(|option| (option.name, option.default, option.takes, option.doc)).collect()
     };
-    (rows(Options::describe()), rows(KeyspaceOptions::describe()))
+    let mut of_database = rows(Options::describe());
+    of_database.extend(BESIDE.map(|option| (option.name, option.default, option.takes.to_owned(), option.doc)));
+    (of_database, rows(KeyspaceOptions::describe()))
 }
 
 type OptionRow = (&'static str, &'static str, String, &'static str);

@@ -204,7 +204,6 @@ impl DbArgs {
         options.set("create_if_missing", "true")?;
         options.set("create_among_others", "false")?;
         options.set("error_if_exists", "false")?;
-        options.set("salvage", "false")?;
         self.options.apply(&mut options)?;
         Ok(options)
     }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tamis::MAX_KEY_BYTES;
-use tamis::inspect::{self, Contents};
 use tamis::io::DiskFs;
+use tamis_doctor::inspect::{self, Contents};
 
 use tamis_show::numbers::counted;
 

@@ -1,11 +1,13 @@
 //! Arguments shared by several programs: database options, numbers of threads and of bytes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use tamis::Options;
+use tamis::{Db, Options};
 use tamis_advisor::Advisor;
+use tamis_metrics::Publisher;
 
 use crate::complete;
 use crate::failure::Failure;
@@ -48,6 +50,32 @@ impl OptionArgs {
         }
         Ok(())
     }
+}
+
+/// What a command that writes tells others of its work.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PublishArgs {
+    /// Publish the metrics so often, like `1s`, for `tamis top` and `tamis serve`
+    #[arg(long, value_name = "INTERVAL", value_parser = interval)]
+    pub publish: Option<Duration>,
+}
+
+impl PublishArgs {
+    /// Publishes the metrics of a database until the publisher is dropped, if that was asked for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Publisher::start`].
+    pub fn start(&self, db: &Db) -> Result<Option<Publisher>, Failure> {
+        Ok(self.publish.map(|interval| Publisher::start(db, interval)).transpose()?)
+    }
+}
+
+/// Parses a time in the form of the option `changes_keep_time`.
+fn interval(text: &str) -> Result<Duration, String> {
+    let mut options = Options::default();
+    options.set("changes_keep_time", text).map_err(|error| error.to_string())?;
+    options.changes_keep_time.ok_or_else(|| "expected a time, for example 1s".to_owned())
 }
 
 /// The filter of a database that a command may create.

@@ -7,10 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use tamis::{Db, Options};
+use tamis_metrics::{Publisher, to_prometheus};
 
 use crate::args::{DbArgs, DirArgs, refuse_file};
 use crate::failure::Failure;
-use crate::values::OptionArgs;
+use crate::values::{OptionArgs, PublishArgs};
 
 pub(crate) use samples::{Labels, Samples, label};
 
@@ -50,6 +51,8 @@ const STALE_SECONDS: f64 = 10.0;
 pub(crate) struct Watch {
     args: DbArgs,
     own: Option<Db>,
+    /// Of a writer that publishes.
+    _publisher: Option<Publisher>,
     /// A follower, while nothing is published.
     follower: Option<Db>,
     /// Whether a writer has published before.
@@ -59,13 +62,14 @@ pub(crate) struct Watch {
 impl Watch {
     /// Watches a database of another process, or of none.
     pub(crate) fn others(args: DbArgs) -> Watch {
-        Watch { args, own: None, follower: None, had_writer: false }
+        Watch { args, own: None, _publisher: None, follower: None, had_writer: false }
     }
 
     /// Opens a database as its writer.
-    pub(crate) fn own(args: DbArgs) -> Result<Watch, Failure> {
-        let own = Some(args.open_existing()?);
-        Ok(Watch { args, own, follower: None, had_writer: false })
+    pub(crate) fn own(args: DbArgs, publish: &PublishArgs) -> Result<Watch, Failure> {
+        let db = args.open_existing()?;
+        let _publisher = publish.start(&db)?;
+        Ok(Watch { args, own: Some(db), _publisher, follower: None, had_writer: false })
     }
 
     /// Reports whether there was a writer that published, and has stopped.
@@ -77,11 +81,11 @@ impl Watch {
     pub(crate) fn read(&mut self) -> Result<(String, Origin), Failure> {
         let name = self.args.db.display().to_string();
         if let Some(db) = &self.own {
-            return Ok((db.stats().to_prometheus(&name), Origin::Own));
+            return Ok((to_prometheus(&db.stats(), &name), Origin::Own));
         }
         refuse_file(&self.args.db)?;
         // What cannot be read is not published.
-        if let Ok(Some(text)) = Db::published_stats(&self.args.db, &Options::default())
+        if let Ok(Some(text)) = tamis_metrics::published(&self.args.db, &Options::default())
             && let Some(origin) = published(&text, now())
         {
             (self.follower, self.had_writer) = (None, true);
@@ -94,7 +98,7 @@ impl Watch {
             }
             None => self.args.open_to_watch()?,
         };
-        let text = gauges(&follower.stats().to_prometheus(&name));
+        let text = gauges(&to_prometheus(&follower.stats(), &name));
         self.follower = Some(follower);
         Ok((text, Origin::ReadOnly))
     }

@@ -11,8 +11,8 @@ use tamis_files::table::cache::BlockCache;
 use crate::put;
 use tamis::StorageError;
 use tamis::fuzzing::reseal;
-use tamis::inspect::dump_blobs;
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
+use tamis_doctor::inspect::dump_blobs;
 
 /// Checks a blob file and a reference to it, as they are and with their checksums corrected. The
 /// first byte is the length of the reference, which follows; the rest is the file.

@@ -216,7 +216,10 @@ pub fn database(bytes: &[u8]) {
     }
     for salvage in [false, true] {
         let fs = restored(&files);
-        let options = || Options { salvage, ..options(&fs) };
+        let options = || options(&fs);
+        if salvage && tamis_doctor::salvage("db", options(), false).is_err() {
+            continue;
+        }
         let Ok(db) = Db::open("db", options()) else { continue };
         let damage = Damage { salvaged: salvage, ..damage };
         examine(&db, base, &damage);

@@ -7,8 +7,8 @@ use tamis_files::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
 use crate::put;
 use tamis::StorageError;
 use tamis::fuzzing::reseal;
-use tamis::inspect::dump_filter_images;
 use tamis::io::{MemFs, read_file};
+use tamis_doctor::inspect::dump_filter_images;
 
 /// Checks a filter file, as it is and with its checksums corrected.
 pub fn filter_images(bytes: &[u8]) {

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use tamis::fuzzing::reseal;
-use tamis::inspect::dump_manifest;
 use tamis::io::{FileSystem, MemFs};
 use tamis::{Db, KeyspaceOptions, Options};
+use tamis_doctor::inspect::dump_manifest;
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::manifest_path;
 use tamis_files::tree::manifest::{Manifest, read_edits, set_current};

@@ -12,8 +12,8 @@ use tamis_filter::Digest;
 use crate::{parts, put};
 use tamis::StorageError;
 use tamis::fuzzing::reseal;
-use tamis::inspect::dump_table;
 use tamis::io::MemFs;
+use tamis_doctor::inspect::dump_table;
 use tamis_env::io::batch::BatchReader;
 
 /// The approximate number of entries looked up individually.

@@ -13,23 +13,12 @@ use std::ops::{Bound, RangeBounds};
 
 use smallvec::SmallVec;
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId};
-use tamis_base::key::{MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo, prefix_successor};
-use tamis_files::codec::{Decoder, Encode};
-use tamis_files::wal::DecodeError;
+use tamis_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES, prefix_successor};
+use tamis_files::codec::Encode;
+use tamis_files::wal::ops::{Ops, tag};
 use tamis_filter::Digest;
 
 use crate::error::WriteError;
-
-const TAG_DELETE: u8 = 0;
-const TAG_PUT: u8 = 1;
-const TAG_DELETE_RANGE: u8 = 2;
-const TAG_DELETE_FROM: u8 = 3;
-const TAG_MERGE: u8 = 4;
-/// Set apart from the other tags: the ingested tables are in the manifest.
-const TAG_INGESTION: u8 = 16;
-
-/// The end or start of a range may be one byte longer than a key: the first key after `k` is `k\0`.
-const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
 
 /// A set of writes that is applied atomically, in the order in which they were added: of two writes
 /// to one key the later one wins.
@@ -103,13 +92,13 @@ impl WriteBatch {
 
     /// Like [`put`](Self::put), in a keyspace.
     pub(crate) fn put_id(&mut self, keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> &mut Self {
-        self.pair(TAG_PUT, keyspace, key, value)
+        self.pair(tag::PUT, keyspace, key, value)
     }
 
     /// Like [`merge`](Self::merge), in a keyspace.
     pub(crate) fn merge_id(&mut self, keyspace: KeyspaceId, key: &[u8], operand: &[u8]) -> &mut Self {
         let before = self.len;
-        self.pair(TAG_MERGE, keyspace, key, operand);
+        self.pair(tag::MERGE, keyspace, key, operand);
         if self.len > before && !self.merged.contains(&keyspace) {
             self.merged.push(keyspace);
         }
@@ -133,7 +122,7 @@ impl WriteBatch {
         if let Err(e) = check_key(key) {
             return self.refuse(e);
         }
-        self.begin(TAG_DELETE, keyspace);
+        self.begin(tag::DELETE, keyspace);
         self.put_key(key);
         self
     }
@@ -148,12 +137,12 @@ impl WriteBatch {
             Err(e) => return self.refuse(e),
             Ok(None) => {}
             Ok(Some((start, Some(end)))) => {
-                self.begin(TAG_DELETE_RANGE, keyspace);
+                self.begin(tag::DELETE_RANGE, keyspace);
                 self.bytes.put_bytes(&start);
                 self.bytes.put_bytes(&end);
             }
             Ok(Some((start, None))) => {
-                self.begin(TAG_DELETE_FROM, keyspace);
+                self.begin(tag::DELETE_FROM, keyspace);
                 self.bytes.put_bytes(&start);
             }
         }
@@ -162,7 +151,7 @@ impl WriteBatch {
 
     /// Like [`put_id`](Self::put_id), with the digest of `key`. Key and value were checked.
     pub(crate) fn put_digested(&mut self, keyspace: KeyspaceId, key: &[u8], digest: Digest, value: &[u8]) {
-        self.begin(TAG_PUT, keyspace);
+        self.begin(tag::PUT, keyspace);
         self.put_key_digested(key, digest);
         self.bytes.put_bytes(value);
     }
@@ -182,7 +171,7 @@ impl WriteBatch {
 
     /// Like [`delete_id`](Self::delete_id), with the digest of `key`, which was checked.
     pub(crate) fn delete_digested(&mut self, keyspace: KeyspaceId, key: &[u8], digest: Digest) {
-        self.begin(TAG_DELETE, keyspace);
+        self.begin(tag::DELETE, keyspace);
         self.put_key_digested(key, digest);
     }
 
@@ -194,7 +183,7 @@ impl WriteBatch {
         digest: Digest,
         operand: &[u8],
     ) {
-        self.begin(TAG_MERGE, keyspace);
+        self.begin(tag::MERGE, keyspace);
         self.put_key_digested(key, digest);
         self.bytes.put_bytes(operand);
         if !self.merged.contains(&keyspace) {
@@ -206,7 +195,7 @@ impl WriteBatch {
     /// ingestion, so that the log's sequence numbers have no gap.
     pub(crate) fn ingestion(keyspace: KeyspaceId) -> WriteBatch {
         let mut batch = WriteBatch::new();
-        batch.begin(TAG_INGESTION, keyspace);
+        batch.begin(tag::INGESTION, keyspace);
         batch.bytes.put_bytes(b"");
         batch
     }
@@ -359,181 +348,12 @@ pub(crate) fn normalize_range<K: AsRef<[u8]>>(
     Ok((!empty).then_some((start, end)))
 }
 
-/// One operation of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BatchOp<'a> {
-    /// Sets a key to a value.
-    Put {
-        /// The keyspace.
-        keyspace: KeyspaceId,
-        /// The key.
-        key: &'a [u8],
-        /// The value.
-        value: &'a [u8],
-    },
-    /// Applies an operand to a key's value.
-    Merge {
-        /// The keyspace.
-        keyspace: KeyspaceId,
-        /// The key.
-        key: &'a [u8],
-        /// The operand.
-        operand: &'a [u8],
-    },
-    /// Deletes a key.
-    Delete {
-        /// The keyspace.
-        keyspace: KeyspaceId,
-        /// The key.
-        key: &'a [u8],
-    },
-    /// Deletes all keys from `start` up to but not including `end`. Never empty.
-    DeleteRange {
-        /// The keyspace.
-        keyspace: KeyspaceId,
-        /// The first key of the range.
-        start: &'a [u8],
-        /// The first key after the range; `None` if it is unbounded.
-        end: Option<&'a [u8]>,
-    },
-    /// Marks the sequence number of an ingestion. Either the tables are in the manifest or the
-    /// ingestion failed: there is nothing to apply.
-    Ingestion {
-        /// The first keyspace that got a table.
-        keyspace: KeyspaceId,
-    },
-}
-
-impl BatchOp<'_> {
-    /// Reports whether this is an ingestion, which only takes a sequence number.
-    pub(crate) fn is_ingestion(&self) -> bool {
-        matches!(self, BatchOp::Ingestion { .. })
-    }
-
-    /// The key, if the operation concerns a single one.
-    pub(crate) fn key(&self) -> Option<&[u8]> {
-        match self {
-            BatchOp::Put { key, .. } | BatchOp::Merge { key, .. } | BatchOp::Delete { key, .. } => Some(key),
-            BatchOp::DeleteRange { .. } | BatchOp::Ingestion { .. } => None,
-        }
-    }
-
-    /// The keyspace written to.
-    pub(crate) fn keyspace(&self) -> KeyspaceId {
-        match *self {
-            BatchOp::Put { keyspace, .. }
-            | BatchOp::Merge { keyspace, .. }
-            | BatchOp::Delete { keyspace, .. }
-            | BatchOp::DeleteRange { keyspace, .. }
-            | BatchOp::Ingestion { keyspace } => keyspace,
-        }
-    }
-}
-
-/// An iterator that decodes operations; it ends after the first error.
-#[derive(Clone, Debug)]
-pub(crate) struct Ops<'a> {
-    rest: Decoder<'a>,
-}
-
-impl<'a> Ops<'a> {
-    /// Decodes the operations in `bytes`.
-    pub(crate) fn new(bytes: &'a [u8]) -> Ops<'a> {
-        Ops { rest: Decoder::new(bytes) }
-    }
-
-    fn decode(&mut self) -> Result<BatchOp<'a>, DecodeError> {
-        const CUT: DecodeError = DecodeError("an operation is cut short");
-        let tag = self.rest.u8().ok_or(CUT)?;
-        let keyspace = self.rest.varint().ok_or(CUT)?;
-        let keyspace = KeyspaceId::try_from(keyspace).map_err(|_| DecodeError("no such keyspace number"))?;
-        let is_bound = matches!(tag, TAG_DELETE_RANGE | TAG_DELETE_FROM);
-        let max = if is_bound { MAX_BOUND_BYTES } else { MAX_KEY_BYTES };
-        let key = self.rest.bytes().ok_or(CUT)?;
-        if key.len() > max {
-            return Err(DecodeError("a key is too long"));
-        }
-        match tag {
-            TAG_DELETE => Ok(BatchOp::Delete { keyspace, key }),
-            TAG_PUT | TAG_MERGE => {
-                let value = self.rest.bytes().ok_or(CUT)?;
-                match tag {
-                    _ if value.len() > MAX_VALUE_BYTES => Err(DecodeError("a value is too long")),
-                    TAG_PUT => Ok(BatchOp::Put { keyspace, key, value }),
-                    _ => Ok(BatchOp::Merge { keyspace, key, operand: value }),
-                }
-            }
-            TAG_DELETE_RANGE => {
-                let end = self.rest.bytes().ok_or(CUT)?;
-                match end.len() <= MAX_BOUND_BYTES && key < end {
-                    true => Ok(BatchOp::DeleteRange { keyspace, start: key, end: Some(end) }),
-                    false => Err(DecodeError("a range ends before it starts or has too long an end")),
-                }
-            }
-            TAG_DELETE_FROM => Ok(BatchOp::DeleteRange { keyspace, start: key, end: None }),
-            TAG_INGESTION if key.is_empty() => Ok(BatchOp::Ingestion { keyspace }),
-            _ => Err(DecodeError("an operation of an unknown type")),
-        }
-    }
-}
-
-impl<'a> Iterator for Ops<'a> {
-    type Item = Result<BatchOp<'a>, DecodeError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let op = self.decode();
-        if op.is_err() {
-            self.rest = Decoder::new(&[]);
-        }
-        Some(op)
-    }
-}
-
-impl std::iter::FusedIterator for Ops<'_> {}
-
-/// The header of every write-ahead log record, before the operations of its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GroupHeader {
-    /// The first operation's sequence number; the others follow consecutively.
-    pub(crate) first_seq: SeqNo,
-    /// The number of operations that follow, at least one.
-    pub(crate) count: u64,
-    /// All earlier logs were synced when this record was written: if one of them is cut short, it
-    /// is damaged.
-    pub(crate) older_logs_synced: bool,
-}
-
-impl GroupHeader {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_varint(u64::from(self.older_logs_synced));
-        out.put_varint(self.first_seq);
-        out.put_varint(self.count);
-    }
-
-    /// Decodes the header and returns it with the encoded operations after it.
-    pub(crate) fn decode(payload: &[u8]) -> Result<(GroupHeader, &[u8]), DecodeError> {
-        let mut rest = Decoder::new(payload);
-        let mut number = || rest.varint().ok_or(DecodeError("a group whose header is cut short"));
-        let (flags, first_seq, count) = (number()?, number()?, number()?);
-        if flags > 1 {
-            return Err(DecodeError("a group with unknown flags"));
-        }
-        // An operation takes at least two bytes.
-        if count == 0 || count > rest.remaining() as u64 || first_seq == 0 || first_seq > MAX_SEQNO - count {
-            return Err(DecodeError("a group with impossible numbers"));
-        }
-        let header = GroupHeader { first_seq, count, older_logs_synced: flags == 1 };
-        let operations = rest.take(rest.remaining()).ok_or(DecodeError("a group without operations"))?;
-        Ok((header, operations))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use tamis_base::key::MAX_SEQNO;
+    use tamis_files::wal::ops::{BatchOp, GroupHeader};
 
     use super::*;
 
@@ -621,8 +441,8 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.merge("key", "operand");
         let mut bytes = batch.bytes().to_vec();
-        assert_eq!(bytes[0], TAG_MERGE);
-        bytes[0] = TAG_MERGE + 1;
+        assert_eq!(bytes[0], tag::MERGE);
+        bytes[0] = tag::MERGE + 1;
         assert!(matches!(Ops::new(&bytes).collect::<Vec<_>>()[..], [Err(_)]));
     }
 

@@ -33,8 +33,8 @@
 //! * [`operators`]: updates without a read; values changed or removed during compaction.
 //! * [`stats`] and [`explain`]: the database's activity, and the cost of a read.
 //! * [`ingest`]: sorted tables built elsewhere and ingested atomically.
-//! * [`maintenance`]: compactions on request, verification, salvage. [`inspect`]: the contents of
-//!   single files.
+//! * [`maintenance`]: compactions on request, verification. Salvage, and the contents of single
+//!   files, are in the crate `tamis-doctor`.
 //! * Errors: a narrow enum per kind of operation, all of which convert into [`Error`].
 //! * [`io`] and [`clock`]: the file system and the time as the engine sees them, for tests and
 //!   other media.
@@ -43,8 +43,7 @@
 //! wait for writers.
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is
-//! Rust only. `metrics` exports the statistics through the crate of that name
-//! (`metrics::MetricsExporter`), and `tracing` enters its spans around flushes, compactions,
+//! Rust only. `tracing` enters the spans of the crate of that name around flushes, compactions,
 //! openings and ingestions. `serde` makes the statistics, explanations and reports `Serialize` (see
 //! [`stats`]). `unstable-selector` lets the program supply a filter for the whole tree. `measure`
 //! adds knobs that show what a design saves. `simulation` and `fuzzing` are for programs that test
@@ -86,14 +85,6 @@ pub mod simulation {
 mod memory;
 mod memtable;
 mod observe;
-#[cfg(feature = "serde")]
-mod serial;
-#[cfg(feature = "metrics")]
-pub mod metrics {
-    //! Export of the statistics through the crate `metrics`, with the feature `metrics`.
-
-    pub use crate::db::metrics::facade::MetricsExporter;
-}
 pub mod operators;
 pub mod options;
 mod read;
@@ -104,6 +95,8 @@ pub mod selector;
 #[cfg(not(feature = "unstable-selector"))]
 #[allow(unreachable_pub)]
 mod selector;
+#[cfg(feature = "serde")]
+mod serial;
 mod slice;
 mod tree;
 
@@ -155,12 +148,11 @@ pub mod ingest {
 }
 
 pub mod maintenance {
-    //! Work on request: compactions, their pauses and cancellation, and the reports of
-    //! [`Db::verify`](crate::Db::verify) and [`Db::salvage`](crate::Db::salvage).
+    //! Work on request: compactions, their pauses and cancellation, and the report of
+    //! [`Db::verify`](crate::Db::verify).
 
     pub use crate::db::{
-        CancelToken, CompactOptions, CompactionPause, SalvageReport, SalvagedKeyspace, SalvagedLog,
-        SalvagedTable, TableFate, VerifiedFile, VerifiedKind, VerifyReport,
+        CancelToken, CompactOptions, CompactionPause, VerifiedFile, VerifiedKind, VerifyReport,
     };
     pub use crate::interrupt::{interruptible, is_interrupted};
 }
@@ -172,6 +164,16 @@ pub mod live_files {
     pub use crate::db::live_files::{LiveFile, LiveFileKind, LiveFiles};
 }
 
+#[doc(hidden)]
+pub mod repair {
+    //! What the crate `tamis-doctor` needs of the engine. **No stable interface.**
+
+    pub use crate::db::repair::{
+        DEFAULT_NAME, Plan, Repair, check_trees, file_system, free_name, in_words, keyspace_options, locked,
+        open, open_read_only,
+    };
+}
+
 pub mod stats {
     //! The counters and the shape of a database: what [`Db::stats`](crate::Db::stats),
     //! [`Keyspace::stats`](crate::Keyspace::stats), [`Keyspace::tables`](crate::Keyspace::tables)
@@ -180,7 +182,7 @@ pub mod stats {
     //! Counters count from the opening of the database. New versions add fields.
     //!
     //! With the feature `serde` these types, and those of [`explain`](crate::explain), and the
-    //! reports of ingestions, verification and salvage implement `Serialize`: fields have the names
+    //! reports of ingestions and verification implement `Serialize`: fields have the names
     //! and units that they have here, and enums are `snake_case`, with their fields beside a field
     //! `kind`. Keys and paths are strings: text as it is, but backslashes and control characters
     //! escaped (`\\`, `\t`, `\n`, `\r`, `\x00`), and bytes that are not UTF-8 as `\xff`; different
@@ -188,8 +190,8 @@ pub mod stats {
 
     pub use crate::db::{
         ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, MemoryReport,
-        MetricInfo, MetricKind, OverlapStats, ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats,
-        Stats, TableStats, TuningDecision, WriteCost,
+        OverlapStats, ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats, Stats, TableStats,
+        TuningDecision, WriteCost,
     };
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;
@@ -210,9 +212,7 @@ pub mod transactions {
 }
 
 pub use batch::WriteBatch;
-pub use db::{
-    Db, KeyRange, Keyspace, Readable, Snapshot, SnapshotView, Transaction, TransactionView, inspect,
-};
+pub use db::{Db, KeyRange, Keyspace, Readable, Snapshot, SnapshotView, Transaction, TransactionView};
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
     StorageError, TransactionError, WriteError,

@@ -12,7 +12,7 @@ use tamis::transactions::{
     Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, TransactionOptions,
 };
 use tamis::{
-    Iter, Keyspace, KeyspaceOptions, Options, ReadError, Readable, Slice, Snapshot, Transaction,
+    Iter, Keyspace, KeyspaceOptions, ReadError, Readable, Slice, Snapshot, Transaction,
     TransactionError, WriteBatch,
 };
 use tamis_bindings::{Code, Database, Failure, json, options};
@@ -118,7 +118,7 @@ impl Machine {
             "open" | "open-read-only" => {
                 let (handle, at) = (name(0), path(&a[1]));
                 self.handles.remove(handle);
-                let mut given = Options::default();
+                let mut given = options::Opening::default();
                 for pair in a[2..].chunks_exact(2) {
                     options::set(&mut given, pair[0].word(), pair[1].word())?;
                 }

@@ -6,6 +6,7 @@ use crate::args::{DbArgs, KeyspaceArgs};
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;
+use crate::values::PublishArgs;
 
 /// Merge a keyspace into one run, or run the compactions that its policy finds due
 #[derive(Args)]
@@ -19,6 +20,8 @@ pub(crate) struct CompactArgs {
     db: DbArgs,
     #[command(flatten)]
     keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    publish: PublishArgs,
     /// Run only the compactions that are due
     #[arg(long)]
     due: bool,
@@ -27,6 +30,7 @@ pub(crate) struct CompactArgs {
 pub(crate) fn run(args: CompactArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let keyspace = args.keyspace.open_existing(&args.db)?;
     let db = keyspace.database();
+    let publisher = args.publish.start(&db)?;
     if args.due {
         db.flush()?;
         db.settle()?;
@@ -35,7 +39,7 @@ pub(crate) fn run(args: CompactArgs, out: &mut Out) -> Result<Outcome, Failure> 
     }
     let width = out.width();
     out.page(&stats::shape(&keyspace, width), 16)?;
-    drop(keyspace);
+    drop((publisher, keyspace));
     db.close()?;
     Ok(Outcome::Done)
 }

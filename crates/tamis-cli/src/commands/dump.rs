@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use tamis::StorageError;
-use tamis::inspect::{self, Contents};
 use tamis::io::DiskFs;
+use tamis_doctor::inspect::{self, Contents};
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Out;

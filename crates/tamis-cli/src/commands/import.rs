@@ -18,7 +18,7 @@ use crate::output::Out;
 use crate::progress::Reporter;
 use crate::records::unpacked;
 use crate::transfer::{Counts, Item, Reader, TransferError};
-use crate::values::FilterArgs;
+use crate::values::{FilterArgs, PublishArgs};
 
 /// A batch is written when it has this many entries or bytes.
 const BATCH: usize = 1000;
@@ -43,6 +43,8 @@ pub(crate) struct ImportArgs {
     db: DbArgs,
     #[command(flatten)]
     filter: FilterArgs,
+    #[command(flatten)]
+    publish: PublishArgs,
     /// The file; `-` is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
@@ -72,6 +74,7 @@ pub(crate) fn run(args: ImportArgs, out: &mut Out) -> Result<Outcome, Failure> {
         options.set(name, value)?;
     }
     let db = database.open_or_create()?;
+    let publisher = args.publish.start(&db)?;
     let progress = Reporter::new();
     progress.begin("import", 0, "entries");
     let mut import = Import {
@@ -87,6 +90,7 @@ pub(crate) fn run(args: ImportArgs, out: &mut Out) -> Result<Outcome, Failure> {
     progress.end();
     let done = import.done;
     let result = result.and_then(|()| Ok(db.flush()?));
+    drop(publisher);
     let closed = db.close();
     result.map_err(|failure| match done.entries {
         0 => failure,

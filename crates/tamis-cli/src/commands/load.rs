@@ -15,7 +15,7 @@ use crate::input::InputArgs;
 use crate::output::{Out, note};
 use crate::progress::Reporter;
 use crate::records::{Place, RecordError};
-use crate::values::FilterArgs;
+use crate::values::{FilterArgs, PublishArgs};
 
 /// The number of bad records described individually; the others are counted.
 const BAD_SHOWN: u64 = 10;
@@ -44,6 +44,8 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
+    publish: PublishArgs,
+    #[command(flatten)]
     input: InputArgs,
     /// Records per write batch; a batch is stored atomically
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -61,6 +63,7 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
 
     let keyspace = args.keyspace.open_or_create(&args.db.with(&args.filter))?;
     let db = keyspace.database();
+    let publisher = args.publish.start(&db)?;
     let progress = Reporter::new();
     let mut loader = Loader::new(&keyspace, records.place());
     let start = Instant::now();
@@ -107,6 +110,7 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
     };
     let mut account = loader.account;
     let synced_one_by_one = matches!(db.options().durability, Durability::Synced);
+    drop(publisher);
     let closed = db.close();
     account.closed = closed.is_ok();
     account.synced = account.closed || synced_one_by_one;

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::json;
-use tamis::maintenance::{SalvageReport, TableFate};
 use tamis::operators::Operators;
-use tamis::{Db, OpenError, Options};
+use tamis::{OpenError, Options};
 use tamis_bench::report::{counted, grouped};
+use tamis_doctor::{SalvageReport, TableFate};
 
 use crate::args::{DirArgs, refuse_file};
 use crate::failure::{Failure, Outcome};
@@ -48,7 +48,7 @@ pub(crate) fn run(args: SalvageArgs, out: &mut Out) -> Result<Outcome, Failure> 
     };
     options.operators = Operators::new().with_unknown();
     args.options.apply(&mut options)?;
-    let report = Db::salvage(dir, options, args.dry_run)?;
+    let report = tamis_doctor::salvage(dir, options, args.dry_run)?;
     match args.json {
         true => out.json(&as_json(&report))?,
         false => out.page(&page(&report), 2)?,

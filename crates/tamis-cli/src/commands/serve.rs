@@ -10,13 +10,14 @@ use crate::failure::{Failure, Outcome};
 use crate::http::{self, Answer};
 use crate::output::Out;
 use crate::text::harmless;
+use crate::values::PublishArgs;
 use crate::watch::{Samples, Watch, WatchArgs};
 
 /// Serve the metrics of a database over HTTP, for Prometheus
 #[derive(Args)]
 #[command(
     after_help = "Serves `/metrics`, in the text format of Prometheus, and `/healthz`: 200 while writes proceed, 503\n\
-                  otherwise; without what the writer publishes, 200 if the database can be read. Shows what the process that writes publishes (its option publish_stats); without that, the \
+                  otherwise; without what the writer publishes, 200 if the database can be read. Shows what the process that writes publishes (`--publish`); without that, the \
                   tree as a follower sees it. Nothing is encrypted and nobody is asked for a\n\
                   password: serve on an address that only the scraper reaches.\n\nExample:\n  \
                   tamis serve --metrics 127.0.0.1:9091 --db ./tamis-demo"
@@ -31,11 +32,13 @@ pub(crate) struct ServeArgs {
     /// here
     #[arg(long)]
     write: bool,
+    #[command(flatten)]
+    publish: PublishArgs,
 }
 
 pub(crate) fn run(args: &ServeArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = args.watch.db();
-    let mut watch = if args.write { Watch::own(db)? } else { Watch::others(db) };
+    let mut watch = if args.write { Watch::own(db, &args.publish)? } else { Watch::others(db) };
     // A database that cannot be read is an error now, not at the first scrape.
     watch.read()?;
     let failed = |error: std::io::Error| Failure::Database(format!("{}: {error}", args.metrics));

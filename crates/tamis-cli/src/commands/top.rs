@@ -17,7 +17,7 @@ use frame::{Frame, Reading};
 /// Watch a database: rates, latencies, stalls, levels, memory
 #[derive(Args)]
 #[command(
-    after_help = "Shows what the process that writes publishes (its option publish_stats); without that, the tree as a\n\
+    after_help = "Shows what the process that writes publishes (`--publish`); without that, the tree as a\n\
                   follower sees it. Rates are those between two readings, latencies those since the\n\
                   opening. In a terminal q quits; elsewhere it prints a page every interval.\n\nExample:\n  \
                   tamis top --db ./tamis-demo"

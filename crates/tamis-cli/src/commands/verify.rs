@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::{Value, json};
+use tamis::Options;
 use tamis::maintenance::{VerifiedFile, VerifiedKind, VerifyReport};
 use tamis::operators::Operators;
 use tamis::options::OnDamage;
-use tamis::{Db, Options};
 use tamis_bench::report::{bytes, counted};
 
 use crate::args::{DbArgs, refuse_file};
@@ -42,7 +42,7 @@ pub(crate) fn run(args: VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
             (options, Some(damage.to_string()))
         }
     };
-    let mut report = Db::verify_at(&args.db.db, options)?;
+    let mut report = tamis_doctor::verify(&args.db.db, options)?;
     report.problems.extend(lost.iter().map(|what| format!("its options cannot be read: {what}")));
     let advice = advice(&report, lost.is_some(), &args.db.db.display().to_string());
     match args.json {

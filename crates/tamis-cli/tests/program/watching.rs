@@ -68,7 +68,7 @@ fn a_database_of_nobody_is_served_and_shown_as_it_lies() {
 fn what_a_writer_publishes_is_served_and_shown() {
     let place = Place::new();
     place.run("put", &["key", "value"]).ok();
-    let writer = Served::start(&["--write", "-o", "publish_stats=1s", "--db", &place.db()]);
+    let writer = Served::start(&["--write", "--publish", "1s", "--db", &place.db()]);
     assert_eq!(writer.get("/healthz").0, 200);
     place.run("put", &["key", "other"]).fails(3, "");
     let stats = std::path::PathBuf::from(place.path("db/STATS"));

@@ -48,7 +48,7 @@ pub struct Manifest {
 }
 
 /// The contents of a manifest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LoadedManifest {
     /// The manifest's number.
     pub number: u64,

@@ -3,8 +3,11 @@
 
 pub mod edit;
 pub mod files;
+pub mod found;
 pub mod identify;
 pub mod manifest;
+pub mod place;
+pub mod replay;
 pub mod state;
 #[cfg(test)]
 mod tests;

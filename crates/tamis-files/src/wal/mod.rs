@@ -19,6 +19,7 @@
 //! threads.
 
 mod format;
+pub mod ops;
 mod reader;
 mod window;
 mod writer;

@@ -19,7 +19,6 @@ use std::time::Duration;
 use crate::db::follow::{Follower, follow_loop};
 use crate::db::guarded::guarded;
 use crate::db::inner::DbInner;
-use crate::db::publish::publish_loop;
 use crate::db::scrub::scrub_loop;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
@@ -96,9 +95,6 @@ impl Workers {
         }
         if matches!(db.options.durability, Durability::Every(_)) {
             spawn("tamis-sync".into(), sync_loop)?;
-        }
-        if db.options.publish_stats.is_some() {
-            spawn("tamis-stats".into(), publish_loop)?;
         }
         if db.options.scrub_bytes_per_second > 0 {
             spawn("tamis-scrub".into(), scrub_loop)?;

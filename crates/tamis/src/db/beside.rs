@@ -47,6 +47,7 @@ use tamis_files::wal::End;
 
 use crate::db::inner::DbInner;
 use crate::db::open;
+use crate::db::repair::Plan;
 use crate::error::OpenError;
 use crate::io::FileSystem;
 use crate::options::Options;
@@ -106,15 +107,19 @@ fn mark(fs: &dyn FileSystem, dir: &Path) -> Option<Mark> {
 }
 
 /// Opens the database in `dir` as it was at some moment during the call.
-pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenError> {
+pub(super) fn open(
+    dir: &Path,
+    options: &Options,
+    plan: Option<&Plan<'_>>,
+) -> Result<Arc<DbInner>, OpenError> {
     options.check()?;
     let fs = open::file_system(options);
     let mut doubts = Doubts::default();
     for attempt in 0..ATTEMPTS {
         let before = mark(&*fs, dir);
         let opened = open::open(dir, options.clone(), open::Role::Reader);
-        // Salvage does not need a readable manifest.
-        let same = (before.is_some() || options.salvage) && mark(&*fs, dir) == before;
+        // A repair does not need a readable manifest.
+        let same = (before.is_some() || plan.is_some()) && mark(&*fs, dir) == before;
         match opened {
             Ok(db) if same => return Ok(db),
             Ok(_) => {}

@@ -36,7 +36,6 @@ use tamis_base::key::SeqNo;
 use tamis_files::tree::files::log_path;
 use tamis_files::wal::{LogKind, LogReader, ReadOptions};
 
-use crate::batch::{BatchOp, GroupHeader, Ops};
 use crate::db::catalogue::Sorted;
 use crate::db::inner::DbInner;
 use crate::db::log::retained::Place;
@@ -44,6 +43,7 @@ use crate::db::{Db, Handle};
 use crate::error::{ChangesError, OpenError, StorageError, WriteError};
 use crate::io::Access;
 use crate::sync;
+use tamis_files::wal::ops::{BatchOp, GroupHeader, Ops};
 
 /// How long a wait lasts before it looks whether the database was closed.
 const LOOK: Duration = Duration::from_millis(50);

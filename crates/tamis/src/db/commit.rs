@@ -59,10 +59,11 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 use tamis_base::ids::KeyspaceId;
 use tamis_base::key::{Kind, SeqNo};
+use tamis_files::wal::ops::BatchOp;
 use tamis_filter::Digest;
 use tamis_policy::compaction::policy::Pressure;
 
-use crate::batch::{BatchOp, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::db::catalogue::Directory;
 use crate::db::committer::turns::Ticket;
 use crate::db::committer::{Members, PANICKED, panicked};

@@ -33,7 +33,7 @@ macro_rules! write_counters {
 
         impl WriteCost {
             /// Each counter's name and documentation, in the order of the struct.
-            pub(crate) const DOCS: &'static [(&'static str, &'static str)] =
+            pub const DOCS: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($field), concat!($($doc),*)),)*];
 
             /// Returns the counters with their names, in the order of the struct.

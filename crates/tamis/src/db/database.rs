@@ -3,6 +3,8 @@
 use std::ops::RangeBounds;
 use std::path::Path;
 
+use tamis_files::tree::place::{self, Place};
+
 use crate::batch::WriteBatch;
 use crate::db::background::Workers;
 use crate::db::elastic::report::SegmentStats;
@@ -10,11 +12,10 @@ use crate::db::handle::{Db, Keyspace};
 use crate::db::ingest::{IngestOptions, IngestReport};
 use crate::db::jobs::CompactionPause;
 use crate::db::memory_report::MemoryReport;
-use crate::db::salvage::SalvageReport;
 use crate::db::snapshot::Snapshot;
 use crate::db::stats::Stats;
 use crate::db::verify::VerifyReport;
-use crate::db::{beside, follow, foreign, open, publish, salvage, verify};
+use crate::db::{beside, follow, open};
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
 use crate::options::{Durability, Options};
 use crate::read::{Explanation, RangeExplanation};
@@ -56,62 +57,10 @@ impl Db {
     /// Those of [`open`](Db::open), except that no lock is asked for and nothing is created;
     /// [`OpenError::Changing`] if the writer replaced files during every attempt.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        let inner = beside::open(path.as_ref(), &options)?;
+        let inner = beside::open(path.as_ref(), &options, None)?;
         let workers = Workers::start_reading(&inner)
             .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
         Ok(Db::with(inner, Some(workers)))
-    }
-
-    /// Checks the database in `path` like [`verify`](Db::verify), without its lock and without
-    /// changing anything. If damage keeps it from being opened, the report says so in
-    /// [`VerifyReport::unopenable`](crate::maintenance::VerifyReport::unopenable), and everything
-    /// that can be read is checked all the same. Costs an opening (two, if it fails) and a read of
-    /// every file.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open_read_only`](Db::open_read_only), except that damage is no error: it is in
-    /// the report.
-    pub fn verify_at(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport, Error> {
-        verify::verify_at(path.as_ref(), options)
-    }
-
-    /// Opens the damaged database in `path` with everything that can still be read, restores it to
-    /// a consistent state, and closes it. No file is removed or overwritten: files that are no
-    /// longer part of the database are renamed to `….aside` (or `….damaged`), `CURRENT` and
-    /// `OPTIONS` are copied there before they are replaced, and the report lists them all. A
-    /// directory in which no file bears the mark of a database is [not
-    /// touched](OpenError::Foreign).
-    ///
-    /// If the manifest is damaged or missing, the tree is rebuilt from the tables and logs found.
-    /// An intact database is left as it is. With `dry_run` nothing is changed, and the report says
-    /// what would be done.
-    ///
-    /// Opening with [`Options::salvage`] does the same.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open`](Db::open), except that damage is no error: it is in the report.
-    pub fn salvage(
-        path: impl AsRef<Path>,
-        options: Options,
-        dry_run: bool,
-    ) -> Result<SalvageReport, OpenError> {
-        let path = path.as_ref();
-        let mut report = salvage::look(path, &options)?;
-        report.dry_run = dry_run;
-        if dry_run || !report.is_needed() {
-            return Ok(report);
-        }
-        let options = Options { salvage: true, create_if_missing: true, error_if_exists: false, ..options };
-        // Without background work, which would merge tables before anyone could inspect them.
-        let inner = open::open(path, options, open::Role::Writer)?;
-        let done = inner.salvaged.lock().take();
-        let db = Db::with(inner, None);
-        db.close().map_err(|error| {
-            OpenError::Storage(StorageError::io("close", path, std::io::Error::other(error)))
-        })?;
-        Ok(done.unwrap_or(report))
     }
 
     /// Sets the value of `key` (up to 64 KiB) to `value` (up to 4 GiB − 1), with the database's
@@ -433,30 +382,6 @@ impl Db {
         Stats::of(self.inner())
     }
 
-    /// Returns the metrics that the process that has the database in `path` open for writing
-    /// published last, in the form of [`Stats::to_prometheus`](crate::stats::Stats::to_prometheus),
-    /// if it has the option [`publish_stats`](crate::Options::publish_stats). Besides the others
-    /// they have `tamis_published_timestamp_seconds`, when that was, `tamis_uptime_seconds`, and
-    /// `tamis_publish_interval_seconds`, after which to expect the next. After a crash the last
-    /// ones stay until the next opening.
-    ///
-    /// # Errors
-    ///
-    /// A failed read, or a file that no database has written.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// let options = tamis::Options::default();
-    /// assert_eq!(tamis::Db::published_stats(dir.path(), &options)?, None);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn published_stats(
-        path: impl AsRef<Path>,
-        options: &Options,
-    ) -> Result<Option<String>, StorageError> {
-        publish::published(&*open::file_system(options), path.as_ref())
-    }
-
     /// Returns the memory that the database takes, by owner. Costs a walk over the list of tables.
     ///
     /// ```
@@ -644,8 +569,11 @@ impl Options {
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
         // Others have files of this name, too.
-        match foreign::look_at(&*fs, path.as_ref())? {
-            foreign::Place::Free | foreign::Place::Others(_) => return Ok(None),
+        match place::look_at(&*fs, path.as_ref())? {
+            Place::Free | Place::Others(_) => return Ok(None),
+            Place::Foreign(found) => {
+                return Err(OpenError::Foreign { path: path.as_ref().to_owned(), found });
+            }
             _ => {}
         }
         let path = tamis_files::tree::files::options_path(path.as_ref());
@@ -657,6 +585,6 @@ impl Options {
         let text = String::from_utf8(bytes).map_err(|_| {
             OpenError::Storage(StorageError::corrupt(&path, None, "the options are not text"))
         })?;
-        Ok(Some(Options::from_text(&text)?))
+        Ok(Some(Options::from_stored(&text)?))
     }
 }

@@ -70,6 +70,7 @@ use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{FilterFileId, KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
 use tamis_files::tree::files::{manifest_path, options_path};
+use tamis_files::tree::found::check_state;
 use tamis_files::tree::manifest::ManifestReader;
 use tamis_files::tree::state::{KeyspaceState, ManifestState};
 
@@ -144,7 +145,7 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Arc<DbInner>, Arc<M
 /// so.
 fn keeps_changes(db: &DbInner) -> bool {
     let text = read_file(&*db.fs, &options_path(&db.dir)).ok().and_then(|text| String::from_utf8(text).ok());
-    let options = text.and_then(|text| Options::from_text(&text).ok());
+    let options = text.and_then(|text| Options::from_stored(&text).ok());
     let has_consumers = || db.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
     options.is_some_and(|options| options.changes_keep_bytes > 0 || options.changes_keep_time.is_some())
         || has_consumers()
@@ -275,7 +276,7 @@ impl Follower {
             }
         }
         if self.published != Some(mark) {
-            open::check_state(manifest.state())
+            check_state(manifest.state())
                 .map_err(|what| StorageError::corrupt(&manifest_path(&db.dir, mark.0), None, what))?;
             self.logs.list(db)?;
             changed = self.open_tables(db, manifest.state())?;

@@ -107,9 +107,9 @@ use crate::db::monitor::Monitor;
 use crate::db::pace::Urgency;
 use crate::db::pressure::pressure_of;
 use crate::db::progress::Background;
+use crate::db::repair::Repaired;
 use crate::db::reserve::{Reserve, bytes_of};
 use crate::db::room::{LEFT_FREE, Room};
-use crate::db::salvage::SalvageReport;
 use crate::db::scrubbed::Scrub;
 use crate::db::state::State;
 use crate::db::throttle::Throttle;
@@ -151,8 +151,8 @@ pub(crate) struct DbInner {
     pub(crate) numbering: Arc<Numbering>,
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) snapshots: Mutex<LiveSnapshots>,
-    /// The report if this opening was a salvage.
-    pub(crate) salvaged: Mutex<Option<SalvageReport>>,
+    /// What was done, if this opening repaired the database.
+    pub(crate) repaired: Option<Repaired>,
     pub(crate) expiry: Expiry,
     /// Recent commits, for transactions.
     pub(crate) history: History,

@@ -69,9 +69,10 @@ use smallvec::SmallVec;
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_base::key::SeqNo;
 use tamis_files::tree::files::{first_log_path, log_path};
+use tamis_files::wal::ops::GroupHeader;
 use tamis_files::wal::{LogHeader, LogKind, LogWriter};
 
-use crate::batch::{GroupHeader, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::db::catalogue::FileNumbers;
 use crate::db::counters::WriteCounters;
 use crate::db::gate::Gate;

@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tamis_base::collections::HashMap;
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
-use tamis_base::key::{MAX_SEQNO, SeqNo};
+use tamis_base::key::SeqNo;
 use tamis_files::error::is_lasting;
 use tamis_files::table::{OpenFiles, ReaderConfig};
 use tamis_files::tree::edit::NUMBER_LIMIT;
 use tamis_files::tree::files::{FileKind, lock_path, log_path, manifest_path, parse};
+use tamis_files::tree::found::check_state;
 use tamis_files::tree::manifest::{LoadedManifest, Manifest};
+use tamis_files::tree::place::{self, Place};
 use tamis_files::tree::state::{KeyspaceState, ManifestState};
 use tamis_files::wal::End;
 
@@ -29,7 +31,6 @@ use crate::db::expiry::Expiry;
 use crate::db::filled::Filled;
 use crate::db::filter_files::FilterFiles;
 use crate::db::filter_upkeep::FilterUpkeep;
-use crate::db::foreign::{self, Place};
 use crate::db::gate::Gate;
 use crate::db::history::History;
 use crate::db::inner::DbInner;
@@ -38,10 +39,10 @@ use crate::db::log::{Log, LogParts};
 use crate::db::monitor::Monitor;
 use crate::db::progress::Background;
 use crate::db::read_debts::ReadDebts;
+use crate::db::repair::{Plan, Repaired, explain, explain_missing};
 use crate::db::reserve::Reserve;
 use crate::db::reshaping::Reshaping;
 use crate::db::room::Room;
-use crate::db::salvage::{self, Salvage};
 use crate::db::scheduler::Scheduler;
 use crate::db::state::State;
 use crate::db::throttle::{OwnMemtables, Throttle};
@@ -65,12 +66,12 @@ use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
 /// The name of the keyspace that always exists.
-pub(crate) const DEFAULT_NAME: &str = "default";
+pub const DEFAULT_NAME: &str = "default";
 
 static INSTANCES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the file system that the options name.
-pub(crate) fn file_system(options: &Options) -> Arc<dyn FileSystem> {
+pub fn file_system(options: &Options) -> Arc<dyn FileSystem> {
     let logs = match options.log_writes {
         LogWrites::Auto => options.read_mode == ReadMode::Mapped,
         LogWrites::Mapped => true,
@@ -110,6 +111,16 @@ pub(crate) enum Role {
 
 /// Opens or creates the database in `dir`; starts no threads.
 pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInner>, OpenError> {
+    open_as(dir, options, role, None)
+}
+
+/// The same, as a repair makes it of a damaged one, if there is a `plan`.
+pub(crate) fn open_as(
+    dir: &Path,
+    options: Options,
+    role: Role,
+    plan: Option<&Plan<'_>>,
+) -> Result<Arc<DbInner>, OpenError> {
     span!("open", path = %dir.display(), ?role);
     options.check()?;
     refuse_empty(dir)?;
@@ -119,13 +130,21 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
     let most_files = if read_only { 0 } else { options.max_open_files };
     let plain = file_system(&options);
     let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
-    let place = foreign::look_at(&*plain, dir)?;
+    let place = place::look_at(&*plain, dir)?;
     let creates = !read_only && options.create_if_missing;
     let exists = match &place {
-        Place::Unproven if options.salvage => return Err(foreign::unproven(dir)),
+        Place::Unproven if plan.is_some() => {
+            let found = "`CURRENT`, but no file that bears the mark of a database".to_owned();
+            return Err(OpenError::Foreign { path: dir.to_owned(), found });
+        }
         Place::Database | Place::Unproven => true,
-        Place::Headless => options.salvage,
-        Place::Others(found) if !creates => return Err(foreign::foreign(dir, found.clone())),
+        Place::Headless => plan.is_some(),
+        Place::Foreign(found) => {
+            return Err(OpenError::Foreign { path: dir.to_owned(), found: found.clone() });
+        }
+        Place::Others(found) if !creates => {
+            return Err(OpenError::Foreign { path: dir.to_owned(), found: found.clone() });
+        }
         Place::Others(found) if !options.create_among_others => {
             return Err(OpenError::NotEmpty { path: dir.to_owned(), found: found.clone() });
         }
@@ -152,18 +171,13 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         Some(lock.ok_or_else(|| locked(&*fs, path))?)
     };
     let mut warnings = Vec::new();
-    let salvage = if options.salvage { salvage::prepare(&*fs, dir, &options)? } else { None };
-    let loaded = match &salvage {
-        Some(salvage) => {
-            warnings.extend(salvage.warnings());
-            let (state, number) = (salvage.tree.clone(), salvage.number);
-            Some(LoadedManifest {
-                state,
-                number,
-                end: salvage.end.clone().unwrap_or(End::Clean { offset: 0 }),
-            })
+    let repair = plan.map(|plan| plan(&*fs)).transpose()?.flatten();
+    let loaded = match &repair {
+        Some(repair) => {
+            warnings.extend(repair.warnings.iter().cloned());
+            Some(repair.manifest.clone())
         }
-        None => Manifest::open(&*fs, dir).map_err(|error| salvage::explain(&*fs, dir, error.into()))?,
+        None => Manifest::open(&*fs, dir).map_err(|error| explain(&*fs, dir, error.into()))?,
     };
     let (mut tree, manifest_number, manifest_end) = match loaded {
         Some(LoadedManifest { state, number, end }) => {
@@ -204,7 +218,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         reads: overlapping_reads(&options, &mut warnings),
         files: Some(open_files),
     };
-    let garbage = Arc::new(Garbage::new(options.salvage || options.on_damage == OnDamage::Quarantine));
+    let garbage = Arc::new(Garbage::new(repair.is_some() || options.on_damage == OnDamage::Quarantine));
     let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
     let files: Vec<(String, FileKind)> =
         names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();
@@ -244,7 +258,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
     for (&id, stored) in tree.keyspaces.iter() {
         let opened = open_keyspace(&opening, id, stored, &mut parsed, &mut warnings);
         let mut keyspace =
-            opened.map_err(|error| salvage::explain_missing(&files, manifest_number, &tree, dir, error))?;
+            opened.map_err(|error| explain_missing(&files, manifest_number, &tree, dir, error))?;
         keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
         // The stored workload was declared once, or was seen; a workload seen now takes precedence.
         keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
@@ -257,16 +271,16 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         FileKind::Log(id) if id >= floor => Some(id),
         _ => None,
     });
-    let unreadable = |id: &LogId| salvage.as_ref().is_some_and(|salvage| salvage.unreadable.contains(id));
+    let unreadable = |id: &LogId| repair.as_ref().is_some_and(|repair| repair.unreadable.contains(id));
     let logs = logs.filter(|id| !unreadable(id));
     let mut logs: Vec<LogId> = logs.collect();
     logs.sort_unstable();
-    if floor > 0 && logs.first() != Some(&floor) && !salvage.as_ref().is_some_and(Salvage::has_rebuilt) {
+    if floor > 0 && logs.first() != Some(&floor) && !repair.as_ref().is_some_and(|repair| repair.rebuilt) {
         let missing = log_path(dir, floor);
         let error =
             StorageError::corrupt(&missing, None, "the log is missing, and writes in it are in no table");
-        if !options.salvage {
-            return Err(salvage::explain_missing(&files, manifest_number, &tree, dir, error.into()));
+        if repair.is_none() {
+            return Err(explain_missing(&files, manifest_number, &tree, dir, error.into()));
         }
         warnings.push(error.to_string());
     }
@@ -328,7 +342,7 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
         garbage,
         committer,
         snapshots: Mutex::default(),
-        salvaged: Mutex::default(),
+        repaired: repair.as_ref().map(Repaired::of),
         expiry,
         history: History::new(options.transaction_history_bytes),
         locks: Default::default(),
@@ -378,13 +392,13 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInn
     if role == Role::Follower {
         return Ok(Arc::new(inner));
     }
-    let found = recover::Found { logs: &logs, files, manifest_end: manifest_end.as_ref(), salvage };
+    let found = recover::Found { logs: &logs, files, manifest_end: manifest_end.as_ref(), repair };
     recover::recover(&inner, found)?;
     Ok(Arc::new(inner))
 }
 
 /// Returns the error of a lock that is held, and says by whom.
-pub(crate) fn locked(fs: &dyn FileSystem, path: PathBuf) -> OpenError {
+pub fn locked(fs: &dyn FileSystem, path: PathBuf) -> OpenError {
     match fs.is_locked_here(&path) {
         Ok(true) => OpenError::OpenHere { path },
         _ => OpenError::Locked { path },
@@ -522,52 +536,6 @@ pub(crate) fn open_newcomer(
     Ok(keyspace)
 }
 
-/// Checks what every database must satisfy besides what its edits are checked for: it has the
-/// default keyspace, and numbers left to assign. Numbers start at 1 and are used one by one, so in
-/// a sound database none comes near half of its range; one at the end would make the database write
-/// what it refuses to read.
-pub(crate) fn check_state(tree: &ManifestState) -> Result<(), &'static str> {
-    if !tree.keyspaces.contains_key(&DEFAULT_KEYSPACE) {
-        return Err("it lacks the default keyspace");
-    }
-    let numbers = [tree.next_file, tree.next_run];
-    let epochs = tree.keyspaces.values().map(|keyspace| keyspace.next_epoch);
-    let keyspaces_left = tree.next_keyspace <= KeyspaceId::MAX / 2;
-    if numbers.into_iter().chain(epochs).any(|number| number > NUMBER_LIMIT / 2) || !keyspaces_left {
-        return Err("a counter has a value that no database reaches");
-    }
-    if tree.keyspaces.values().any(|keyspace| tree.floor_of(keyspace) > tree.next_file) {
-        // The logs of this session would be below the floor, and the next session would ignore
-        // them.
-        return Err("a keyspace has its writes in logs that were never created");
-    }
-    let ages = tree.keyspaces.values().filter_map(|keyspace| keyspace.ages);
-    if ages.map(|ages| ages.since.max(ages.expired)).any(|seq| seq > tree.last_seq) {
-        // Writes of this session would expire before they are made.
-        return Err("it knows the age of writes that were never made");
-    }
-    check_last_seq(tree.last_seq)
-}
-
-fn check_last_seq(last_seq: SeqNo) -> Result<(), &'static str> {
-    match last_seq <= MAX_SEQNO / 2 {
-        true => Ok(()),
-        false => Err("it holds a sequence number that no database reaches"),
-    }
-}
-
-/// Reports whether there are files, other than `CURRENT`, that only a database has.
-pub(crate) fn holds_data(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StorageError> {
-    if !fs.exists(dir).map_err(|e| StorageError::io("look for", dir, e))? {
-        return Ok(false);
-    }
-    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, e))?;
-    let data = |name: &String| {
-        matches!(parse(name), Some(FileKind::Table(_) | FileKind::Log(_) | FileKind::Manifest(_)))
-    };
-    Ok(names.iter().any(data))
-}
-
 /// Refuses to treat a directory that has lost its `CURRENT` as empty: a new database names its
 /// manifest before it makes its first log or table.
 fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
@@ -578,7 +546,7 @@ fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
         Some(name) => {
             let what = format!("it is missing although there is data ({name})");
             let error = StorageError::corrupt(&tamis_files::tree::files::current_path(dir), None, what);
-            Err(salvage::explain(fs, dir, error.into()))
+            Err(explain(fs, dir, error.into()))
         }
     }
 }

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use tamis_files::tree::files::reserve_path;
 
-use crate::batch::{BatchOp, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::db::counters::WriteCounters;
 use crate::db::room::{Room, human};
 use crate::db::warnings::Warnings;
@@ -46,6 +46,7 @@ use crate::io::{FileSystem, Usage};
 use crate::options::Options;
 use crate::read::MemtableSlot;
 use crate::sync::{self, Mutex};
+use tamis_files::wal::ops::BatchOp;
 
 /// The reserve is the tables' bytes divided by this.
 const PART_OF_TABLES: u64 = 16;

@@ -1,24 +1,21 @@
 //! Verification of everything on disk.
 
-mod unopened;
-
 use std::collections::BTreeMap;
 
 use tamis_base::ids::{BlobFileId, LogId};
 use tamis_base::key::prefix_of;
-use tamis_files::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory};
+use tamis_files::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory, read_filter};
 use tamis_files::tree::files::{filter_path, log_path, manifest_name, name_of};
+use tamis_files::tree::replay::{ReplayOptions, replay};
 use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
 
 use crate::db::inner::DbInner;
-use crate::db::replay::{ReplayOptions, replay};
-use crate::error::{AdminError, Corruption, Error, StorageError};
+use crate::error::{AdminError, Corruption, Error, OpenError, StorageError};
 use crate::interrupt;
 use crate::observe::cost::ReadCost;
 use crate::select::{Probe, key_list_problem};
 use crate::tree::blobs;
 use crate::tree::open_table::{OpenTable, TableFilter};
-use crate::tree::pinned_filter::read_filter;
 use crate::tree::version::Version;
 
 /// What [`Db::verify`](crate::Db::verify) found.
@@ -43,7 +40,7 @@ pub struct VerifyReport {
     /// Everything that is wrong, in words, with file and offset.
     pub problems: Vec<String>,
     /// Why the database cannot be opened, if damage keeps it from that: only
-    /// [`Db::verify_at`](crate::Db::verify_at) finds out.
+    /// `tamis_doctor::verify` finds out.
     pub unopenable: Option<String>,
     /// Every file that was read, damaged or sound.
     pub files: Vec<VerifiedFile>,
@@ -111,7 +108,7 @@ impl DbInner {
 
     /// Checks the tables and filter files of all keyspaces, unless the call is [given
     /// up](interrupt).
-    fn check_trees(&self, report: &mut VerifyReport) -> Result<(), AdminError> {
+    pub(crate) fn check_trees(&self, report: &mut VerifyReport) -> Result<(), AdminError> {
         let keyspaces: Vec<_> = self.state().catalogue.keyspaces().values().cloned().collect();
         for keyspace in keyspaces {
             let view = keyspace.view.load_full();
@@ -177,10 +174,11 @@ impl DbInner {
                 // A writer elsewhere removes logs whose contents are in tables.
                 logs.retain(|id| self.fs.exists(&log_path(&self.dir, *id)).unwrap_or(true));
             }
-            let replayed = replay(&*self.fs, &self.dir, &logs, ReplayOptions::default(), |log, _, _| {
-                *writes.entry(log).or_default() += 1;
-                Ok(())
-            });
+            let replayed =
+                replay::<OpenError>(&*self.fs, &self.dir, &logs, ReplayOptions::default(), |log, _, _| {
+                    *writes.entry(log).or_default() += 1;
+                    Ok(())
+                });
             let problems = match replayed {
                 // A torn, never synced tail is not damage; opening has warned of it.
                 Ok(_) if !log.is_open() => Vec::new(),
@@ -209,7 +207,9 @@ impl DbInner {
 }
 
 impl VerifyReport {
-    fn note(
+    /// Adds a file: for `tamis-doctor`.
+    #[doc(hidden)]
+    pub fn note(
         &mut self,
         file: String,
         kind: VerifiedKind,
@@ -330,7 +330,8 @@ pub(super) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
 }
 
 /// The error's text advises to verify.
-fn in_words(error: &StorageError) -> String {
+/// Says what is damaged: for `tamis-doctor`.
+pub fn in_words(error: &StorageError) -> String {
     match error {
         StorageError::Io(failure) => failure.to_string(),
         StorageError::Corrupt(Corruption { path, offset, what, .. }) => {
@@ -451,8 +452,6 @@ fn keys_denied(table: &OpenTable, filter: &tamis_filter::Filter) -> u64 {
     }
     denied
 }
-
-pub(crate) use unopened::verify_at;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,9 @@
 
 use tamis_base::key::MAX_KEY_BYTES;
 
-use crate::batch::{BatchOp, GroupHeader, Ops, WriteBatch};
+use tamis_files::wal::ops::{BatchOp, GroupHeader, Ops};
+
+use crate::batch::WriteBatch;
 
 /// Checks the operations of a batch, as stored in a log record, and the same bytes with a record's
 /// header.

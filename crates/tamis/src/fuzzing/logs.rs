@@ -5,13 +5,12 @@ use std::path::Path;
 use tamis_base::key::{Kind, MAX_SEQNO, SeqNo};
 use tamis_files::error::FileError;
 use tamis_files::tree::files::log_path;
+use tamis_files::tree::replay::{ReplayOptions, replay};
+use tamis_files::wal::ops::BatchOp;
 use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_filter::Digest;
 
 use super::{empty_fs, put, reseal};
-use crate::batch::BatchOp;
-use crate::db::inspect::dump_log;
-use crate::db::replay::{ReplayOptions, replay};
 use crate::error::StorageError;
 use crate::io::{Access, FileSystem, MemFs};
 use crate::memtable::Memtable;
@@ -123,13 +122,14 @@ fn check_replay(bytes: &[u8], id: u64) {
         let memtable = Memtable::new(16 << 10, true);
         let mut last = 0;
         let mut applied = 0u64;
-        let replayed = replay(&fs, dir, &[id], ReplayOptions { salvage, until: None }, |log, seq, op| {
-            assert_eq!(log, id);
-            assert!(seq > last && seq <= MAX_SEQNO, "write {seq} follows write {last}");
-            (last, applied) = (seq, applied + 1);
-            insert(&memtable, op, seq);
-            Ok(())
-        });
+        let replayed =
+            replay::<FileError>(&fs, dir, &[id], ReplayOptions { salvage, until: None }, |log, seq, op| {
+                assert_eq!(log, id);
+                assert!(seq > last && seq <= MAX_SEQNO, "write {seq} follows write {last}");
+                (last, applied) = (seq, applied + 1);
+                insert(&memtable, op, seq);
+                Ok(())
+            });
         let entries = memtable.entries();
         replayed.map(|replayed| (replayed.last_seq, last, applied, entries))
     };
@@ -138,7 +138,6 @@ fn check_replay(bytes: &[u8], id: u64) {
         assert_eq!(replayed, last, "the last write is the last one applied");
         assert_eq!(strict.as_ref().ok(), salvaged.as_ref().ok(), "salvage changes an undamaged log");
     }
-    let _ = dump_log(&fs, &log_path(dir, id), &mut std::io::sink());
 }
 
 fn insert(memtable: &Memtable, op: &BatchOp<'_>, seq: SeqNo) {

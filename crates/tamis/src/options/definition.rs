@@ -49,6 +49,19 @@ const GIB: u64 = 1 << 30;
 const NO_LIMIT: u64 = u64::MAX;
 const KEYSPACE_PREFIX: &str = "keyspace.";
 
+/// Options that there were, each with why it is gone. Texts that databases have stored may name
+/// them.
+pub(super) const REMOVED: &[(&str, &str)] = &[
+    (
+        "publish_stats",
+        "it is gone, as the program publishes: with `tamis_metrics::Publisher`, or `tamis serve --write --publish`",
+    ),
+    (
+        "salvage",
+        "it is gone: a repair comes before an opening, with `tamis_doctor::salvage` or `tamis salvage`",
+    ),
+];
+
 options_table! {
     /// The options of a database; in the text form the default keyspace's options are named
     /// `keyspace.…`.
@@ -69,12 +82,6 @@ options_table! {
         Behaviour, durability: Durability = "buffered", DurabilityDomain,
             "When an acknowledged write survives a power cut. `buffered` may lose the last seconds, `every …` at \
              most that time, `sync` nothing, at the cost of one device sync per group of writes.";
-        Behaviour, salvage: bool = "false", Flag,
-            "Open a damaged database with what can still be read instead of refusing it. A damaged or missing \
-             manifest is rebuilt from the tables that are there, damaged log records are skipped, tables that \
-             cannot be opened are renamed to `….damaged`, and tables, logs and manifests that are not part of what \
-             was saved to `….aside`. Each is a warning; nothing is removed. Writes may be missing, and deleted keys \
-             may come back. Damaged blocks within a table remain errors of the reads that touch them.";
         Behaviour, on_damage: OnDamage = "refuse", OneOf,
             "What to do when a table of the database is damaged or missing. `refuse`: do not open the database. \
              `quarantine`: open it without the table. Reads that need the table fail, all others work, no \
@@ -177,9 +184,6 @@ options_table! {
             "Time from which on a get, `multi_get`, seek, write or flush is logged as slow and reported to `listeners`, \
              with what it did: at most ten in a second. While it is set, every operation is timed, which costs a get about \
              50 ns; `none`: only a sample is.";
-        Performance, publish_stats: Option<Duration> = "none", Age,
-            "Interval at which a background thread writes the metrics to the file `STATS`, where `tamis top`, `tamis serve` \
-             and other processes read them; it goes with the session. `none`: not at all.";
     }
     besides {
         /// Who is told of flushes, compactions, stalls, failures and slow operations: see
@@ -454,6 +458,9 @@ impl Options {
         match KeyspaceOptions::FIELDS.iter().find(|f| f.qualified == name) {
             Some(field) => field.set(&mut self.keyspace, true, value),
             None => {
+                if let Some(&(name, why)) = REMOVED.iter().find(|removed| removed.0 == name) {
+                    return Err(OptionsError::Value { name, value: value.into(), expected: why.into() });
+                }
                 let keyspace = KeyspaceOptions::FIELDS.iter().map(|f| f.qualified);
                 let near = nearest(name, Self::FIELDS.iter().map(|f| f.qualified).chain(keyspace));
                 Err(OptionsError::Unknown { line, name: excerpt(name), near })
@@ -488,6 +495,15 @@ impl Options {
         }
         options.check()?;
         Ok(options)
+    }
+
+    /// Parses the text form as a database stores it, which may be that of an earlier version.
+    pub(crate) fn from_stored(text: &str) -> Result<Self, OptionsError> {
+        let is_there = |line: &&str| {
+            let name = line.split('=').next().unwrap_or("").trim();
+            REMOVED.iter().all(|removed| removed.0 != name)
+        };
+        Self::from_text(&text.lines().filter(is_there).collect::<Vec<_>>().join("\n"))
     }
 
     /// Describes all options with their defaults, ranges and consequences, in the order of the text

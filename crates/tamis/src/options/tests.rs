@@ -49,6 +49,16 @@ fn comments_blank_lines_and_spacing_are_free_and_the_last_line_wins() {
 }
 
 #[test]
+fn an_option_that_is_gone_is_refused_with_the_reason_and_still_read_where_it_is_stored() {
+    for (name, why) in definition::REMOVED {
+        let error = Options::default().set(name, "x").unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(why), "{error}");
+        let stored = Options::from_stored(&format!("cache_bytes = 1 MiB\n{name} = x\n")).unwrap();
+        assert_eq!(stored, Options { cache_bytes: 1 << 20, ..Options::default() });
+    }
+}
+
+#[test]
 fn errors_name_the_line_or_the_option_and_what_it_takes() {
     let unknown = Options::from_text("# x\nbits_per_key = 1").unwrap_err();
     let near = Some("keyspace.bits_per_key");

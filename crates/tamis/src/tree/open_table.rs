@@ -21,7 +21,8 @@ use crate::io::FileSystem;
 use crate::tree::accesses::Accesses;
 use crate::tree::blobs::TableBlobs;
 use crate::tree::garbage::Garbage;
-use crate::tree::pinned_filter::{FilterLoadError, PinnedFilter, read_filter};
+use crate::tree::pinned_filter::PinnedFilter;
+use tamis_files::table::{FilterLoadError, read_filter};
 
 /// The filter of one table as the read path uses it.
 #[expect(

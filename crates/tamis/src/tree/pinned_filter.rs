@@ -7,27 +7,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tamis_files::table::{PinnedValue, Table};
-use tamis_filter::{Filter, FilterError};
-
-use crate::error::StorageError;
-
-/// Why a filter could not be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FilterLoadError {
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    #[error(transparent)]
-    Format(#[from] FilterError),
-    #[error("the filter block vanished")]
-    Missing,
-}
-
-/// Reads a table's filter into memory, and checks it.
-pub(crate) fn read_filter(table: &Table) -> Result<Filter, FilterLoadError> {
-    let bytes = table.filter_bytes()?.ok_or(FilterLoadError::Missing)?;
-    Ok(Filter::open(&bytes)?)
-}
+use tamis_files::table::{FilterLoadError, PinnedValue, Table, read_filter};
+use tamis_filter::Filter;
 
 /// See the module documentation. Any thread may ask and copy at any time.
 #[derive(Debug)]

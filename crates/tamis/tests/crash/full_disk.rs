@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use tamis::WriteError;
 use tamis::io::FileSystem;
-use tamis::{Db, WriteError};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write, steps, tour};
@@ -18,7 +18,7 @@ fn total(fs: &FaultyFs) -> u64 {
 /// Removes the log without records, if the session that did not end had created one ahead: how much
 /// room that leaves for its next opening depends on threads.
 fn remove_log_ahead(fs: &FaultyFs) {
-    let report = Db::salvage(lab::DIR, lab::tiny(fs), true).unwrap();
+    let report = tamis_doctor::salvage(lab::DIR, lab::tiny(fs), true).unwrap();
     for log in report.logs.iter().filter(|log| log.writes == 0) {
         fs.remove(&Path::new(lab::DIR).join(&log.file)).unwrap();
     }

@@ -11,6 +11,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tamis::options::{BloomHashing, CompactionChoice, FilterChoice, MergeGranularity};
 use tamis::{Db, KeyspaceOptions, OpenError, Options};
+use tamis_doctor::SalvageReport;
 use tamis_testkit::{CrashMode, FaultyFs};
 
 pub(crate) const DIR: &str = "/db";
@@ -105,6 +106,12 @@ pub(crate) fn tiny(fs: &FaultyFs) -> Options {
 
 pub(crate) fn open(fs: &FaultyFs) -> Result<Db, OpenError> {
     Db::open(DIR, tiny(fs))
+}
+
+/// Salvages a database and opens it. Returns what was found, too.
+pub(crate) fn open_salvaged(options: Options) -> Result<(Db, SalvageReport), OpenError> {
+    let report = tamis_doctor::salvage(DIR, options.clone(), false)?;
+    Ok((Db::open(DIR, options)?, report))
 }
 
 /// Opens a database that must exist.

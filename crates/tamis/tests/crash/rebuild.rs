@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use tamis::Db;
 use tamis::io::{FileSystem, read_file};
-use tamis::maintenance::{SalvageReport, TableFate};
-use tamis::{Db, Options};
+use tamis_doctor::{SalvageReport, TableFate};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, Write, tour};
@@ -63,9 +63,11 @@ fn nothing_is_gone(before: &Files, fs: &FaultyFs, context: &str) {
 /// reported.
 fn salvage(fs: &FaultyFs, context: &str) -> SalvageReport {
     let before = bytes(fs);
-    let told = Db::salvage(lab::DIR, lab::tiny(fs), true).unwrap_or_else(|e| panic!("{context}: {e}"));
+    let told =
+        tamis_doctor::salvage(lab::DIR, lab::tiny(fs), true).unwrap_or_else(|e| panic!("{context}: {e}"));
     assert_eq!(bytes(fs), before, "{context}: a dry run changed something");
-    let done = Db::salvage(lab::DIR, lab::tiny(fs), false).unwrap_or_else(|e| panic!("{context}: {e}"));
+    let done =
+        tamis_doctor::salvage(lab::DIR, lab::tiny(fs), false).unwrap_or_else(|e| panic!("{context}: {e}"));
     assert_eq!(told.tables, done.tables, "{context}");
     nothing_is_gone(&before, fs, context);
     done
@@ -365,8 +367,8 @@ fn damaged_tables_do_not_prevent_recovery_of_the_others() {
             let hurt = fs.after_crash(CrashMode::KeepAll);
             hurt.corrupt(&path, at, 0x55).unwrap();
             let context = format!("{} at {at}", path.display());
-            let report =
-                Db::salvage(lab::DIR, lab::tiny(&hurt), true).unwrap_or_else(|e| panic!("{context}: {e}"));
+            let report = tamis_doctor::salvage(lab::DIR, lab::tiny(&hurt), true)
+                .unwrap_or_else(|e| panic!("{context}: {e}"));
             let name = path.file_name().unwrap().to_str().unwrap();
             let fate = report.tables.iter().find(|t| t.file == name).unwrap().fate;
             told += u32::from(fate == TableFate::SetAside);
@@ -391,7 +393,7 @@ fn an_interrupted_salvage_can_be_repeated() {
             let hurt = fs.after_crash(CrashMode::KeepAll);
             let fail_at = Some(hurt.operations() + stop);
             hurt.plan(FaultPlan { fail_at, sticky, partial_append: true, ..FaultPlan::none() });
-            let result = Db::salvage(lab::DIR, lab::tiny(&hurt), false);
+            let result = tamis_doctor::salvage(lab::DIR, lab::tiny(&hurt), false);
             let failed = hurt.failures() > 0;
             hurt.plan(FaultPlan::none());
             assert!(failed || result.is_ok(), "{result:?}");
@@ -399,7 +401,7 @@ fn an_interrupted_salvage_can_be_repeated() {
                 let after = hurt.after_crash(mode);
                 let context = format!("sticky {sticky}, stopped at operation {stop}, {mode:?}");
                 nothing_is_gone(&before, &after, &context);
-                let report = Db::salvage(lab::DIR, lab::tiny(&after), false);
+                let report = tamis_doctor::salvage(lab::DIR, lab::tiny(&after), false);
                 let report = report.unwrap_or_else(|e| panic!("{context}: {e}"));
                 nothing_is_gone(&before, &after, &context);
                 judge(&after, &ledger, &report, &context);
@@ -420,12 +422,12 @@ fn a_rebuilt_tree_opens_with_every_filter() {
         lab::set_filter(filter);
         let (fs, ledger) = filled(false);
         remove(&fs, "MANIFEST");
-        let options = || Options { salvage: true, ..lab::tiny(&fs) };
+        let options = || lab::tiny(&fs);
         let before = bytes(&fs);
-        let read = read_all(&Db::open_read_only(lab::DIR, options()).unwrap()).unwrap();
+        let read = read_all(&tamis_doctor::open_read_only(lab::DIR, options()).unwrap()).unwrap();
         assert_eq!(bytes(&fs), before, "{filter:?}: a reader changed something");
         assert!(holds(&read, &ledger, &ledger.order.visible()), "{filter:?}");
-        let db = Db::open(lab::DIR, options()).unwrap();
+        let db = lab::open_salvaged(options()).unwrap().0;
         db.compact().unwrap();
         db.close().unwrap();
         judge(&fs, &ledger, &SalvageReport::default(), &format!("{filter:?}"));
@@ -486,7 +488,7 @@ fn a_table_set_aside_keeps_its_values() {
         let hurt = fs.after_crash(CrashMode::KeepAll);
         let fail_at = Some(hurt.operations() + stop);
         hurt.plan(FaultPlan { fail_at, sticky: true, partial_append: true, ..FaultPlan::none() });
-        let _ = Db::salvage(lab::DIR, options(&hurt), false);
+        let _ = tamis_doctor::salvage(lab::DIR, options(&hurt), false);
         let failed = hurt.failures() > 0;
         hurt.plan(FaultPlan::none());
         for mode in lab::MODES {

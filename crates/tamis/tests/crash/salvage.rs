@@ -85,9 +85,9 @@ fn salvage_recovers_writes_after_the_damage_and_warns() {
             let error = Db::open(lab::DIR, roomy(&fs)).unwrap_err().to_string();
             let place = format!("at offset {}", ends[broken as usize]);
             assert!(error.contains(&place) && error.contains("salvage"), "{error}");
-            let db = Db::open(lab::DIR, Options { salvage: true, ..roomy(&fs) }).unwrap();
+            let (db, report) = lab::open_salvaged(roomy(&fs)).unwrap();
             assert_eq!(keys(&db), names((0..10).filter(|i| *i != broken)));
-            let warnings = db.stats().warnings;
+            let warnings = report.warnings;
             assert!(
                 warnings.iter().any(|w| w.contains(&format!("offset {}", ends[broken as usize]))),
                 "{warnings:?}"
@@ -107,7 +107,7 @@ fn salvage_recovers_writes_after_the_damage_and_warns() {
 fn a_salvaged_database_survives_a_crash() {
     let (fs, ends) = ten_writes(10);
     fs.corrupt(log(&fs), ends[4] + 20, 0xff).unwrap();
-    let db = Db::open(lab::DIR, Options { salvage: true, ..roomy(&fs) }).unwrap();
+    let (db, _) = lab::open_salvaged(roomy(&fs)).unwrap();
     put(&db, 50, Durability::Synced);
     put(&db, 51, Durability::Buffered);
     for mode in lab::MODES {
@@ -125,8 +125,8 @@ fn salvage_continues_without_a_missing_log() {
     let path = log(&fs);
     tamis::io::FileSystem::remove(&fs, &path).unwrap();
     lab::open(&fs).unwrap_err();
-    let db = Db::open(lab::DIR, Options { salvage: true, ..lab::tiny(&fs) }).unwrap();
-    assert!(!db.stats().warnings.is_empty());
+    let (db, report) = lab::open_salvaged(lab::tiny(&fs)).unwrap();
+    assert!(!report.warnings.is_empty());
     let found = db.iter().count();
     assert!(found > 0 && found <= ledger.order.visible()[&0].len());
 }
@@ -226,28 +226,24 @@ fn salvage_sets_aside_an_unreadable_table() {
     let refused = Db::open(lab::DIR, options.clone()).unwrap_err().to_string();
     assert!(refused.contains(oldest.to_str().unwrap()), "{refused}");
 
-    options.salvage = true;
-    for read_only in [true, false] {
-        let open = if read_only { Db::open_read_only } else { Db::open };
-        let db = open(lab::DIR, options.clone()).unwrap();
-        assert_eq!(keys(&db), names(10..20));
-        let warnings = db.stats().warnings;
+    let warned = |warnings: &[String]| {
         assert!(warnings.iter().any(|w| w.contains("left out with its 10 entries")), "{warnings:?}");
-        put_if(&db, !read_only);
-    }
+    };
+    let db = tamis_doctor::open_read_only(lab::DIR, options.clone()).unwrap();
+    assert_eq!(keys(&db), names(10..20));
+    warned(&db.stats().warnings);
+    drop(db);
+    let (db, report) = lab::open_salvaged(options.clone()).unwrap();
+    assert_eq!(keys(&db), names(10..20));
+    warned(&report.warnings);
+    put(&db, 20, Durability::Synced);
+    drop(db);
     let aside = format!("{}.damaged", oldest.to_str().unwrap());
     assert!(fs.files().iter().any(|(path, _)| path.to_str() == Some(&aside)));
 
-    options.salvage = false;
     let db = Db::open(lab::DIR, options).unwrap();
     assert_eq!(keys(&db), names(10..21));
     assert!(db.verify().unwrap().problems.is_empty());
-}
-
-fn put_if(db: &Db, writable: bool) {
-    if writable {
-        put(db, 20, Durability::Synced);
-    }
 }
 
 /// Regression: a checkpoint that failed half-way left its directory, and trying again was refused:
@@ -300,10 +296,9 @@ fn salvage_removes_no_table_and_no_log() {
         hurt.truncate(&path, len * tenths / 10).unwrap();
         let before = data(&hurt);
         let mut options = lab::tiny(&hurt);
-        options.salvage = true;
         options.keyspace.auto_compaction = false;
         // A manifest cut within its first record is refused.
-        drop(Db::open(lab::DIR, options));
+        drop(lab::open_salvaged(options));
         let after = data(&hurt);
         assert!(before.iter().all(|file| after.contains(file)), "cut to {tenths} tenths");
     }

@@ -362,10 +362,10 @@ fn a_lost_file_is_refused_or_loses_only_its_values() {
         let error = Db::open(DIR, options(&fs)).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
         for salvage in [false, true] {
-            let lenient = match salvage {
-                false => Options { on_damage: OnDamage::Quarantine, ..options(&fs) },
-                true => Options { salvage: true, ..options(&fs) },
-            };
+            if salvage {
+                tamis_doctor::salvage(DIR, options(&fs), false).unwrap();
+            }
+            let lenient = Options { on_damage: OnDamage::Quarantine, ..options(&fs) };
             let db = Db::open(DIR, lenient).unwrap();
             assert!(
                 db.stats().warnings.iter().any(|warning| warning.contains(name)),
@@ -411,7 +411,8 @@ fn salvage_without_a_manifest_keeps_the_values() {
     for path in files(&fs, "").iter().filter(|path| path.to_string_lossy().contains("MANIFEST")) {
         fs.remove(path).unwrap();
     }
-    let db = Db::open(DIR, Options { salvage: true, ..options(&fs) }).unwrap();
+    tamis_doctor::salvage(DIR, options(&fs), false).unwrap();
+    let db = open(&fs);
     (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 2 - i % 2)));
     db.close().unwrap();
     assert!(open(&fs).verify().unwrap().problems.is_empty());
@@ -519,7 +520,8 @@ fn the_number_of_a_missing_file_is_not_given_to_another() {
         let largest = files(&fs, "").into_iter().filter(|path| path.extension().is_some()).max().unwrap();
         assert_eq!(largest.extension().unwrap(), "blb", "{:?}", files(&fs, ""));
         fs.remove(&largest).unwrap();
-        let db = Db::open(DIR, Options { salvage: true, ..options(&fs) }).unwrap();
+        tamis_doctor::salvage(DIR, options(&fs), false).unwrap();
+        let db = Db::open(DIR, Options { on_damage: OnDamage::Quarantine, ..options(&fs) }).unwrap();
         for i in 0..KEYS {
             match db.get(key(i)) {
                 Ok(Some(found)) => assert!(found == value(i, 1) || compacted && found == *b"small", "{i}"),

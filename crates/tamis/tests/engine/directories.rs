@@ -94,7 +94,6 @@ fn nothing_of_others_is_touched() {
         let dir = &root.path().join(at.to_string());
         write(dir, &files);
         let before = contents(dir);
-        let salvage = Options { salvage: true, ..Options::default() };
         let existing = Options { create_if_missing: false, ..Options::default() };
         let found = |what: &str, error: OpenError| {
             let text = error.to_string();
@@ -105,13 +104,12 @@ fn nothing_of_others_is_touched() {
         };
         found("open", Db::open(dir, Options::default()).unwrap_err());
         found("open what is there", Db::open(dir, existing).unwrap_err());
-        found("open to salvage", Db::open(dir, salvage.clone()).unwrap_err());
         found("read", Db::open_read_only(dir, Options::default()).unwrap_err());
-        found("read to salvage", Db::open_read_only(dir, salvage).unwrap_err());
+        found("read to salvage", tamis_doctor::open_read_only(dir, Options::default()).unwrap_err());
         found("follow", Db::open_follower(dir, Options::default()).unwrap_err());
-        found("look at", Db::salvage(dir, Options::default(), true).unwrap_err());
-        found("salvage", Db::salvage(dir, Options::default(), false).unwrap_err());
-        let verified = Db::verify_at(dir, Options::default()).unwrap_err().to_string();
+        found("look at", tamis_doctor::salvage(dir, Options::default(), true).unwrap_err());
+        found("salvage", tamis_doctor::salvage(dir, Options::default(), false).unwrap_err());
+        let verified = tamis_doctor::verify(dir, Options::default()).unwrap_err().to_string();
         assert!(verified.contains(engine), "{verified}");
         match Options::stored_in(dir) {
             Ok(stored) => assert_eq!(stored.map(|_| ()), None),
@@ -138,7 +136,7 @@ fn a_file_is_called_a_file() {
         let errors = [
             Db::open(&path, Options::default()).unwrap_err(),
             Db::open_read_only(&path, Options::default()).unwrap_err(),
-            Db::salvage(&path, Options::default(), false).unwrap_err(),
+            tamis_doctor::salvage(&path, Options::default(), false).unwrap_err(),
             Options::stored_in(&path).unwrap_err(),
         ];
         for error in errors {
@@ -165,7 +163,7 @@ fn a_database_is_created_among_others_on_request_only() {
     Db::open(&dir, among.clone()).unwrap().put("key", "value").unwrap();
     // From then on it is one, whatever else is there.
     assert_eq!(Db::open(&dir, Options::default()).unwrap().get("key").unwrap().unwrap(), "value");
-    assert!(!Db::salvage(&dir, Options::default(), false).unwrap().is_needed());
+    assert!(!tamis_doctor::salvage(&dir, Options::default(), false).unwrap().is_needed());
     assert_eq!(fs::read(dir.join("letter.txt")).unwrap(), b"dear");
 
     // Under the names that a database needs nothing is replaced, even so.
@@ -221,11 +219,11 @@ fn salvage_says_what_it_moved_and_overwrites_nothing() {
     // Somebody has been here before.
     fs::write(dir.join("CURRENT.aside"), "of an earlier time").unwrap();
     let before = contents(&dir);
-    let dry = Db::salvage(&dir, Options::default(), true).unwrap();
+    let dry = tamis_doctor::salvage(&dir, Options::default(), true).unwrap();
     assert!(dry.is_needed() && dry.moved.is_empty());
     assert_eq!(contents(&dir), before);
 
-    let report = Db::salvage(&dir, Options::default(), false).unwrap();
+    let report = tamis_doctor::salvage(&dir, Options::default(), false).unwrap();
     let after = contents(&dir);
     for (name, bytes) in before {
         let kept = after.get(&name) == Some(&bytes);
@@ -347,9 +345,8 @@ fn a_fifo_is_not_waited_for() {
         fifo(&dir.join(name));
         // Whether it is an error is another matter.
         let _ = Db::open_read_only(&dir, Options::default());
-        let _ = Db::published_stats(&dir, &Options::default());
         let _ = Options::stored_in(&dir);
-        let _ = Db::salvage(&dir, Options::default(), false);
+        let _ = tamis_doctor::salvage(&dir, Options::default(), false);
         if let Ok(db) = Db::open(&dir, Options::default()) {
             assert_eq!(db.get("key").unwrap().unwrap(), "value", "{name}");
         }
@@ -357,6 +354,6 @@ fn a_fifo_is_not_waited_for() {
         fs::create_dir(&alone).unwrap();
         fifo(&alone.join(name));
         let _ = Db::open(&alone, Options::default());
-        let _ = Db::salvage(&alone, Options::default(), false);
+        let _ = tamis_doctor::salvage(&alone, Options::default(), false);
     }
 }

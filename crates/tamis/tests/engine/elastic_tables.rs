@@ -7,7 +7,8 @@ use std::sync::Arc;
 use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::{FileSystem, MemFs};
 use tamis::options::{BloomHashing, FilterChoice};
-use tamis::{Db, KeyspaceOptions, Options, inspect};
+use tamis::{Db, KeyspaceOptions, Options};
+use tamis_doctor::inspect;
 use tamis_testkit::{CrashMode, FaultyFs};
 
 const HASHINGS: [BloomHashing; 3] = [BloomHashing::Rotation, BloomHashing::Double, BloomHashing::Independent];

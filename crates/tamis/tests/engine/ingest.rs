@@ -343,7 +343,10 @@ fn checkpoints_reopening_and_salvage_keep_the_sequence_number() {
     db.checkpoint("/copy").unwrap();
     db.close().unwrap();
     for (dir, salvage) in [("/copy", false), ("/db", false), ("/db", true), ("/copy", true)] {
-        let db = Db::open(dir, Options { salvage, ..machine.options() }).unwrap();
+        if salvage {
+            assert!(!tamis_doctor::salvage(dir, machine.options(), false).unwrap().is_needed());
+        }
+        let db = Db::open(dir, machine.options()).unwrap();
         assert_eq!(contents(&db), expected, "{dir}");
         assert_eq!(db.verify().unwrap().problems, [""; 0]);
         assert_eq!(db.snapshot().seq(), report.seq + 1);
@@ -356,7 +359,8 @@ fn checkpoints_reopening_and_salvage_keep_the_sequence_number() {
             .into_iter()
             .filter(|n| n.starts_with("MANIFEST") && !n.contains("aside"));
         for manifest in manifests {
-            tamis::inspect::dump_manifest(&*machine.fs, &Path::new(dir).join(manifest), &mut out).unwrap();
+            tamis_doctor::inspect::dump_manifest(&*machine.fs, &Path::new(dir).join(manifest), &mut out)
+                .unwrap();
         }
         let (dump, number) = (String::from_utf8(out).unwrap(), format!("ingested @ {}", report.seq));
         assert!(dump.contains(&number), "{dump}");

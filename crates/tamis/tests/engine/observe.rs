@@ -1,6 +1,5 @@
 //! What a database tells of itself: latencies, causes of stalls, events, slow operations.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -294,32 +293,6 @@ fn slow_reads_are_explained() {
     );
     assert_eq!((seek.operation, seek.key.as_deref()), (Operation::Seek, Some(&b"k"[..])));
     assert!(seek.explanation.starts_with("1 entries") && seek.explanation.contains("io_reads 1"), "{seek}");
-}
-
-#[test]
-fn metrics_are_published_while_the_database_is_open() {
-    let options = Options { publish_stats: Some(Duration::from_secs(1)), ..options() };
-    let db = Db::open("/db", options.clone()).unwrap();
-    db.put("key", "value").unwrap();
-    let published = || Db::published_stats("/db", &options).unwrap();
-    let counted = |text: String| text.contains("\ntamis_write_writes_total{database=\"/db\"} 1\n");
-    while !published().is_some_and(counted) {
-        std::thread::yield_now();
-    }
-    assert!(published().unwrap().contains("\ntamis_publish_interval_seconds 1\n"));
-    db.close().unwrap();
-    assert_eq!(published(), None);
-    // What a crash leaves is removed.
-    let fs = options.file_system.as_ref().unwrap();
-    for name in ["STATS", "STATS.tmp"] {
-        tamis::io::write_file_atomically(&**fs, &Path::new("/db").join(name), b"left").unwrap();
-    }
-    assert_eq!(published().as_deref(), Some("left"));
-    let db = Db::open("/db", Options { publish_stats: None, ..options.clone() }).unwrap();
-    assert_eq!(published(), None);
-    db.close().unwrap();
-    let names = fs.list(Path::new("/db")).unwrap();
-    assert!(!names.iter().any(|name| name.starts_with("STATS")), "{names:?}");
 }
 
 #[test]

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use tamis::io::DiskFs;
 use tamis::options::{BloomHashing, Compression, CompressionPerLevel, FilterChoice, ReadMode};
-use tamis::{Db, Keyspace, KeyspaceOptions, Options, WriteBatch, inspect};
+use tamis::{Db, Keyspace, KeyspaceOptions, Options, WriteBatch};
+use tamis_doctor::inspect;
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/db-v1");
 

@@ -76,7 +76,7 @@ fn contents(fs: &MemFs) -> Vec<Vec<u8>> {
 
 fn check(fs: &MemFs) -> VerifyReport {
     let before = contents(fs);
-    let report = Db::verify_at(DIR, options(fs)).unwrap();
+    let report = tamis_doctor::verify(DIR, options(fs)).unwrap();
     assert!(before == contents(fs), "verification changes nothing");
     report
 }
@@ -84,7 +84,7 @@ fn check(fs: &MemFs) -> VerifyReport {
 #[test]
 fn a_sound_database_has_no_problems_and_all_files_are_listed() {
     let fs = MemFs::new();
-    assert!(Db::verify_at(DIR, options(&fs)).is_err(), "there is none");
+    assert!(tamis_doctor::verify(DIR, options(&fs)).is_err(), "there is none");
     filled(&fs);
     let report = check(&fs);
     assert_eq!((&report.problems, &report.unopenable), (&vec![], &None));

@@ -125,7 +125,7 @@ fn an_error_says_whether_this_process_has_the_database_open() {
         let db = Db::open(path, options.clone()).unwrap();
         let refused = Db::open(path, options.clone()).unwrap_err();
         assert!(matches!(refused, OpenError::OpenHere { .. }), "{refused}");
-        let salvage = Db::salvage(path, options.clone(), true).unwrap_err();
+        let salvage = tamis_doctor::salvage(path, options.clone(), true).unwrap_err();
         assert!(matches!(salvage, OpenError::OpenHere { .. }), "{salvage}");
         drop(db);
         drop(Db::open(path, options).unwrap());

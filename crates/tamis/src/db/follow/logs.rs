@@ -10,15 +10,15 @@ use tamis_files::tree::state::ManifestState;
 use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_filter::Digest;
 
-use crate::batch::{GroupHeader, Ops};
 use crate::db::catalogue::Directory;
 use crate::db::commit::insert;
 use crate::db::inner::DbInner;
-use crate::db::replay::first_write;
 use crate::db::tree::KeyspaceInner;
 use crate::error::{OpenError, StorageError};
 use crate::io::Access;
 use crate::read::{MemtableSlot, Memtables};
+use tamis_files::tree::replay::first_write;
+use tamis_files::wal::ops::{GroupHeader, Ops};
 
 /// The most bytes of records that are held back until they are published.
 const MOST_HELD: usize = 4 << 20;

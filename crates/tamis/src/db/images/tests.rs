@@ -10,7 +10,6 @@ use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use super::reclaim::{FREE_BYTES, MOST_FILES};
 use super::*;
-use crate::inspect;
 use crate::options::FilterChoice;
 use crate::{AdminError, Db, Keyspace, KeyspaceOptions, Options};
 
@@ -368,6 +367,13 @@ fn a_reader_without_the_lock_uses_the_images_and_saves_none() {
     assert_eq!(found(&new, &of_new), [item("", None, "", 5, 5)]);
 }
 
+/// The same options for the doctor, which stands on another build of this crate.
+fn doctors(fs: &FaultyFs) -> ::tamis::Options {
+    let text = options(fs).to_text();
+    let file_system = Some(Arc::new(fs.clone()) as _);
+    ::tamis::Options { file_system, ..::tamis::Options::from_text(&text).unwrap() }
+}
+
 /// With the manifest, and without it.
 #[test]
 fn salvage_does_without_the_images() {
@@ -383,13 +389,13 @@ fn salvage_does_without_the_images() {
         three(&db, &keyspace);
         drop(keyspace);
         db.close().unwrap();
-        let report = Db::salvage(DIR, options(&fs), false).unwrap();
+        let report = tamis_doctor::salvage(DIR, doctors(&fs), false).unwrap();
         assert_eq!((report.notes, filter_files(&fs, DIR).len()), (vec![], 3), "nothing is wrong yet");
         let (path, _) =
             fs.files().into_iter().find(|(path, _)| path.to_str().unwrap().contains(lost)).unwrap();
         let at = if from_end { fs.file_len(&path).unwrap() - 10 } else { 60 };
         fs.corrupt(&path, at, 1).unwrap();
-        let report = Db::salvage(DIR, options(&fs), false).unwrap();
+        let report = tamis_doctor::salvage(DIR, doctors(&fs), false).unwrap();
         assert!(report.notes.iter().any(|note| note.contains("3 filter files are left out")), "{report:#?}");
         assert_eq!(filter_files(&fs, DIR).len(), 0);
         let aside =
@@ -472,7 +478,7 @@ fn a_dump_shows_images_and_damage() {
     three(&db, &keyspace);
     let dump = |path: &Path| {
         let mut out = Vec::new();
-        let result = inspect::dump_filter_images(&fs, path, &mut out);
+        let result = tamis_doctor::inspect::dump_filter_images(&fs, path, &mut out);
         (String::from_utf8(out).unwrap(), result.is_ok())
     };
     let files = filter_files(&fs, DIR);
@@ -488,14 +494,15 @@ fn a_dump_shows_images_and_damage() {
     fs.link_or_copy(&files[1], &other).unwrap();
     let (text, sound) = dump(&other);
     assert!(sound && text.contains("not 777: the file was renamed"), "{text}");
-    assert_eq!(inspect::identify(&fs, &other).unwrap(), inspect::Contents::FilterImages);
+    let identified = tamis_doctor::inspect::identify(&fs, &other).unwrap();
+    assert_eq!(identified, tamis_doctor::inspect::Contents::FilterImages);
     fs.corrupt(&files[0], 3, 1).unwrap();
     let (text, sound) = dump(&files[0]);
     assert!(!sound && text.contains("16 bytes, damaged\n") && text.contains("to the end"), "{text}");
     let manifest = fs.files().into_iter().map(|file| file.0);
     let manifest = manifest.into_iter().find(|path| path.to_str().unwrap().contains("MANIFEST")).unwrap();
     let mut out = Vec::new();
-    inspect::dump_manifest(&fs, &manifest, &mut out).unwrap();
+    tamis_doctor::inspect::dump_manifest(&fs, &manifest, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.matches("  keyspace 1: + filter file ").count(), 2, "{text}");
 }

@@ -8,19 +8,18 @@ use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_base::key::SeqNo;
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::{FileKind, log_path, manifest_path, name_of, parse};
+use tamis_files::tree::found::check_last_seq;
+use tamis_files::tree::replay::{ReplayOptions, Replayed, first_write, replay};
 use tamis_files::tree::state::ManifestState;
 use tamis_files::wal::End;
 use tamis_filter::Digest;
 
-use super::check_last_seq;
 use crate::db::begin::Flushed;
 use crate::db::beginning::Beginning;
 use crate::db::catalogue::NotBegun;
 use crate::db::commit::insert;
 use crate::db::inner::DbInner;
-use crate::db::replay::first_write;
-use crate::db::replay::{ReplayOptions, Replayed, replay};
-use crate::db::salvage::{self, Salvage, SalvageReport};
+use crate::db::repair::{Repair, free_name};
 use crate::db::tree::{CONSUMERS_KEYSPACE, KeyspaceInner};
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::io::FileSystem;
@@ -32,20 +31,20 @@ use crate::tree::new_tables::NewTables;
 /// in one step, so that a crash during recovery changes nothing. On a full disk that step is left
 /// for later.
 pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
-    let Found { logs, files, manifest_end, salvage } = found;
+    let Found { logs, files, manifest_end, repair } = found;
     span!("recovery", logs = logs.len());
-    let rebuilt = salvage.as_ref().is_some_and(Salvage::has_rebuilt);
+    let rebuilt = repair.as_ref().is_some_and(|repair| repair.rebuilt);
     let none = HashMap::default();
-    let covered = salvage.as_ref().map_or(&none, |salvage| &salvage.covered);
+    let covered = repair.as_ref().map_or(&none, |repair| &repair.covered);
     let has_tables = files.iter().any(|(_, kind)| matches!(kind, FileKind::Table(_)));
     let (known, floor) = {
         let state = db.state();
         let tree = state.catalogue.tree();
         (tree.last_seq, tree.log_floor())
     };
-    // Salvage sets files aside and leaves tables out, which must not be done halfway.
+    // A repair sets files aside and leaves tables out, which must not be done halfway.
     let may_wait =
-        !db.gate.is_read_only() && !db.options.salvage && db.state().catalogue.manifest_number() > 0;
+        !db.gate.is_read_only() && db.repaired.is_none() && db.state().catalogue.manifest_number() > 0;
     let full = |e: &StorageError| may_wait && e.is_out_of_space();
     let mut flushed = Flushed::default();
     let mut has_room = true;
@@ -76,14 +75,11 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
     db.expiry.cut_at(last_seq);
     // The contents of the logs were written before this moment; nothing more is known.
     db.expiry.note_visible();
-    if let Some(salvage) = &salvage {
-        *db.salvaged.lock() = Some(salvage.report.clone());
-    }
     if db.gate.is_read_only() {
         return note_logs(db, logs);
     }
-    let preserved = match &salvage {
-        Some(salvage) => salvage.preserve(&*db.fs, &db.dir)?,
+    let preserved = match &repair {
+        Some(repair) => (repair.preserve)(&*db.fs)?,
         None => HashMap::default(),
     };
     if db.state().catalogue.manifest_number() == 0 {
@@ -163,7 +159,7 @@ pub(super) struct Found<'a> {
     pub(super) logs: &'a [LogId],
     pub(super) files: Vec<(String, FileKind)>,
     pub(super) manifest_end: Option<&'a End>,
-    pub(super) salvage: Option<Salvage>,
+    pub(super) repair: Option<Repair>,
 }
 
 /// Records the logs that were read as part of the state shown: `verify` reads them again, `stats`
@@ -192,7 +188,7 @@ fn replay_into_memtables(
             state.catalogue.tree().next_keyspace,
         )
     };
-    let salvage = db.options.salvage;
+    let salvage = db.repaired.is_some();
     let keyspaces = db.directory.load_full();
     let empty = |keyspace: &KeyspaceInner| {
         let memtables = Memtables::new(keyspace.fresh_memtable(0));
@@ -200,33 +196,41 @@ fn replay_into_memtables(
         db.filled.remove(keyspace.id);
     };
     db.filled.list().iter().for_each(|keyspace| empty(keyspace));
-    replay(&*db.fs, &db.dir, logs, ReplayOptions { salvage, until: db.options.recover_to }, |log, seq, op| {
-        let id = op.keyspace();
-        // A reader without the lock may see writes to a keyspace created in the meantime.
-        if id >= next_keyspace && !salvage && !db.gate.is_read_only() {
-            let what = format!("it holds a write to keyspace {id}, which is not in the manifest");
-            return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
-        }
-        let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors.get(&id).copied().unwrap_or(0))
-        else {
-            return Ok(());
-        };
-        if covered.get(&id).is_some_and(|covered| seq <= *covered) {
-            return Ok(());
-        }
-        let full = |slot: &MemtableSlot| slot.memtable.used_bytes() as u64 >= keyspace.options.memtable_bytes;
-        if let Some(flushed) = flushed.as_deref_mut().filter(|_| full(&keyspace.view.load().memtables.active))
-        {
-            db.flush_replayed(keyspace, flushed)?;
-            empty(keyspace);
-        }
-        let view = keyspace.view.load();
-        if view.memtables.active.memtable.is_empty() {
-            db.filled.add(keyspace, log);
-        }
-        insert(&mut view.memtables.active.memtable.writer(), op, op.key().map(Digest::of), seq);
-        Ok(())
-    })
+    replay::<OpenError>(
+        &*db.fs,
+        &db.dir,
+        logs,
+        ReplayOptions { salvage, until: db.options.recover_to },
+        |log, seq, op| {
+            let id = op.keyspace();
+            // A reader without the lock may see writes to a keyspace created in the meantime.
+            if id >= next_keyspace && !salvage && !db.gate.is_read_only() {
+                let what = format!("it holds a write to keyspace {id}, which is not in the manifest");
+                return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
+            }
+            let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors.get(&id).copied().unwrap_or(0))
+            else {
+                return Ok(());
+            };
+            if covered.get(&id).is_some_and(|covered| seq <= *covered) {
+                return Ok(());
+            }
+            let full =
+                |slot: &MemtableSlot| slot.memtable.used_bytes() as u64 >= keyspace.options.memtable_bytes;
+            if let Some(flushed) =
+                flushed.as_deref_mut().filter(|_| full(&keyspace.view.load().memtables.active))
+            {
+                db.flush_replayed(keyspace, flushed)?;
+                empty(keyspace);
+            }
+            let view = keyspace.view.load();
+            if view.memtables.active.memtable.is_empty() {
+                db.filled.add(keyspace, log);
+            }
+            insert(&mut view.memtables.active.memtable.writer(), op, op.key().map(Digest::of), seq);
+            Ok(())
+        },
+    )
 }
 
 /// Begins the first session of a new database. It names its manifest before it creates a log; in
@@ -265,15 +269,15 @@ impl From<NotBegun> for OpenError {
 impl DbInner {
     /// Removes the files found at opening that the session does not need.
     pub(crate) fn remove_unneeded(&self, files: &[(String, FileKind)]) {
-        // Only salvage, which does not call this, can fail.
+        // Only a repair, which does not call this, can fail.
         let removed = remove_leftovers(self, files, &HashMap::default());
         debug_assert!(removed.is_ok(), "{removed:?}");
     }
 }
 
-/// Returns damage as an error, or records it as a warning when salvaging.
+/// Returns damage as an error, or records it as a warning in a repair.
 fn doubt(db: &DbInner, error: StorageError) -> Result<(), OpenError> {
-    if !db.options.salvage {
+    if db.repaired.is_none() {
         return Err(error.into());
     }
     db.warn(error.to_string());
@@ -366,7 +370,7 @@ pub(super) fn cut(
     let options = ReplayOptions { salvage: false, until: Some(until) };
     // The edit of an ingestion records its number; without it, its tables are not part of the tree.
     let mut ingested = None;
-    let replayed = replay(fs, dir, &logs, options, |_, seq, op| {
+    let replayed = replay::<OpenError>(fs, dir, &logs, options, |_, seq, op| {
         if op.is_ingestion() && seq > tree.last_seq {
             ingested = ingested.or(Some(seq));
         }
@@ -383,10 +387,10 @@ pub(super) fn cut(
     Ok(last)
 }
 
-/// Reports whether there may be readers of changes. After salvage, numbers may have gaps.
+/// Reports whether there may be readers of changes. After a repair, numbers may have gaps.
 fn keeps_changes(db: &DbInner) -> bool {
     let has_consumers = db.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
-    !db.options.salvage && (has_consumers || db.state().logs.keeps_changes())
+    db.repaired.is_none() && (has_consumers || db.state().logs.keeps_changes())
 }
 
 /// Keeps the logs of earlier sessions for readers of changes, if there may be any.
@@ -415,7 +419,7 @@ fn retain_logs(db: &DbInner, files: &[(String, FileKind)]) {
 }
 
 /// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old
-/// manifests. Salvage sets such files aside instead; `preserved` files already have another name.
+/// manifests. A repair sets such files aside instead; `preserved` files already have another name.
 fn remove_leftovers(
     db: &DbInner,
     files: &[(String, FileKind)],
@@ -464,26 +468,24 @@ fn remove_leftovers(
                 db.garbage.push(path);
             }
             // A file that a damaged manifest does not name may be all that is left of its data.
-            (false, None) if db.options.salvage && is_data => unnamed.push(path),
+            (false, None) if db.repaired.is_some() && is_data => unnamed.push(path),
             (false, None) => db.garbage.push(path),
         }
     }
     drop(state);
     for path in unnamed {
-        let aside = salvage::free_name(&*db.fs, &path, ".aside")
-            .map_err(|e| StorageError::io("look for", &path, e))?;
+        let aside =
+            free_name(&*db.fs, &path, ".aside").map_err(|e| StorageError::io("look for", &path, e))?;
         db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, e))?;
         second_names.push((path, aside));
     }
-    if let Some(report) = &mut *db.salvaged.lock() {
+    if let Some(repaired) = &db.repaired {
         let both = preserved.iter().chain(second_names.iter().map(|(path, aside)| (path, aside)));
-        report.moved.extend(both.map(|(path, aside)| (name_of(path), name_of(aside))));
-        report.moved.sort_unstable();
-        report.moved.dedup();
+        repaired.moved.lock().extend(both.map(|(path, aside)| (name_of(path), name_of(aside))));
     }
     // In an intact database, the new manifest and the tables hold everything that the old ones and
     // the logs did.
-    let needed = db.salvaged.lock().as_ref().is_some_and(SalvageReport::is_needed);
+    let needed = db.repaired.as_ref().is_some_and(|repaired| repaired.needed);
     let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "tam");
     second_names.retain(|(path, _)| needed || is_table(path));
     for (path, aside) in second_names {

@@ -4,6 +4,8 @@ use tamis_files::tree::edit::{Ages, VersionEdit};
 use tamis_files::tree::manifest::set_current;
 use tamis_files::tree::times::Sample;
 
+use tamis_base::key::MAX_SEQNO;
+
 use super::*;
 use crate::Db;
 use crate::io::{MemFs, Usage};

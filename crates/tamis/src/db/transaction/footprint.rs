@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tamis_base::key::{KeyEnd, MAX_SEQNO, RangeTombstone, SeqNo};
+use tamis_files::wal::ops::BatchOp;
 use tamis_filter::Digest;
 use tamis_policy::compaction::shape::KeyRange;
 
-use crate::batch::{BatchOp, WriteBatch};
+use crate::batch::WriteBatch;
 use crate::db::tree::KeyspaceInner;
 use crate::memtable::Memtable;
 use crate::read::pending::{Span, reaches};

@@ -228,7 +228,7 @@ fn operations(entry: &[u8]) -> Option<&[u8]> {
 
 /// Returns the exclusive locks that the writes of a batch need.
 pub(crate) fn targets_of(batch: &[u8]) -> Option<Vec<(tamis_base::ids::KeyspaceId, Target)>> {
-    use crate::batch::{BatchOp, Ops};
+    use tamis_files::wal::ops::{BatchOp, Ops};
     let target = |op: BatchOp<'_>| match op {
         BatchOp::Put { keyspace, key, .. }
         | BatchOp::Merge { keyspace, key, .. }
@@ -243,7 +243,7 @@ pub(crate) fn targets_of(batch: &[u8]) -> Option<Vec<(tamis_base::ids::KeyspaceI
 
 /// Rebuilds a batch from its encoded operations.
 pub(crate) fn batch_of(bytes: &[u8], batch: &mut WriteBatch) -> Option<()> {
-    use crate::batch::{BatchOp, Ops};
+    use tamis_files::wal::ops::{BatchOp, Ops};
     for op in Ops::new(bytes) {
         match op.ok()? {
             BatchOp::Put { keyspace, key, value } => {

@@ -103,13 +103,6 @@ impl LatencyHistogram {
         let counts = self.counts.iter().enumerate();
         counts.filter(|(_, count)| **count > 0).map(|(bucket, count)| (end_of(bucket), *count))
     }
-
-    /// Returns how many of the operations took less than a power of two of nanoseconds, which is
-    /// the end of a bucket.
-    pub(crate) fn below_power(&self, log: u32) -> u64 {
-        let end = bucket_of(1 << log).min(self.counts.len());
-        self.counts[..end].iter().sum()
-    }
 }
 
 impl Add for LatencyHistogram {
@@ -206,7 +199,9 @@ mod tests {
         assert_eq!(both, of(&[1, 20, 300, 20, 5_000, 1 << 50]));
         assert_eq!((both.clone() - &a).buckets().collect::<Vec<_>>(), b.buckets().collect::<Vec<_>>());
         assert_eq!((both - &b).total(), a.total());
-        assert_eq!(a.below_power(5), 2);
-        assert_eq!(b.below_power(39), 2);
+        let below = |of: &LatencyHistogram, end: u64| -> u64 {
+            of.buckets().take_while(|bucket| bucket.0 <= end).map(|bucket| bucket.1).sum()
+        };
+        assert_eq!((below(&a, 1 << 5), below(&b, 1 << 39)), (2, 2));
     }
 }

@@ -1,21 +1,6 @@
 //! The table of metrics: name, kind, unit, help, labels, and how each follows from [`Stats`].
-//!
-//! Everything that leaves the engine as a metric comes from here: the [text](Stats::to_prometheus)
-//! that a scraper reads, what the feature `metrics` records, and the table in `docs/metrics.md`,
-//! which a test compares. Metrics are pulled: nothing is counted for them alone, and one reading of
-//! the statistics serves all of them.
 
-mod text;
-
-#[cfg(feature = "metrics")]
-pub(crate) mod facade;
-#[cfg(test)]
-mod tests;
-
-use crate::db::counters::WriteCost;
-use crate::db::stats::Stats;
-use crate::observe::cost::ReadCost;
-use crate::observe::latency::LatencyHistogram;
+use tamis::stats::{LatencyHistogram, Operation, ReadCost, Stats, WriteCost};
 
 /// What a metric's number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +25,7 @@ impl MetricKind {
     }
 }
 
-/// The description of one metric, from [`Stats::metrics`]. Each has the label `database` besides
+/// The description of one metric, from [`metrics`]. Each has the label `database` besides
 /// those listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -68,7 +53,7 @@ pub(crate) enum Value<'s> {
 }
 
 /// Takes the numbers of one metric, each with the values of its labels.
-type Sink<'a, 's> = &'a mut dyn FnMut(&[&str], Value<'s>);
+pub(crate) type Sink<'a, 's> = &'a mut dyn FnMut(&[&str], Value<'s>);
 
 struct Row {
     name: &'static str,
@@ -128,7 +113,7 @@ rows! {
     Histogram "tamis_latency_seconds" "seconds" ["operation"]
         "How long operations took. Gets, multi-gets, seeks and writes are sampled: their counters have the numbers of all.",
         |stats, sink| {
-            for &operation in crate::observe::latency::Operation::ALL {
+            for &operation in Operation::ALL {
                 sink(&[operation.name()], Value::Histogram(stats.latencies.of(operation)));
             }
         };
@@ -210,7 +195,7 @@ fn counter_name(of: &str, field: &str) -> (String, &'static str) {
 
 /// Visits every metric with its numbers: those of the table, and the counters of [`ReadCost`] and
 /// [`WriteCost`].
-fn visit<'s>(stats: &'s Stats, mut each: impl FnMut(MetricInfo, &dyn Fn(Sink<'_, 's>))) {
+pub(crate) fn visit<'s>(stats: &'s Stats, mut each: impl FnMut(MetricInfo, &dyn Fn(Sink<'_, 's>))) {
     for row in ROWS {
         let &Row { name, kind, unit, labels, help, read } = row;
         let info = MetricInfo { name: name.to_owned(), kind, unit, help: help.to_owned(), labels };
@@ -227,26 +212,9 @@ fn visit<'s>(stats: &'s Stats, mut each: impl FnMut(MetricInfo, &dyn Fn(Sink<'_,
     }
 }
 
-impl Stats {
-    /// Describes all metrics, in the order of the [text](Self::to_prometheus).
-    pub fn metrics() -> Vec<MetricInfo> {
-        let mut all = Vec::new();
-        visit(&Stats::default(), |info, _| all.push(info));
-        all
-    }
-
-    /// Returns all metrics in the text format of Prometheus, version 0.0.4, with the label
-    /// `database`.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
-    /// db.put("key", "value")?;
-    /// let text = db.stats().to_prometheus("places");
-    /// assert!(text.contains("\ntamis_write_writes_total{database=\"places\"} 1\n"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn to_prometheus(&self, database: &str) -> String {
-        text::render(self, database)
-    }
+/// Describes all metrics, in the order of the [text](crate::to_prometheus).
+pub fn metrics() -> Vec<MetricInfo> {
+    let mut all = Vec::new();
+    visit(&Stats::default(), |info, _| all.push(info));
+    all
 }

@@ -1,6 +1,6 @@
 //! The report of what a salvage found, decided and did.
 
-/// What [`Db::salvage`](crate::Db::salvage) found and did, or would do.
+/// What a [salvage](crate::salvage()) found and did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -35,6 +35,9 @@ pub struct SalvageReport {
     pub losses: Vec<String>,
     /// Other notable findings, none of them a loss.
     pub notes: Vec<String>,
+    /// What the opening that put the restored state in force warned of; empty if nothing was
+    /// changed.
+    pub warnings: Vec<String>,
 }
 
 impl SalvageReport {

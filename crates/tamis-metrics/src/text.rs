@@ -3,14 +3,24 @@
 
 use std::fmt::Write;
 
-use crate::db::metrics::{MetricInfo, Value, visit};
-use crate::db::stats::Stats;
-use crate::observe::latency::LatencyHistogram;
+use tamis::stats::{LatencyHistogram, Stats};
+
+use crate::rows::{MetricInfo, Value, visit};
 
 /// The bounds of buckets of histograms, as powers of two of nanoseconds: 128 ns to two minutes.
 const BOUNDS: std::ops::RangeInclusive<u32> = 7..=37;
 
-pub(super) fn render(stats: &Stats, database: &str) -> String {
+/// Returns all metrics in the text format of Prometheus, version 0.0.4, with the label `database`.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+/// db.put("key", "value")?;
+/// let text = tamis_metrics::to_prometheus(&db.stats(), "places");
+/// assert!(text.contains("\ntamis_write_writes_total{database=\"places\"} 1\n"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn to_prometheus(stats: &Stats, database: &str) -> String {
     let mut text = String::new();
     visit(stats, |info, numbers| {
         let help = info.help.replace('\\', "\\\\").replace('\n', "\\n");
@@ -40,12 +50,18 @@ fn sample(text: &mut String, info: &MetricInfo, database: &str, values: &[&str],
 
 fn buckets(text: &mut String, name: &str, labels: &str, histogram: &LatencyHistogram) {
     for log in BOUNDS {
-        let (bound, count) = (seconds(1 << log), histogram.below_power(log));
+        let (bound, count) = (seconds(1 << log), below(histogram, 1 << log));
         let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {count}");
     }
     let (samples, sum) = (histogram.samples(), histogram.total().as_secs_f64());
     let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {samples}");
     let _ = writeln!(text, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {samples}");
+}
+
+/// Returns how many operations took less than a power of two of nanoseconds, which is the end of a
+/// bucket.
+fn below(histogram: &LatencyHistogram, nanos: u64) -> u64 {
+    histogram.buckets().take_while(|(end, _)| *end <= nanos).map(|(_, count)| count).sum()
 }
 
 fn seconds(nanos: u64) -> f64 {

@@ -6,13 +6,13 @@
 //! scraped, at the wrong moment. A recorder without a thread, such as a test's, also works only
 //! when called.
 
-use ::metrics::{Key, KeyName, Label, Level, Metadata, SharedString, Unit, with_recorder};
-use tamis_base::collections::HashMap;
+use std::collections::HashMap;
 
-use crate::db::Db;
-use crate::db::metrics::{MetricKind, Value, visit};
-use crate::db::stats::Stats;
-use crate::observe::latency::LatencyHistogram;
+use ::metrics::{Key, KeyName, Label, Level, Metadata, SharedString, Unit, with_recorder};
+use tamis::Db;
+use tamis::stats::LatencyHistogram;
+
+use crate::rows::{MetricKind, Value, visit};
 
 const METADATA: Metadata<'static> = Metadata::new("tamis", Level::INFO, Some("tamis"));
 
@@ -20,7 +20,7 @@ const METADATA: Metadata<'static> = Metadata::new("tamis", Level::INFO, Some("ta
 /// time.
 ///
 /// ```
-/// use tamis::metrics::MetricsExporter;
+/// use tamis_metrics::facade::MetricsExporter;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
@@ -30,6 +30,7 @@ const METADATA: Metadata<'static> = Metadata::new("tamis", Level::INFO, Some("ta
 /// exporter.record();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Debug)]
 pub struct MetricsExporter {
     db: Db,
     database: SharedString,
@@ -37,14 +38,12 @@ pub struct MetricsExporter {
     recorded: HashMap<String, LatencyHistogram>,
 }
 
-debug_as!(MetricsExporter, "MetricsExporter", exporter => "database": exporter.database, "db": exporter.db);
-
 impl MetricsExporter {
     /// Creates an exporter of `db`, whose metrics get the label `database` with this value, and
     /// describes them to the recorder. It keeps the database open.
     pub fn new(db: &Db, database: &str) -> MetricsExporter {
         with_recorder(|recorder| {
-            for metric in Stats::metrics() {
+            for metric in crate::metrics() {
                 let unit = match metric.unit {
                     "bytes" => Some(Unit::Bytes),
                     "seconds" => Some(Unit::Seconds),
@@ -63,7 +62,7 @@ impl MetricsExporter {
             }
         });
         let database = SharedString::from(database.to_owned());
-        MetricsExporter { db: db.clone(), database, recorded: HashMap::default() }
+        MetricsExporter { db: db.clone(), database, recorded: HashMap::new() }
     }
 
     /// Reads the statistics and records all of them: counters as absolute values, and of histograms
@@ -121,8 +120,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::Options;
-    use crate::io::MemFs;
+    use tamis::Options;
+    use tamis::io::MemFs;
 
     type Shared = Arc<Mutex<BTreeMap<String, (f64, usize)>>>;
 
@@ -210,7 +209,7 @@ mod tests {
         let fs = Arc::new(MemFs::new());
         let db = Db::open("/db", Options { file_system: Some(fs), ..Options::default() }).unwrap();
         let mut exporter = with_local_recorder(&recorder, || MetricsExporter::new(&db, "places"));
-        assert_eq!(recorder.0.lock().unwrap().len(), Stats::metrics().len(), "each is described");
+        assert_eq!(recorder.0.lock().unwrap().len(), crate::metrics().len(), "each is described");
         let number = |series: &str| recorder.0.lock().unwrap().get(series).copied();
         for round in 1..=3 {
             db.put("key", "value").unwrap();

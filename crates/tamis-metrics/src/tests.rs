@@ -1,14 +1,16 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tamis::io::{FileSystem, MemFs};
+use tamis::{Db, KeyspaceOptions, Options, WriteError};
 
 use super::*;
-use crate::io::MemFs;
-use crate::{Db, KeyspaceOptions, Options};
 
 /// The table of the document.
 fn table() -> String {
-    let rows = Stats::metrics().into_iter().map(|metric| {
+    let rows = metrics().into_iter().map(|metric| {
         let labels = metric.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
         format!(
             "| `{}` | {} | {} | {labels} | {} |\n",
@@ -42,7 +44,7 @@ fn the_document_lists_every_metric() {
 
 #[test]
 fn names_are_valid_and_told_once() {
-    let all = Stats::metrics();
+    let all = metrics();
     let names: BTreeSet<&str> = all.iter().map(|metric| &*metric.name).collect();
     assert_eq!(names.len(), all.len());
     for metric in &all {
@@ -73,7 +75,7 @@ fn the_text_follows_the_format() {
     while db.stats().latencies.flush.samples() < 2 {
         std::thread::yield_now();
     }
-    let text = db.stats().to_prometheus("a\nname");
+    let text = to_prometheus(&db.stats(), "a\nname");
     let (mut metric, mut seen, mut samples) = (String::new(), BTreeSet::new(), BTreeSet::new());
     let mut last_bucket: Option<(String, u64)> = None;
     for line in text.lines() {
@@ -100,7 +102,7 @@ fn the_text_follows_the_format() {
             assert_eq!(last_bucket.take().unwrap().1, value as u64, "{line}");
         }
     }
-    assert_eq!(seen.len(), Stats::metrics().len());
+    assert_eq!(seen.len(), metrics().len());
     for expected in [
         "\ntamis_write_writes_total{database=\"a\\nname\"} 2000\n",
         "\ntamis_read_gets_total{database=\"a\\nname\"} 1000\n",
@@ -109,4 +111,64 @@ fn the_text_follows_the_format() {
     ] {
         assert!(text.contains(expected), "{expected} is not in\n{text}");
     }
+}
+
+#[test]
+fn metrics_are_published_while_the_publisher_lives() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let options = Options { file_system: Some(fs.clone()), ..Options::default() };
+    let db = Db::open("/db", options.clone()).unwrap();
+    db.put("key", "value").unwrap();
+    let published = || published("/db", &options).unwrap();
+    let publisher = Publisher::start(&db, Duration::from_secs(1)).unwrap();
+    let counted = |text: String| text.contains("\ntamis_write_writes_total{database=\"/db\"} 1\n");
+    while !published().is_some_and(counted) {
+        std::thread::yield_now();
+    }
+    assert!(published().unwrap().contains("\ntamis_publish_interval_seconds 1\n"));
+    drop(publisher);
+    assert_eq!(published(), None);
+    db.close().unwrap();
+    // What a crash leaves is removed.
+    for name in ["STATS", "STATS.tmp"] {
+        tamis::io::write_file_atomically(&*fs, &Path::new("/db").join(name), b"left").unwrap();
+    }
+    assert_eq!(published().as_deref(), Some("left"));
+    let db = Db::open("/db", options.clone()).unwrap();
+    assert_eq!(published(), None);
+    db.close().unwrap();
+    let names = fs.list(Path::new("/db")).unwrap();
+    assert!(!names.iter().any(|name| name.starts_with("STATS")), "{names:?}");
+}
+
+/// What lies there then may be another session's.
+#[test]
+fn nothing_is_published_or_removed_once_the_database_is_closed() {
+    let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
+    let options = Options { file_system: Some(fs.clone()), ..Options::default() };
+    let db = Db::open("/db", options.clone()).unwrap();
+    let publisher = Publisher::start(&db, Duration::from_millis(1)).unwrap();
+    db.clone().close().unwrap();
+    let db = Db::open("/db", options.clone()).unwrap();
+    tamis::io::write_file_atomically(&*fs, Path::new("/db/STATS"), b"another's").unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    drop(publisher);
+    assert_eq!(published("/db", &options).unwrap().as_deref(), Some("another's"));
+    db.close().unwrap();
+    let reader = Db::open_read_only("/db", options).unwrap();
+    assert!(matches!(Publisher::start(&reader, Duration::from_secs(1)), Err(WriteError::ReadOnly)));
+}
+
+/// A pipe in the place of the file must not block a reader.
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_of_metrics_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = std::process::Command::new("mkfifo").arg(dir.path().join("STATS")).status().unwrap();
+    assert!(fifo.success());
+    assert!(published(dir.path(), &Options::default()).is_err());
+    std::fs::remove_file(dir.path().join("STATS")).unwrap();
+    std::fs::write(dir.path().join("STATS"), b"\xff").unwrap();
+    let error = published(dir.path(), &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("it is not text"), "{error}");
 }

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tamis::repair::{DEFAULT_NAME, keyspace_options};
+use tamis::{OpenError, StorageError};
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::table_path;
+use tamis_files::tree::found::{Base, check_state};
 use tamis_files::tree::state::ManifestState;
 
 use super::lineage::{Facts, decide};
-use super::survey::{Base, LogScan, Tables, examine};
+use super::survey::{LogScan, Tables, examine};
 use super::tree::place;
-use super::{Salvage, SalvageReport, TableFate, Work};
-use crate::db::open::DEFAULT_NAME;
-use crate::error::{OpenError, StorageError};
-use crate::options::KeyspaceOptions;
+use super::{Plan, SalvageReport, TableFate, Work};
 
 /// No database has this many keyspaces.
 const MOST_KEYSPACES: KeyspaceId = KeyspaceId::MAX / 4;
@@ -64,7 +64,7 @@ impl Keyspaces {
 }
 
 impl Work<'_> {
-    pub(super) fn rebuilt(mut self, base: &Base) -> Result<Salvage, OpenError> {
+    pub(super) fn rebuilt(mut self, base: &Base) -> Result<Plan, OpenError> {
         let own_options = self.options.keyspace.to_text();
         let read = base.manifest.is_some();
         let tree = match &base.manifest {
@@ -126,7 +126,7 @@ impl Work<'_> {
                 }
             }
             let options = match keyspaces.tree.keyspaces.get(&keyspace) {
-                Some(state) if keyspace != DEFAULT_KEYSPACE => KeyspaceOptions::from_stored(&state.options)?,
+                Some(state) if keyspace != DEFAULT_KEYSPACE => keyspace_options(&state.options)?,
                 _ => self.options.keyspace.clone(),
             };
             self.report.losses.extend(place(keyspace, &options, kept, &mut next_run, &mut added));
@@ -164,7 +164,7 @@ impl Work<'_> {
         let misfit = |what: String| StorageError::corrupt(self.dir, None, what);
         tree.apply(&gone).map_err(misfit)?;
         tree.apply(&edit).map_err(misfit)?;
-        crate::db::open::check_state(&tree).map_err(|what| misfit(what.to_owned()))?;
+        check_state(&tree).map_err(|what| misfit(what.to_owned()))?;
         for id in ids {
             let source = match new.get(&id) {
                 Some((_, source)) => source,
@@ -177,7 +177,7 @@ impl Work<'_> {
                 self.report.notes.push(format!("the options of keyspace `{name}` are not known"));
             }
         }
-        Ok(self.finish(Salvage {
+        Ok(self.finish(Plan {
             tree,
             number: number.max(1),
             end: None,

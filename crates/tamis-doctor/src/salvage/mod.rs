@@ -1,17 +1,17 @@
 //! Salvage: opening a damaged database with everything that can still be read.
 //!
 //! [`prepare`] examines everything in the directory and decides what becomes of it, changing
-//! nothing. An opening for writing then calls [`Salvage::preserve`], which gives every file that
-//! will not be part of the database a second name (`….aside`; for unreadable tables that the
-//! manifest names, `….damaged`), and continues like any other opening, with the prepared tree
-//! instead of the manifest's. It ends with a new manifest, put in force in one step.
+//! nothing. An opening for writing then calls [`Second::give`], which gives every file that will
+//! not be part of the database a second name (`….aside`; for unreadable tables that the manifest
+//! names, `….damaged`), and continues like any other opening, with the prepared tree instead of the
+//! manifest's. It ends with a new manifest, put in force in one step.
 //!
 //! # Invariants
 //!
 //! * No file is ever lost from the directory: a file loses its old name only once it has another.
 //!   That holds for `CURRENT` and `OPTIONS`, too, which are replaced.
 //! * A directory without a file that bears this engine's mark is not touched
-//!   ([`foreign`](super::foreign)).
+//!   ([`place`]).
 //! * A crash before the new manifest is in force leaves everything as it was, except for second
 //!   names.
 //! * Decisions follow from the directory alone: an interrupted salvage is repeated in the same way.
@@ -36,49 +36,50 @@ mod survey;
 mod tests;
 mod tree;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-use crate::db::foreign::{self, Place};
-use crate::db::open::{file_system, locked};
-use crate::db::replay::{ReplayOptions, replay};
-use crate::error::{OpenError, StorageError};
-use crate::io::FileSystem;
-use crate::options::Options;
+use std::rc::Rc;
 
 pub use report::{SalvageReport, SalvagedKeyspace, SalvagedLog, SalvagedTable, TableFate};
-use survey::{Base, Described, Files, LogScan, find_base, scan_log};
+use survey::{Described, LogScan, scan_log};
+use tamis::repair::{self, Repair, free_name};
+use tamis::{Db, OpenError, Options, StorageError};
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{BlobFileId, KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
 use tamis_base::meta::TableMeta;
+use tamis_env::io::FileSystem;
 use tamis_files::blob::BlobFile;
 use tamis_files::error::is_lasting;
 use tamis_files::table::ReaderConfig;
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::{
-    FileKind, blob_path, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path,
-    name_of, options_path, table_path,
+    blob_path, current_path, filter_path, lock_path, log_path, manifest_name, manifest_path, name_of,
+    options_path, table_path,
 };
-use tamis_files::tree::manifest::{LoadedManifest, is_damage};
+use tamis_files::tree::found::{Base, Files, find_base};
+use tamis_files::tree::manifest::LoadedManifest;
+use tamis_files::tree::place::{self, Place};
+use tamis_files::tree::replay::{ReplayOptions, replay};
 use tamis_files::tree::state::ManifestState;
 use tamis_files::wal::End;
 
 /// A salvage plan.
 #[derive(Debug)]
-pub(crate) struct Salvage {
+struct Plan {
     /// The tree that replaces the manifest's.
-    pub(crate) tree: ManifestState,
+    tree: ManifestState,
     /// The number of the manifest that the tree comes from; never 0.
-    pub(crate) number: u64,
+    number: u64,
     /// How that manifest ends, if the tree is its own.
-    pub(crate) end: Option<End>,
+    end: Option<End>,
     /// The write up to which each keyspace is in tables, whatever the logs say.
-    pub(crate) covered: HashMap<KeyspaceId, SeqNo>,
+    covered: HashMap<KeyspaceId, SeqNo>,
     /// Logs that cannot be read at all.
-    pub(crate) unreadable: HashSet<LogId>,
+    unreadable: HashSet<LogId>,
     /// What was found and decided.
-    pub(crate) report: SalvageReport,
+    report: SalvageReport,
     /// Files that get a second name, with the suffix to append.
     second_names: Vec<(PathBuf, &'static str)>,
 }
@@ -101,11 +102,7 @@ struct Work<'a> {
 }
 
 /// Examines the database in `dir`. `None` if there is none. Errors: failed reads.
-pub(crate) fn prepare(
-    fs: &dyn FileSystem,
-    dir: &Path,
-    options: &Options,
-) -> Result<Option<Salvage>, OpenError> {
+fn prepare(fs: &dyn FileSystem, dir: &Path, options: &Options) -> Result<Option<Plan>, OpenError> {
     let current = current_path(dir);
     let has_current = fs.exists(&current).map_err(|e| StorageError::io("look for", &current, e))?;
     let files = match fs.exists(dir) {
@@ -244,13 +241,18 @@ impl Work<'_> {
             return Ok(found);
         }
         let mut unknown = None;
-        let replayed =
-            replay(self.fs, self.dir, &logs, ReplayOptions { salvage: true, until: None }, |_, _, op| {
+        let replayed = replay::<OpenError>(
+            self.fs,
+            self.dir,
+            &logs,
+            ReplayOptions { salvage: true, until: None },
+            |_, _, op| {
                 if op.keyspace() >= loaded.state.next_keyspace && !op.is_ingestion() {
                     unknown = Some(op.keyspace());
                 }
                 Ok(())
-            });
+            },
+        );
         let replayed = match replayed {
             Ok(replayed) => replayed,
             Err(OpenError::Storage(StorageError::Corrupt(_)) | OpenError::Format { .. }) => return Ok(found),
@@ -269,7 +271,7 @@ impl Work<'_> {
     }
 
     /// Plans the tree that the manifest describes, without the tables that cannot be opened.
-    fn believed(mut self, base: &Base) -> Result<Salvage, OpenError> {
+    fn believed(mut self, base: &Base) -> Result<Plan, OpenError> {
         let loaded = base.manifest.as_ref().expect("it is whole");
         let mut tree = loaded.state.clone();
         let mut edit = VersionEdit::default();
@@ -314,7 +316,7 @@ impl Work<'_> {
             self.note_keyspace(&tree, *id, &state.name, "the manifest");
         }
         let (number, end) = (loaded.number, Some(loaded.end.clone()));
-        Ok(self.finish(Salvage {
+        Ok(self.finish(Plan {
             tree,
             number,
             end,
@@ -418,7 +420,7 @@ impl Work<'_> {
 
     /// Gives every manifest and log a second name: the new manifest makes them superfluous, so they
     /// would be removed.
-    fn finish(mut self, mut salvage: Salvage) -> Salvage {
+    fn finish(mut self, mut salvage: Plan) -> Plan {
         for &number in &self.files.manifests {
             self.report.others.push(manifest_name(number));
             salvage.second_names.push((manifest_path(self.dir, number), ".aside"));
@@ -453,48 +455,72 @@ impl Work<'_> {
     }
 }
 
-impl Salvage {
-    /// Reports whether the tree differs from what a manifest says.
-    pub(crate) fn has_rebuilt(&self) -> bool {
-        self.report.rebuilt
-    }
+/// What an opening does to files before the new manifest is in force.
+struct Second {
+    dir: PathBuf,
+    /// Files that get a second name, with the suffix to append.
+    names: Vec<(PathBuf, &'static str)>,
+    /// Files of a rebuilt tree, which may exist only in the page cache.
+    kept: Vec<PathBuf>,
+}
 
+impl Second {
     /// Durably gives every file that will not be part of the database a second name, and makes the
     /// files that will be part of it durable. Returns the first names with their second names.
-    pub(crate) fn preserve(
-        &self,
-        fs: &dyn FileSystem,
-        dir: &Path,
-    ) -> Result<HashMap<PathBuf, PathBuf>, StorageError> {
-        if self.report.rebuilt {
-            // A table that no manifest names yet may exist only in the page cache.
-            let kept = self.report.tables.iter().filter(|table| table.fate == TableFate::Kept);
-            let blobs = self.tree.keyspaces.values().flat_map(|keyspace| keyspace.tables());
-            let blobs: BTreeSet<BlobFileId> =
-                blobs.flat_map(|meta| meta.extra.blobs.iter().map(|blob| blob.0)).collect();
-            let blobs = blobs.into_iter().map(|id| blob_path(dir, id));
-            for path in kept.map(|table| dir.join(&table.file)).chain(blobs) {
-                match fs.sync_file(&path) {
-                    // Reads of its values will fail; the opening warns of it.
-                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                    synced => synced.map_err(|e| StorageError::io("sync", &path, e))?,
-                }
+    fn give(&self, fs: &dyn FileSystem) -> Result<HashMap<PathBuf, PathBuf>, StorageError> {
+        for path in &self.kept {
+            match fs.sync_file(path) {
+                // Reads of its values will fail; the opening warns of it.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                synced => synced.map_err(|e| StorageError::io("sync", path, e))?,
             }
         }
         let mut preserved = HashMap::default();
-        for (path, suffix) in &self.second_names {
+        for (path, suffix) in &self.names {
             let second = free_name(fs, path, suffix).map_err(|e| StorageError::io("look for", path, e))?;
             fs.link_or_copy(path, &second).map_err(|e| StorageError::io("set aside", path, e))?;
             preserved.insert(path.clone(), second);
         }
-        if self.report.rebuilt || !preserved.is_empty() {
-            fs.sync_dir(dir).map_err(|e| StorageError::io("sync", dir, e))?;
+        if !self.kept.is_empty() || !preserved.is_empty() {
+            fs.sync_dir(&self.dir).map_err(|e| StorageError::io("sync", &self.dir, e))?;
         }
         Ok(preserved)
     }
+}
+
+impl Plan {
+    /// Returns the files of a rebuilt tree.
+    fn kept(&self, dir: &Path) -> Vec<PathBuf> {
+        if !self.report.rebuilt {
+            return Vec::new();
+        }
+        let kept = self.report.tables.iter().filter(|table| table.fate == TableFate::Kept);
+        let blobs = self.tree.keyspaces.values().flat_map(|keyspace| keyspace.tables());
+        let blobs: BTreeSet<BlobFileId> =
+            blobs.flat_map(|meta| meta.extra.blobs.iter().map(|blob| blob.0)).collect();
+        let blobs = blobs.into_iter().map(|id| blob_path(dir, id));
+        kept.map(|table| dir.join(&table.file)).chain(blobs).collect()
+    }
+
+    /// Returns what the engine opens, and the report.
+    fn into_repair(self, dir: &Path) -> (Repair, SalvageReport) {
+        let (warnings, kept) = (self.warnings(), self.kept(dir));
+        let Plan { tree, number, end, covered, unreadable, report, second_names } = self;
+        let second = Second { dir: dir.to_owned(), names: second_names, kept };
+        let repair = Repair {
+            manifest: LoadedManifest { state: tree, number, end: end.unwrap_or(End::Clean { offset: 0 }) },
+            covered,
+            unreadable,
+            rebuilt: report.rebuilt,
+            needed: report.is_needed(),
+            warnings,
+            preserve: Box::new(move |fs| second.give(fs)),
+        };
+        (repair, report)
+    }
 
     /// Returns the warnings for the caller that opened the database.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         let SalvageReport { manifest, losses, rebuilt, tables, .. } = &self.report;
         let mut warnings = manifest.clone();
         if *rebuilt {
@@ -512,88 +538,97 @@ impl Salvage {
     }
 }
 
+/// Restores the damaged database in `path` to a consistent state, with everything that can still be
+/// read, so that it can be opened. No file is removed or overwritten: files that are no longer part
+/// of the database are renamed to `….aside` (or `….damaged`), `CURRENT` and `OPTIONS` are copied
+/// there before they are replaced, and the report lists them all. A directory in which no file bears
+/// the mark of a database is [not touched](OpenError::Foreign).
+///
+/// If the manifest is damaged or missing, the tree is rebuilt from the tables and logs found.
+/// Damaged records of logs are left out, and so are tables that cannot be opened. Writes may be
+/// missing afterwards, and deleted keys may come back. Damaged blocks within a table remain errors
+/// of the reads that touch them, and a missing blob file still needs the option
+/// [`on_damage`](Options::on_damage).
+///
+/// An intact database is left as it is. With `dry_run` nothing is changed, and the report says what
+/// would be done.
+///
+/// # Errors
+///
+/// Those of [`Db::open`], except that damage is no error: it is in the report.
+pub fn salvage(path: impl AsRef<Path>, options: Options, dry_run: bool) -> Result<SalvageReport, OpenError> {
+    let path = path.as_ref();
+    let mut report = look(path, &options)?;
+    report.dry_run = dry_run;
+    if dry_run || !report.is_needed() {
+        return Ok(report);
+    }
+    let options = Options { create_if_missing: true, error_if_exists: false, ..options };
+    let (plan, done) = planned(path, &options);
+    let (db, moved) = repair::open(path, options.clone(), &plan)?;
+    let warnings = db.stats().warnings;
+    db.close().map_err(|error| StorageError::io("close", path, std::io::Error::other(error)))?;
+    let report = done.take().unwrap_or(report);
+    Ok(SalvageReport { moved, warnings, ..report })
+}
+
+/// Opens the database in `path` for reading, as a [salvage](salvage()) would leave it, and changes
+/// nothing.
+///
+/// # Errors
+///
+/// Those of [`Db::open_read_only`], and of a salvage.
+pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
+    Ok(open_as_salvaged(path.as_ref(), &options)?.0)
+}
+
+/// The same, with what was found.
+pub(crate) fn open_as_salvaged(dir: &Path, options: &Options) -> Result<(Db, SalvageReport), OpenError> {
+    let (plan, found) = planned(dir, options);
+    let db = repair::open_read_only(dir, options, &plan)?;
+    Ok((db, found.take().unwrap_or_default()))
+}
+
+/// Returns a plan for an opening, and where its report will be.
+#[expect(clippy::type_complexity, reason = "a closure has no other name")]
+fn planned<'a>(
+    dir: &'a Path,
+    options: &'a Options,
+) -> (impl Fn(&dyn FileSystem) -> Result<Option<Repair>, OpenError> + 'a, Rc<Cell<Option<SalvageReport>>>) {
+    let found = Rc::<Cell<Option<SalvageReport>>>::default();
+    let report = found.clone();
+    let plan = move |fs: &dyn FileSystem| {
+        let plan = prepare(fs, dir, options)?.map(|plan| plan.into_repair(dir));
+        Ok(plan.map(|(repair, found)| {
+            report.set(Some(found));
+            repair
+        }))
+    };
+    (plan, found)
+}
+
 /// Returns what a salvage of the database in `dir` would find and do. Changes nothing.
-pub(super) fn look(dir: &Path, options: &Options) -> Result<SalvageReport, OpenError> {
+fn look(dir: &Path, options: &Options) -> Result<SalvageReport, OpenError> {
     options.check()?;
-    let fs = file_system(options);
-    match foreign::look_at(&*fs, dir)? {
+    let fs = repair::file_system(options);
+    let foreign = |found| OpenError::Foreign { path: dir.to_owned(), found };
+    match place::look_at(&*fs, dir)? {
         Place::Database | Place::Headless => {}
-        Place::Unproven => return Err(foreign::unproven(dir)),
-        Place::Others(found) => return Err(foreign::foreign(dir, found)),
+        Place::Unproven => {
+            return Err(foreign("`CURRENT`, but no file that bears the mark of a database".to_owned()));
+        }
+        Place::Others(found) | Place::Foreign(found) => return Err(foreign(found)),
         Place::Free => return Err(OpenError::NotFound { path: dir.to_owned() }),
     }
     let path = lock_path(dir);
     let io = |operation, e: std::io::Error| StorageError::io(operation, &path, e);
     // Locking creates the lock file.
     let _lock = match fs.exists(&path).map_err(|e| io("look for", e))? {
-        true => Some(fs.lock(&path).map_err(|e| io("lock", e))?.ok_or_else(|| locked(&*fs, path.clone()))?),
+        true => Some(
+            fs.lock(&path).map_err(|e| io("lock", e))?.ok_or_else(|| repair::locked(&*fs, path.clone()))?,
+        ),
         false => None,
     };
-    let salvage = prepare(&*fs, dir, options)?;
-    salvage.map(|salvage| salvage.report).ok_or(OpenError::NotFound { path: dir.to_owned() })
-}
-
-/// Extends the error of an opening that found `CURRENT` or its manifest damaged or missing with
-/// what else was found.
-pub(crate) fn explain(fs: &dyn FileSystem, dir: &Path, error: OpenError) -> OpenError {
-    let OpenError::Storage(storage) = &error else { return error };
-    if !is_damage(storage) {
-        return error;
-    }
-    let base = Files::list(fs, dir).map_err(OpenError::from).and_then(|files| find_base(fs, dir, &files));
-    let Ok(Base { manifest, wrong, current: Some(current), .. }) = base else { return error };
-    let what = match storage {
-        StorageError::Corrupt(damage) if damage.path == current_path(dir) => damage.what.clone(),
-        _ => current,
-    };
-    let more = match manifest.filter(|_| wrong.is_empty()) {
-        Some(loaded) => format!("{} is whole, and `salvage` goes on with it", manifest_name(loaded.number)),
-        None => "no manifest is whole; `salvage` builds a new one from the existing tables".to_owned(),
-    };
-    StorageError::corrupt(&current_path(dir), None, format!("{what}; {more}")).into()
-}
-
-/// Returns the error of an opening that misses a file named by the manifest, saying whether the
-/// manifest probably lost its last edits.
-pub(crate) fn explain_missing(
-    files: &[(String, FileKind)],
-    number: u64,
-    tree: &ManifestState,
-    dir: &Path,
-    error: OpenError,
-) -> OpenError {
-    let path = match &error {
-        OpenError::Storage(StorageError::Io(failure)) if failure.kind() == std::io::ErrorKind::NotFound => {
-            failure.path.clone()
-        }
-        OpenError::Storage(StorageError::Corrupt(damage)) => damage.path.clone(),
-        _ => return error,
-    };
-    let there = |(name, _): &(String, FileKind)| path.file_name().is_some_and(|file| *file == **name);
-    let newer =
-        |(_, kind): &&(String, FileKind)| matches!(kind, FileKind::Table(id) if *id >= tree.next_file);
-    let newer = files.iter().filter(newer).count();
-    if newer == 0 || files.iter().any(there) {
-        return error;
-    }
-    let what = format!(
-        "it names {}, which does not exist, and {newer} tables are newer than any it knows: it has \
-         probably lost its last edits",
-        path.display()
-    );
-    StorageError::corrupt(&manifest_path(dir, number), None, what).into()
-}
-
-/// Returns an unused name for a file that is set aside.
-pub(super) fn free_name(fs: &dyn FileSystem, path: &Path, suffix: &str) -> std::io::Result<PathBuf> {
-    let mut number = 0;
-    loop {
-        let mut name = path.as_os_str().to_owned();
-        name.push(if number == 0 { suffix.to_owned() } else { format!("{suffix}-{number}") });
-        let name = PathBuf::from(name);
-        if !fs.exists(&name)? {
-            return Ok(name);
-        }
-        number += 1;
-    }
+    let plan = prepare(&*fs, dir, options)?;
+    plan.map(|plan| plan.report).ok_or(OpenError::NotFound { path: dir.to_owned() })
 }

@@ -1,7 +1,7 @@
 //! Metrics through the crate `metrics`: a recorder that prints, where a program would install one
 //! for its monitoring.
 //!
-//! Run: `cargo run --release -p tamis --features metrics --example metrics`
+//! Run: `cargo run --release -p tamis-metrics --features metrics --example metrics`
 
 #![allow(clippy::print_stdout)]
 
@@ -12,8 +12,8 @@ use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
 };
-use tamis::metrics::MetricsExporter;
 use tamis::{Db, Options};
+use tamis_metrics::facade::MetricsExporter;
 
 /// The last number of each series; of a histogram, the number of durations.
 type Numbers = Arc<Mutex<BTreeMap<String, f64>>>;

@@ -13,13 +13,13 @@
 use std::io;
 use std::path::Path;
 
-use tamis_files::table::Footer;
-use tamis_files::tree::files::{FileKind, manifest_path, parse};
-use tamis_files::tree::manifest::read_current;
-use tamis_files::{blob, images, wal};
+use tamis_env::io::{Access, FileSystem};
 
-use crate::error::{OpenError, StorageError};
-use crate::io::{Access, FileSystem};
+use super::files::{FileKind, manifest_path, parse};
+use super::manifest::read_current;
+use crate::error::StorageError;
+use crate::table::Footer;
+use crate::{blob, images, wal};
 
 /// The number of names in a message.
 const NAMED: usize = 3;
@@ -32,7 +32,7 @@ const START: u64 = 4096;
 
 /// A directory as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// There is no such directory, or nothing in it but what an interrupted creation leaves behind.
     Free,
     /// A database.
@@ -43,6 +43,9 @@ pub(crate) enum Place {
     Unproven,
     /// No database, but files of others, in words.
     Others(String),
+    /// A database of another engine, a file, or files of others under the names of a database's, in
+    /// words. Nothing can be created here.
+    Foreign(String),
 }
 
 /// Finds out what is in `dir`. For a database whose manifest is whole that costs a read of
@@ -50,9 +53,8 @@ pub(crate) enum Place {
 ///
 /// # Errors
 ///
-/// [`OpenError::Foreign`] if it is a database of another engine, a file, or has files of others
-/// under the names of a database's; failed system calls.
-pub(crate) fn look_at(fs: &dyn FileSystem, dir: &Path) -> Result<Place, OpenError> {
+/// Failed system calls.
+pub fn look_at(fs: &dyn FileSystem, dir: &Path) -> Result<Place, StorageError> {
     let io = |operation, e| StorageError::io(operation, dir, e);
     match read_current(fs, dir) {
         Ok(Some(number)) => {
@@ -63,14 +65,14 @@ pub(crate) fn look_at(fs: &dyn FileSystem, dir: &Path) -> Result<Place, OpenErro
         // Damage, a file in place of the directory, a file that its writer has just replaced.
         Ok(None) | Err(StorageError::Corrupt(_)) => {}
         Err(StorageError::Io(e)) if is_answer(e.io_error()) => {}
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     }
     if !fs.exists(dir).map_err(|e| io("look for", e))? {
         return Ok(Place::Free);
     }
     let names = match fs.list(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-            return Err(foreign(dir, kind_of_file(fs, dir)));
+            return Ok(Place::Foreign(kind_of_file(fs, dir)));
         }
         names => names.map_err(|e| io("list", e))?,
     };
@@ -83,7 +85,7 @@ pub(crate) fn look_at(fs: &dyn FileSystem, dir: &Path) -> Result<Place, OpenErro
         return Ok(if has("CURRENT") { Place::Database } else { Place::Headless });
     }
     if let Some(engine) = engine_of(fs, dir, &names) {
-        return Err(foreign(dir, engine));
+        return Ok(Place::Foreign(engine));
     }
     let mut strangers: Vec<&str> = Vec::new();
     let mut disguised: Vec<&str> = Vec::new();
@@ -102,27 +104,17 @@ pub(crate) fn look_at(fs: &dyn FileSystem, dir: &Path) -> Result<Place, OpenErro
     if has("CURRENT") {
         return match strangers.is_empty() {
             true => Ok(Place::Unproven),
-            false => Err(foreign(dir, in_words(&mut strangers))),
+            false => Ok(Place::Foreign(in_words(&mut strangers))),
         };
     }
     match (disguised.is_empty(), strangers.is_empty()) {
         (false, _) => {
             disguised.append(&mut strangers);
-            Err(foreign(dir, in_words(&mut disguised)))
+            Ok(Place::Foreign(in_words(&mut disguised)))
         }
         (true, false) => Ok(Place::Others(in_words(&mut strangers))),
         (true, true) => Ok(Place::Free),
     }
-}
-
-/// The error of finding something else than a database.
-pub(crate) fn foreign(dir: &Path, found: String) -> OpenError {
-    OpenError::Foreign { path: dir.to_owned(), found }
-}
-
-/// The error of finding `CURRENT` and nothing that could be salvaged.
-pub(crate) fn unproven(dir: &Path) -> OpenError {
-    foreign(dir, "`CURRENT`, but no file that bears the mark of a database".to_owned())
 }
 
 /// Reports whether the file `path`, which has the name of this kind, begins or ends as it should.

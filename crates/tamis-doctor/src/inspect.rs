@@ -6,22 +6,21 @@
 use std::io::Write;
 use std::path::Path;
 
+use tamis::{Error, OpenError, StorageError};
 use tamis_base::key::Kind;
+use tamis_env::io::{Access, FileSystem};
 use tamis_files::blob::{BlobFile, Reference};
 use tamis_files::images::ImageFile;
 use tamis_files::table::{
     CursorOptions, ELASTIC, GLOBAL, KEY_LIST, KeyListReader, ReaderConfig, Table, TableCursor, UnitDirectory,
+    read_filter,
 };
 use tamis_files::tree::files::{FileKind, parse};
 use tamis_files::tree::manifest::read_edits;
 use tamis_files::tree::tombstones::Tombstones;
+use tamis_files::wal::ops::{BatchOp, GroupHeader, Ops};
 use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_filter::BloomScheme;
-
-use crate::batch::{BatchOp, GroupHeader, Ops};
-use crate::error::{Error, OpenError, StorageError};
-use crate::io::{Access, FileSystem};
-use crate::tree::pinned_filter::read_filter;
 
 pub use tamis_files::tree::identify::{Contents, identify};
 

@@ -9,7 +9,8 @@ use tamis_base::ids::{KeyspaceId, RunId, TableId};
 use tamis_base::meta::TableMeta;
 use tamis_files::tree::edit::VersionEdit;
 
-use crate::options::{CompactionChoice, KeyspaceOptions};
+use tamis::KeyspaceOptions;
+use tamis::options::CompactionChoice;
 
 use super::lineage::is_newer;
 

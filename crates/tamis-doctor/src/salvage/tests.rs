@@ -2,18 +2,39 @@
 
 use std::sync::Arc;
 
+use tamis::KeyspaceOptions;
+use tamis::io::{MemFs, Usage};
 use tamis_base::epochs::{EpochMap, EpochSegment};
 use tamis_base::key::{KeyEnd, Kind};
 use tamis_files::table::{ExtraProperties, Merged, Origin, TableBuilder, TableOptions};
 use tamis_filter::Digest;
 
-use crate::tree::tests::table;
-
 use super::tree::place;
 use super::*;
-use crate::Db;
-use crate::io::{FileSystem, MemFs, Usage};
-use crate::options::KeyspaceOptions;
+use tamis_base::meta::TableExtra;
+
+/// A table of no file.
+fn table(id: TableId, smallest: &str, largest: &str) -> TableMeta {
+    TableMeta {
+        id,
+        file_bytes: 1000,
+        smallest: smallest.as_bytes().into(),
+        largest: KeyEnd::Included(largest.as_bytes().into()),
+        entries: 10,
+        deletes: 1,
+        range_tombstones: 0,
+        raw_bytes: 500,
+        min_seq: 3,
+        max_seq: 30,
+        epochs: EpochMap::from_segments(vec![EpochSegment {
+            start: smallest.as_bytes().into(),
+            lo: 1,
+            hi: 2,
+        }])
+        .unwrap(),
+        extra: TableExtra::default(),
+    }
+}
 
 fn options(fs: &MemFs) -> Options {
     Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() }
@@ -66,7 +87,7 @@ fn tables_that_lie_about_their_origin_are_set_aside_and_reported() {
         let fs = MemFs::new();
         write(&fs, 5, "a", (1, 2), Origin { keyspace: Some(0), ..Origin::default() });
         write(&fs, 6, "b", (2, 3), lie);
-        let report = Db::salvage("db", options(&fs), false).unwrap();
+        let report = salvage("db", options(&fs), false).unwrap();
         assert_eq!(
             (fate(&report, 5), fate(&report, 6)),
             (TableFate::Kept, TableFate::SetAside),
@@ -85,7 +106,7 @@ fn an_orphaned_merge_output_does_not_hide_later_merges() {
     write(&fs, 3, "k", (1, 2), Origin { keyspace: Some(0), ..Origin::default() });
     write(&fs, 6, "k", (1, 3), merged(5, &[3, 4]));
     write(&fs, 9, "k", (1, 4), merged(8, &[3, 4, 7]));
-    let report = Db::salvage("db", options(&fs), false).unwrap();
+    let report = salvage("db", options(&fs), false).unwrap();
     assert_eq!(
         [3, 6, 9].map(|id| fate(&report, id)),
         [TableFate::Superseded, TableFate::Superseded, TableFate::Kept]
@@ -101,7 +122,7 @@ fn tables_without_an_origin_are_told_apart_by_their_epochs() {
     write(&fs, 3, "k", (1, 2), Origin::default());
     write(&fs, 6, "k", (1, 3), Origin::default());
     write(&fs, 7, "k", (3, 4), Origin::default());
-    let report = Db::salvage("db", options(&fs), true).unwrap();
+    let report = salvage("db", options(&fs), true).unwrap();
     assert_eq!(
         [3, 6, 7].map(|id| fate(&report, id)),
         [TableFate::Superseded, TableFate::Kept, TableFate::Kept]

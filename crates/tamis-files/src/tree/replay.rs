@@ -17,51 +17,55 @@ use std::path::Path;
 
 use tamis_base::ids::LogId;
 use tamis_base::key::SeqNo;
-use tamis_files::tree::files::log_path;
-use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
+use tamis_env::io::{Access, FileSystem};
 
-use crate::batch::{BatchOp, GroupHeader, Ops};
-use crate::error::{OpenError, StorageError};
-use crate::io::{Access, FileSystem};
+use super::files::log_path;
+use crate::error::{FileError, StorageError};
+use crate::wal::ops::{BatchOp, GroupHeader, Ops};
+use crate::wal::{End, LogKind, LogReader, ReadOptions};
 
 /// The result of a replay.
 #[derive(Debug)]
-pub(crate) struct Replayed {
+pub struct Replayed {
     /// The last sequence number read; 0 if there were no records.
-    pub(crate) last_seq: SeqNo,
+    pub last_seq: SeqNo,
     /// What was dropped, in words.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// The first log whose end is missing, and what was found instead.
-    pub(crate) broken: Option<(LogId, u64, String)>,
+    pub broken: Option<(LogId, u64, String)>,
     /// Whether any log has a closing record.
-    pub(crate) any_closed: bool,
+    pub any_closed: bool,
     /// Whether the last log holds records and has a closing record.
-    pub(crate) last_closed: bool,
+    pub last_closed: bool,
     /// Whether the last log is empty and not closed.
-    pub(crate) last_empty: bool,
+    pub last_empty: bool,
     /// The log that has the first record that was not to be read, and the number of its first
     /// write.
-    pub(crate) stopped: Option<(LogId, SeqNo)>,
+    pub stopped: Option<(LogId, SeqNo)>,
 }
 
 /// How logs are replayed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReplayOptions {
+pub struct ReplayOptions {
     /// Replay everything readable.
-    pub(crate) salvage: bool,
+    pub salvage: bool,
     /// The last write to be replayed; records with later ones are not read, nor is what is behind
     /// them.
-    pub(crate) until: Option<SeqNo>,
+    pub until: Option<SeqNo>,
 }
 
 /// Reads `logs` (ascending) and passes every operation with its log and sequence number to `apply`.
-pub(crate) fn replay(
+///
+/// # Errors
+///
+/// Failed reads; damage, unless it is salvaged; those of `apply`.
+pub fn replay<E: From<FileError> + From<StorageError>>(
     fs: &dyn FileSystem,
     dir: &Path,
     logs: &[LogId],
     options: ReplayOptions,
-    mut apply: impl FnMut(LogId, SeqNo, &BatchOp<'_>) -> Result<(), OpenError>,
-) -> Result<Replayed, OpenError> {
+    mut apply: impl FnMut(LogId, SeqNo, &BatchOp<'_>) -> Result<(), E>,
+) -> Result<Replayed, E> {
     let mut replayed = Replayed {
         last_seq: 0,
         warnings: Vec::new(),
@@ -179,11 +183,11 @@ pub(crate) fn replay(
 
 /// Returns the number of the first write of a log, and the size of its file; `None` if it holds no
 /// record.
-pub(crate) fn first_write(
-    fs: &dyn FileSystem,
-    path: &std::path::Path,
-    id: u64,
-) -> Result<Option<(SeqNo, u64)>, OpenError> {
+///
+/// # Errors
+///
+/// A failed system call, or damage.
+pub fn first_write(fs: &dyn FileSystem, path: &Path, id: LogId) -> Result<Option<(SeqNo, u64)>, FileError> {
     let io = |operation, e| StorageError::io(operation, path, e);
     let file = fs.open(path, Access::Sequential).map_err(|e| io("open", e))?;
     let bytes = file.len().map_err(|e| io("read the length of", e))?;

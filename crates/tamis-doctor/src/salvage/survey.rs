@@ -1,129 +1,22 @@
-//! A survey of the directory: the manifest to believe, the tables as they describe themselves, and
-//! the logs.
+//! A survey of the directory: the tables as they describe themselves, and the logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis::{OpenError, StorageError};
 use tamis_base::collections::HashMap;
 use tamis_base::epochs::{EpochMap, EpochSegment};
-use tamis_base::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, TableId};
+use tamis_base::ids::{KeyspaceId, LogId, TableId};
 use tamis_base::key::{KeyBytes, KeyEnd, MAX_SEQNO, SeqNo};
 use tamis_base::meta::{TableExtra, TableMeta};
+use tamis_env::io::FileSystem;
 use tamis_files::codec::Decoder;
 use tamis_files::table::{Origin, ReaderConfig, Table};
 use tamis_files::tree::edit::{NUMBER_LIMIT, VersionEdit};
-use tamis_files::tree::files::{FileKind, current_path, log_path, manifest_name, parse, table_path};
-use tamis_files::tree::manifest::{LoadedManifest, Manifest, is_damage, read_current};
+use tamis_files::tree::files::{log_path, table_path};
+use tamis_files::tree::replay::{ReplayOptions, Replayed, replay};
 use tamis_files::tree::tombstones::Tombstones;
-
-use crate::db::open::check_state;
-use crate::db::replay::{ReplayOptions, Replayed, replay};
-use crate::error::{OpenError, StorageError};
-use crate::io::FileSystem;
-
-/// The files that a salvage examines, by number, ascending.
-#[derive(Debug, Default)]
-pub(super) struct Files {
-    pub(super) tables: Vec<TableId>,
-    pub(super) logs: Vec<LogId>,
-    pub(super) manifests: Vec<u64>,
-    pub(super) filters: Vec<FilterFileId>,
-    pub(super) blobs: Vec<BlobFileId>,
-}
-
-impl Files {
-    pub(super) fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Files, StorageError> {
-        let mut files = Files::default();
-        for name in fs.list(dir).map_err(|e| StorageError::io("list", dir, e))? {
-            match parse(&name) {
-                Some(FileKind::Table(id)) => files.tables.push(id),
-                Some(FileKind::Log(id)) => files.logs.push(id),
-                Some(FileKind::Manifest(number)) => files.manifests.push(number),
-                Some(FileKind::Filter(id)) => files.filters.push(id),
-                Some(FileKind::Blob(id)) => files.blobs.push(id),
-                _ => {}
-            }
-        }
-        files.tables.sort_unstable();
-        files.logs.sort_unstable();
-        files.manifests.sort_unstable();
-        files.filters.sort_unstable();
-        files.blobs.sort_unstable();
-        Ok(files)
-    }
-
-    /// Reports whether there is any file that could hold a database's data.
-    pub(super) fn any(&self) -> bool {
-        !(self.tables.is_empty() && self.logs.is_empty() && self.manifests.is_empty())
-    }
-}
-
-/// The manifest to believe, as far as it goes.
-#[derive(Debug, Default)]
-pub(super) struct Base {
-    /// `None` if no manifest can be read at all.
-    pub(super) manifest: Option<LoadedManifest>,
-    /// What is wrong with it, so that the tree must be rebuilt.
-    pub(super) wrong: Vec<String>,
-    /// What is wrong with `CURRENT`, if it is there.
-    pub(super) current: Option<String>,
-}
-
-/// Finds the manifest in force, or the one that most likely was.
-pub(super) fn find_base(fs: &dyn FileSystem, dir: &Path, files: &Files) -> Result<Base, OpenError> {
-    let mut base = Base::default();
-    let path = current_path(dir);
-    let named = match read_current(fs, dir) {
-        Ok(Some(number)) if files.manifests.contains(&number) => Some(number),
-        Ok(Some(number)) => {
-            let name = manifest_name(number);
-            base.current = Some(format!("{} names {name}, which does not exist", path.display()));
-            None
-        }
-        Ok(None) => {
-            base.current = Some(format!("{} is missing", path.display()));
-            None
-        }
-        Err(error) if is_damage(&error) => {
-            base.current = Some(format!("{} is damaged: it does not name a manifest", path.display()));
-            None
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let others = files.manifests.iter().rev().copied().filter(|number| Some(*number) != named);
-    for number in named.into_iter().chain(others) {
-        let (loaded, damage) = Manifest::read_what_is_there(fs, dir, number)?;
-        let name = dir.join(manifest_name(number));
-        let damage = damage.map(|error| match error {
-            StorageError::Corrupt(damage) => {
-                let at = damage.offset.map(|at| format!(" at offset {at}")).unwrap_or_default();
-                format!("{} is damaged{at}: {}", name.display(), damage.what)
-            }
-            error => error.to_string(),
-        });
-        let usable = match (&damage, check_state(&loaded.state)) {
-            (None, Err(what)) => Err(format!("{} is damaged: {what}", name.display())),
-            (Some(damage), Err(_)) => Err(damage.clone()),
-            (_, Ok(())) => Ok(()),
-        };
-        match usable {
-            Ok(()) => {
-                if named.is_some_and(|named| named != number) {
-                    base.wrong.push(format!("only {} can be read, and it is older", name.display()));
-                }
-                base.wrong.extend(damage);
-                base.manifest = Some(loaded);
-                return Ok(base);
-            }
-            Err(why) => base.wrong.push(why),
-        }
-    }
-    if base.wrong.is_empty() {
-        base.wrong.push("there is no manifest".to_owned());
-    }
-    Ok(base)
-}
 
 /// A table as its file describes it.
 #[derive(Clone, Debug)]
@@ -279,17 +172,18 @@ pub(super) fn scan_log(
     covered: &HashMap<KeyspaceId, SeqNo>,
 ) -> Result<LogScan, OpenError> {
     let mut scan = LogScan { id, ..LogScan::default() };
-    let replayed = replay(fs, dir, &[id], ReplayOptions { salvage: true, until: None }, |_, seq, op| {
-        let keyspace = op.keyspace();
-        scan.writes += 1;
-        scan.first_seq = if scan.first_seq == 0 { seq } else { scan.first_seq };
-        scan.last_seq = seq;
-        if !op.is_ingestion() {
-            scan.keyspaces.entry(keyspace).or_insert(seq);
-            scan.new += u64::from(seq > covered.get(&keyspace).copied().unwrap_or(0));
-        }
-        Ok(())
-    });
+    let replayed =
+        replay::<OpenError>(fs, dir, &[id], ReplayOptions { salvage: true, until: None }, |_, seq, op| {
+            let keyspace = op.keyspace();
+            scan.writes += 1;
+            scan.first_seq = if scan.first_seq == 0 { seq } else { scan.first_seq };
+            scan.last_seq = seq;
+            if !op.is_ingestion() {
+                scan.keyspaces.entry(keyspace).or_insert(seq);
+                scan.new += u64::from(seq > covered.get(&keyspace).copied().unwrap_or(0));
+            }
+            Ok(())
+        });
     match replayed {
         // Missing successors show once all logs are replayed.
         Ok(Replayed { warnings, .. }) => {
