@@ -242,9 +242,12 @@ pub(super) fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> O
         .ok()
 }
 
+/// How far the threads that compact step behind others of the process, as a nice value.
+const COMPACTION_NICE: usize = 10;
+
 fn compaction_loop(db: &DbInner) {
     // Helpers of a merge inherit it.
-    thread::lower_priority(db.options.compaction_nice);
+    thread::lower_priority(COMPACTION_NICE);
     let mut walked = false;
     loop {
         // Without the lock: the file system may be slow.

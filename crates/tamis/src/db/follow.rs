@@ -143,7 +143,7 @@ pub(super) fn open(dir: &Path, options: &Options) -> Result<Arc<DbInner>, OpenEr
 /// so.
 fn keeps_changes(db: &DbInner) -> bool {
     let text = read_file(&*db.fs, &options_path(&db.dir)).ok().and_then(|text| String::from_utf8(text).ok());
-    let options = text.and_then(|text| Options::from_text(&text).ok());
+    let options = text.and_then(|text| Options::from_stored(&text).ok());
     let has_consumers = || db.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
     options.is_some_and(|options| options.changes_keep_bytes > 0 || options.changes_keep_time.is_some())
         || has_consumers()

@@ -815,7 +815,8 @@ impl Options {
     /// # Errors
     ///
     /// [`OpenError::Foreign`] if there is something else than a database; the file of options
-    /// cannot be read, is no text, or does not [parse](Options::from_text).
+    /// cannot be read, is no text, or does not [parse](Options::from_text). Options that
+    /// this build does not have are ignored.
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
         // Others have files of this name, too.
@@ -832,6 +833,6 @@ impl Options {
         let text = String::from_utf8(bytes).map_err(|_| {
             OpenError::Storage(StorageError::corrupt(&path, None, "the options are not text"))
         })?;
-        Ok(Some(Options::from_text(&text)?))
+        Ok(Some(Options::from_stored(&text)?))
     }
 }

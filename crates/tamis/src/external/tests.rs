@@ -245,7 +245,7 @@ fn random_bytes_are_refused() {
 
 #[test]
 fn keys_in_the_wrong_order_are_detected() {
-    let mut options = KeyspaceOptions { block_hash_index: false, ..KeyspaceOptions::default() };
+    let mut options = KeyspaceOptions::default();
     options.set("compression", "none").unwrap();
     options.set("filter", "none").unwrap();
     let bytes = sample(&options);
