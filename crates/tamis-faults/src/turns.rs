@@ -131,7 +131,7 @@ pub(crate) fn database(turn: u64, sizes: Sizes) -> Options {
         max_open_files: sizes.max_open_files,
         recycled_logs: rng.usize(..4),
         background_threads: rng.usize(1..4),
-        sub_jobs: rng.usize(1..3),
+        sub_jobs: Some(rng.u64(1..3)),
         pin_metadata: rng.bool(),
         keyspace: keyspace(turn, sizes),
         ..Options::default()

@@ -69,7 +69,6 @@ class DatabaseOptions(_CommonOptions, total=False):
     reserve_bytes: Union[int, str]
     max_open_files: int
     background_threads: int
-    sub_jobs: int
     background_bytes_per_second: Union[int, str]
     recycled_logs: int
     changes_keep_bytes: Union[int, str]

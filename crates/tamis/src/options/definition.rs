@@ -127,9 +127,8 @@ options_table! {
             "Maximum number of open table files where tables are not mapped; 0 means no limit, and neither has a database \
              that is open read-only or followed. A mapped table needs no descriptor. Reads in progress, logs and background jobs take a few more.";
         Basic, background_threads: usize = "2", Count { min: 1, max: 64 },
-            "Threads that flush and compact. More threads keep up with more writes and take CPU time from readers.";
-        Expert, sub_jobs: usize = "2", Count { min: 1, max: 64 },
-            "Maximum number of threads that share one large compaction, each with a part of its key range.";
+            "Threads that flush and compact; as many share one large compaction. More threads keep up with more writes \
+             and take CPU time from readers.";
         Tuning, background_bytes_per_second: u64 = "unlimited", Bytes { min: 64 * KIB, max: NO_LIMIT },
             "Rate limit for the writes of flushes and compactions together; flushes go first. Bounds the bandwidth \
              they take from reads.";
@@ -167,6 +166,9 @@ options_table! {
         read_queue_depth: usize = "32", Count { min: 1, max: 256 },
             "Maximum number of overlapping block reads, and of blocks that a scan reads ahead; 1 turns both off. A \
              deeper queue keeps more of a device busy. Each reading thread may hold one buffer per queue entry.";
+        sub_jobs: Option<u64> = "auto", AutoCount(Count { min: 1, max: 64 }),
+            "Maximum number of threads that share one large compaction, each with a part of its key range; `auto`: \
+             `background_threads`.";
         hash_sharing: bool = "true", Flag,
             "Compute one digest per key lookup and use it in all filters; `false` rehashes the key for every \
              filter, to measure what sharing saves.";
@@ -401,6 +403,11 @@ impl Options {
         self.check_read_memory()?;
         self.operators.check_names()?;
         self.keyspace.check_named(true)
+    }
+
+    /// Returns how many threads at most share one compaction.
+    pub(crate) fn sub_jobs(&self) -> usize {
+        self.sub_jobs.map_or(self.background_threads, |threads| threads as usize)
     }
 
     /// Shared memory comes in place of all limits of its own.

@@ -131,12 +131,12 @@ impl<S> Field<S> {
     }
 
     pub(super) fn check(&self, target: &S, qualified: bool) -> Result<(), OptionsError> {
-        let value = (self.print)(target);
-        if self.is_fixed() && value != self.default {
+        let value = || (self.print)(target);
+        if self.is_fixed() && value() != self.default {
             let expected = format!("another value than {} {NEEDS_MEASURE}", self.default);
-            return Err(OptionsError::Value { name: self.name(qualified), value, expected });
+            return Err(OptionsError::Value { name: self.name(qualified), value: value(), expected });
         }
-        if (self.accepts)(target) { Ok(()) } else { Err(self.refuse(qualified, &value)) }
+        if (self.accepts)(target) { Ok(()) } else { Err(self.refuse(qualified, &value())) }
     }
 
     pub(super) fn info(&self, qualified: bool) -> OptionInfo {

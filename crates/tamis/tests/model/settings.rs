@@ -215,7 +215,6 @@ pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
         max_log_bytes: limits.1 << 10,
         background_threads: limits.2,
         recycled_logs: limits.3,
-        sub_jobs: limits.2,
         ..Options::default()
     })
 }
