@@ -104,7 +104,7 @@ impl From<StorageError> for Failure {
 impl From<OptionsError> for Failure {
     fn from(error: OptionsError) -> Failure {
         let code = match &error {
-            OptionsError::Unknown { .. } => Code::UnknownOption,
+            OptionsError::Unknown { .. } | OptionsError::Unavailable { .. } => Code::UnknownOption,
             OptionsError::Syntax { .. } | OptionsError::Value { .. } => Code::InvalidOption,
             OptionsError::Fixed { .. } => Code::FixedOption,
             _ => Code::Other,

@@ -13,7 +13,7 @@ import tamis
 
 @pytest.fixture
 def elastic(path):
-    with tamis.open(path, filter="elastic", filter_unit_bytes=128) as db:
+    with tamis.open(path, filter="elastic") as db:
         db.update((b"%06d" % n, b"v") for n in range(20_000))
         db.flush()
         for n in range(2_000):

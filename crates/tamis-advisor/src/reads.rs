@@ -128,7 +128,6 @@ impl<'a> Bench<'a> {
         let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
         options.operators = self.setup.options.operators.clone();
         options.background_threads = 1;
-        options.sub_jobs = 1;
         options.cache_bytes = 0;
         options.keyspace.auto_compaction = false;
         // All runs are in level 0; a filter of the whole tree sizes its codes for the possible

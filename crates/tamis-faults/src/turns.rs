@@ -84,7 +84,6 @@ pub(crate) fn keyspace(turn: u64, sizes: Sizes) -> KeyspaceOptions {
         size_ratio: rng.u64(2..5).into(),
         levels: LEVELS,
         restart_interval: rng.usize(1..20),
-        block_hash_index: rng.bool(),
         blob_threshold: [0, 1, 64, 512][rng.usize(..4)],
         blob_garbage: [0.05, 0.3][rng.usize(..2)],
         blob_file_bytes: [16 << 10, 256 << 20][rng.usize(..2)],
@@ -132,7 +131,7 @@ pub(crate) fn database(turn: u64, sizes: Sizes) -> Options {
         max_open_files: sizes.max_open_files,
         recycled_logs: rng.usize(..4),
         background_threads: rng.usize(1..4),
-        sub_jobs: rng.usize(1..3),
+        sub_jobs: Some(rng.u64(1..3)),
         pin_metadata: rng.bool(),
         keyspace: keyspace(turn, sizes),
         ..Options::default()

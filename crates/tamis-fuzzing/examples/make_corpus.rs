@@ -148,11 +148,7 @@ fn tables() -> Done {
     let kinds: [(&str, KeyspaceOptions, Fill); 14] = [
         ("plain", small(), cities),
         ("lz4", with(|o| o.compression = CompressionPerLevel::uniform(Compression::Lz4)), cities),
-        (
-            "no-filter-no-hash-index",
-            with(|o| (o.filter, o.block_hash_index) = (FilterChoice::None.into(), false)),
-            cities,
-        ),
+        ("no-filter", with(|o| o.filter = FilterChoice::None.into()), cities),
         ("bloom-rotation", with(|o| o.filter = FilterChoice::Bloom(BloomHashing::Rotation).into()), cities),
         ("bloom-double", with(|o| o.filter = FilterChoice::Bloom(BloomHashing::Double).into()), cities),
         (

@@ -88,10 +88,8 @@ fn any_options(input: &mut Input<'_>) -> KeyspaceOptions {
         merge,
         deterministic,
         memtable_bytes: choose(input, [20 << 10, 17 << 10, 64 << 10]),
-        memtable_filter: input.bit(),
         block_bytes: choose(input, [256, 1024]),
         restart_interval: choose(input, [1, 2, 16]),
-        block_hash_index: input.bit(),
         blob_threshold: choose(input, [0, 1, 16]),
         compression: CompressionPerLevel::uniform(choose(input, [Compression::None, Compression::Lz4])),
         filter: FilterPolicy::split(

@@ -58,8 +58,6 @@ pub fn reshape(rng: &mut Rng, levels: usize, s: &mut Settings) {
     set(s, "table_bytes", pick(rng, &["4 KiB", "8 KiB"]));
     set(s, "block_bytes", pick(rng, &["128", "256", "512", "1 KiB"]));
     set(s, "restart_interval", rng.u8(1..20));
-    set(s, "memtable_filter", rng.bool());
-    set(s, "block_hash_index", rng.bool());
     set(s, "compression", pick(rng, &["none", "lz4", "none,lz4"]));
     let all: Vec<FilterChoice> = FilterChoice::all().collect();
     let filter = if rng.u8(..4) == 0 { FilterChoice::BlockedBloom } else { *pick(rng, &all) };

@@ -34,6 +34,16 @@ pub enum OptionsError {
         /// An option with a similar name, which is perhaps what was meant.
         near: Option<&'static str>,
     },
+    /// An option that another version or build has.
+    #[error("{}option `{name}` {reason}", at_line(line))]
+    Unavailable {
+        /// The line of the text, from 1; 0 if the option was not set from a text.
+        line: usize,
+        /// The name.
+        name: String,
+        /// Why this build does not have it.
+        reason: &'static str,
+    },
     /// A line that is neither `name = value`, a comment nor empty.
     #[error("line {line}: expected `name = value`, found `{}`", text.escape_debug())]
     Syntax {

@@ -18,30 +18,19 @@ class _CommonOptions(TypedDict, total=False):
     workload: str
     memtable_bytes: Union[int, str]
     max_memtables: int
-    memtable_filter: bool
     block_bytes: Union[int, str]
     restart_interval: int
-    block_hash_index: bool
     compression: Optional[str]
     blob_threshold: Union[int, str]
     blob_garbage: float
-    blob_file_bytes: Union[int, str]
     filter: Optional[str]
     bits_per_key: float
     filter_allocation: str
-    filter_range: int
     filter_units: int
-    filter_unit_bits: float
-    filter_unit_bytes: Union[int, str]
-    key_map: str
     prefix_filter: Union[int, str, None]
-    eager_filter_rebuild: bool
-    verify_filters: bool
     levels: int
     compaction: str
     merge: str
-    picker: str
-    deterministic: bool
     size_ratio: Union[int, str]
     time_window: Union[str, timedelta, None]
     table_bytes: Union[int, str]
@@ -49,7 +38,6 @@ class _CommonOptions(TypedDict, total=False):
     slowdown_runs: int
     stop_runs: int
     slowdown_debt_bytes: Union[int, str]
-    stop_debt_bytes: Union[int, str]
 
 
 class KeyspaceOptions(_CommonOptions, total=False):
@@ -69,18 +57,11 @@ class DatabaseOptions(_CommonOptions, total=False):
     on_damage: str
     scrub_bytes_per_second: Union[int, str]
     verify_checksums: str
-    log_writes: str
     read_mode: str
-    async_reads: str
-    read_queue_depth: int
-    hash_sharing: bool
     cache_bytes: Union[int, str]
     filter_budget_bytes: Union[int, str]
     read_memory_bytes: Union[int, str]
     auto_memory_bytes: Union[int, str]
-    filter_life_time: Union[int, str]
-    heat_sampling: Union[int, str]
-    heat_inheritance: bool
     pin_metadata: bool
     memtable_budget_bytes: Union[int, str]
     transaction_history_bytes: Union[int, str]
@@ -88,8 +69,6 @@ class DatabaseOptions(_CommonOptions, total=False):
     reserve_bytes: Union[int, str]
     max_open_files: int
     background_threads: int
-    compaction_nice: int
-    sub_jobs: int
     background_bytes_per_second: Union[int, str]
     recycled_logs: int
     changes_keep_bytes: Union[int, str]

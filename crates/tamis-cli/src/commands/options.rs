@@ -46,7 +46,7 @@ pub(crate) fn run(args: OptionsArgs, out: &mut Out) -> Result<Outcome, Failure> 
             continue;
         }
         if class != Some(info.class) {
-            writeln!(out, "Options that change {}\n", info.class.name())?;
+            writeln!(out, "The {} options\n", info.class.name())?;
             class = Some(info.class);
         }
         writeln!(out, "  {} = {}", info.name, info.default)?;

@@ -160,13 +160,12 @@ impl FilterBuilder {
         salt: u64,
     ) -> Result<Option<FilterBlock>, FilterBuildError> {
         let bits = self.bits_per_key;
-        let verify = verify(options);
         let filter: Filter = match self.collected {
             Collected::Nothing => return Ok(None),
             Collected::Global => return Ok(Some(FilterBlock { kind: GLOBAL, bytes: None })),
             Collected::List(list, hash) => {
                 let bytes = list.finish();
-                if verify == Verify::Yes && hash_of_list(&bytes) != Some(hash) {
+                if hash_of_list(&bytes) != Some(hash) {
                     return Err(FilterError::SelfCheck.into());
                 }
                 return Ok(Some(FilterBlock { kind: KEY_LIST, bytes: Some(bytes) }));
@@ -176,20 +175,16 @@ impl FilterBuilder {
             }
             Collected::Independent(keys) => {
                 let filter = Bloom::build_independent(keys.iter().copied(), bits, salt)?;
-                if verify == Verify::Yes {
-                    for key in &keys {
-                        if !filter.contains_independent(key)? {
-                            return Err(FilterError::SelfCheck.into());
-                        }
+                for key in &keys {
+                    if !filter.contains_independent(key)? {
+                        return Err(FilterError::SelfCheck.into());
                     }
                 }
                 PointFilter::from(filter).into()
             }
             Collected::Digests(keys) if self.choice == FilterChoice::BlockedBloom => {
                 let filter: PointFilter = BlockedBloom::build(&keys, bits, salt)?.into();
-                if verify == Verify::Yes {
-                    filter.check(&keys)?;
-                }
+                filter.check(&keys)?;
                 filter.into()
             }
             Collected::Digests(keys) => {
@@ -201,7 +196,7 @@ impl FilterBuilder {
                     FilterChoice::Cuckoo => PointSpec::Cuckoo,
                     _ => PointSpec::Bloom(BloomScheme::Rotation),
                 };
-                PointFilter::build(spec, &keys, bits, salt, verify)?.into()
+                PointFilter::build(spec, &keys, bits, salt, Verify::Yes)?.into()
             }
             Collected::Keys(keys) => {
                 let spec = match self.choice {
@@ -211,7 +206,7 @@ impl FilterBuilder {
                     FilterChoice::Surf(suffix) => RangeSpec::Surf(suffix),
                     _ => RangeSpec::Grafite,
                 };
-                RangeFilter::build(spec, &keys, bits, salt, verify)?.into()
+                RangeFilter::build(spec, &keys, bits, salt, Verify::Yes)?.into()
             }
         };
         Ok(Some(FilterBlock { kind: filter.kind().name(), bytes: Some(filter.to_bytes()) }))
@@ -225,11 +220,7 @@ fn elastic(options: &KeyspaceOptions, hashing: BloomHashing) -> ElasticBuilder {
         BloomHashing::Independent => BloomScheme::Independent,
     };
     let shape = (options.filter_units as u32, options.filter_unit_bits, scheme);
-    ElasticBuilder::new(shape, options.filter_unit_bytes, verify(options), None)
-}
-
-fn verify(options: &KeyspaceOptions) -> Verify {
-    if options.verify_filters { Verify::Yes } else { Verify::No }
+    ElasticBuilder::new(shape, options.filter_unit_bytes, Verify::Yes, None)
 }
 
 /// A hash that distinguishes lists of keys, including lists of the same keys in another order.

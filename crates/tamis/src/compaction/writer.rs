@@ -255,7 +255,7 @@ impl Writer<'_, '_> {
         let table_options = TableOptions {
             block_bytes: options.block_bytes as usize,
             restart_interval: options.restart_interval,
-            hash_index: options.block_hash_index,
+            hash_index: true,
             compression: options.compression.at(self.sink.level).of_files(),
         };
         Ok(Open {

@@ -7,10 +7,9 @@
 //! flush thread replaces logs that could not be written; [`health`](super::health) has the rules.
 //! Only a panic stops writes for good.
 //!
-//! `background_threads` threads compact. A large merge takes up to `sub_jobs` − 1 helpers for its
-//! parts; that is also the number of helpers for all merges together. So at most
-//! `background_threads` + `sub_jobs` − 1 threads compact at once, besides callers that compact by
-//! hand.
+//! `background_threads` threads compact. A large merge takes up to as many less one as helpers for
+//! its parts; that is also the number of helpers for all merges together. Callers that compact by
+//! hand come on top.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
@@ -234,9 +233,12 @@ impl ToFlush {
     }
 }
 
+/// How far the threads that compact step behind others of the process, as a nice value.
+const COMPACTION_NICE: usize = 10;
+
 fn compaction_loop(db: &DbInner) {
     // Helpers of a merge inherit it.
-    thread::lower_priority(db.options.compaction_nice);
+    thread::lower_priority(COMPACTION_NICE);
     let mut walked = false;
     loop {
         // Without the lock: the file system may be slow.

@@ -422,7 +422,7 @@ impl DbInner {
                     blobs: &blobs,
                     control: &CompactionControl { db: self, keyspace, progress, cancel },
                 };
-                let cuts = parts::cuts(&inputs, plan, self.options.sub_jobs);
+                let cuts = parts::cuts(&inputs, plan, self.options.sub_jobs());
                 progress.parts.store(cuts.len() + 1, Ordering::Relaxed);
                 let output = match execute::merge(&version, plan, &sink, &cuts, &self.background.helpers) {
                     Ok(Some(mut output)) => {

@@ -565,7 +565,8 @@ impl Options {
     /// # Errors
     ///
     /// [`OpenError::Foreign`] if there is something else than a database; the file of options
-    /// cannot be read, is no text, or does not [parse](Options::from_text).
+    /// cannot be read, is no text, or does not [parse](Options::from_text). Options that
+    /// this build does not have are ignored.
     pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
         let fs = open::file_system(&Options::default());
         // Others have files of this name, too.

@@ -59,13 +59,13 @@ impl Keyspace {
     /// # Errors
     ///
     /// [`OptionsError::Fixed`](crate::OptionsError::Fixed) if an option changes that is fixed at
-    /// opening. These can change: the shape of the tree (`compaction`, `merge`, `picker`,
-    /// `deterministic`, `size_ratio`, `table_bytes`, the limits on runs and debt, `retain_bytes`,
-    /// `time_window`), `auto_compaction` and `read_compaction`, and the filter of new tables
-    /// (`filter`, `bits_per_key`, `filter_allocation`, `filter_range`; but not to or from a global
-    /// filter or `auto`), and where large values go (`blob_threshold`, `blob_garbage`,
-    /// `blob_file_bytes`). [`OptionsError::Value`](crate::OptionsError::Value) if a value is out of
-    /// range or contradicts another option.
+    /// opening. These can change: the shape of the tree (`compaction`, `merge`, `size_ratio`,
+    /// `table_bytes`, the limits on runs and debt, `retain_bytes`, `time_window`),
+    /// `auto_compaction` and `read_compaction`, and the filter of new tables (`filter`,
+    /// `bits_per_key`, `filter_allocation`; but not to or from a global filter or `auto`), and
+    /// where large values go (`blob_threshold`, `blob_garbage`).
+    /// [`OptionsError::Value`](crate::OptionsError::Value) if a value is out of range or
+    /// contradicts another option.
     ///
     /// ```
     /// use tamis::options::{CompactionChoice, FilterChoice};

@@ -38,7 +38,6 @@ pub(crate) const CHANGEABLE: &[&str] = &[
     "slowdown_runs",
     "stop_runs",
     "slowdown_debt_bytes",
-    "stop_debt_bytes",
     "retain_bytes",
     "time_window",
     "filter",

@@ -264,7 +264,7 @@ impl KeyspaceInner {
 fn fresh_memtable(options: &KeyspaceOptions, chunks: &Arc<ChunkPool>, log: LogId) -> Arc<MemtableSlot> {
     // With 32-bit addresses the largest budget does not fit; no memtable can be that full there.
     let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
-    let memtable = Memtable::with_chunks(budget, options.memtable_filter, Some(chunks.clone()));
+    let memtable = Memtable::with_chunks(budget, Some(chunks.clone()));
     MemtableSlot::new(Arc::new(memtable), log)
 }
 

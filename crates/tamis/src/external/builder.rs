@@ -96,7 +96,7 @@ impl ExternalTableBuilder {
         let table_options = TableOptions {
             block_bytes: options.block_bytes as usize,
             restart_interval: options.restart_interval,
-            hash_index: options.block_hash_index,
+            hash_index: true,
             compression: options.compression.at(level).of_files(),
         };
         let parts = Parts {

@@ -119,7 +119,7 @@ fn check_replay(bytes: &[u8], id: u64) {
     let (fs, dir) = (empty_fs(), Path::new("db"));
     put(&fs, &log_path(dir, id), bytes);
     let run = |salvage: bool| {
-        let memtable = Memtable::new(16 << 10, true);
+        let memtable = Memtable::new(16 << 10);
         let mut last = 0;
         let mut applied = 0u64;
         let replayed =

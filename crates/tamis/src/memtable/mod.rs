@@ -1,6 +1,6 @@
 //! The newest versions of a keyspace, in memory until a flush writes them to a table.
 //!
-//! A memtable is a skip list in arena memory, with optional filters in front of it and the [range
+//! A memtable is a skip list in arena memory, with filters in front of it and the [range
 //! tombstones](ranges) beside it. Versions are ordered by [`tamis_base::key::compare_versions`]:
 //! user key ascending, sequence number descending.
 //!
@@ -117,8 +117,8 @@ struct Shared {
     filters: [OnceLock<Filter>; MOST_FILTERS],
     /// The index of the newest filter.
     newest: AtomicUsize,
-    /// The length of the last filter, created or not; `None`: no filter.
-    filter_lines: Option<usize>,
+    /// The length of the last filter, created or not.
+    filter_lines: usize,
 }
 
 type Filter = AtomicBlockedBloom<PageBox<AtomicLine>>;
@@ -156,22 +156,17 @@ impl Memtable {
     /// Creates an empty memtable to be flushed at about `budget_bytes`. The budget sizes the last
     /// filter (2 %) and the largest allocation chunks (16 KiB to 2 MiB). It is not enforced.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn new(budget_bytes: usize, with_filter: bool) -> Memtable {
-        Memtable::with_chunks(budget_bytes, with_filter, None)
+    pub(crate) fn new(budget_bytes: usize) -> Memtable {
+        Memtable::with_chunks(budget_bytes, None)
     }
 
     /// The same, with chunks from a pool that counts the memtable's memory.
-    pub(crate) fn with_chunks(
-        budget_bytes: usize,
-        with_filter: bool,
-        pool: Option<Arc<ChunkPool>>,
-    ) -> Memtable {
+    pub(crate) fn with_chunks(budget_bytes: usize, pool: Option<Arc<ChunkPool>>) -> Memtable {
         let chunk_bytes = match budget_bytes / 16 {
             sixteenth if sixteenth >= 2 << 20 => 2 << 20,
             sixteenth => sixteenth.clamp(16 << 10, 1 << 20),
         };
-        let lines = (budget_bytes / FILTER_SHARE / FILTER_LINE_BYTES).max(1);
-        let filter_lines = with_filter.then_some(lines);
+        let filter_lines = (budget_bytes / FILTER_SHARE / FILTER_LINE_BYTES).max(1);
         let account = Arc::new(Account::new(pool));
         let list = SkipList::new(chunk_bytes, &account);
         let (filters, newest) = (Default::default(), AtomicUsize::new(0));
@@ -276,21 +271,15 @@ impl Memtable {
         self.ranges.count() > 0
     }
 
-    /// Reports whether there is a filter.
-    #[inline]
-    pub(crate) fn has_filter(&self) -> bool {
-        self.shared.filter_lines.is_some()
-    }
-
     /// Reports whether the memtable may hold a version of the key with this digest. No false
-    /// negatives for versions whose insertion happened before. Always `true` without a filter.
+    /// negatives for versions whose insertion happened before.
     #[inline]
     pub(crate) fn may_contain(&self, digest: Digest) -> bool {
         // A reader that knows a sequence number sees its key's filter, which was the newest before
         // the number was published.
         let newest = self.shared.newest.load(Ordering::Relaxed);
         let has = |filter: &OnceLock<Filter>| filter.get().is_some_and(|filter| filter.contains(digest));
-        self.shared.filters[..=newest].iter().rev().any(has) || self.shared.filter_lines.is_none()
+        self.shared.filters[..=newest].iter().rev().any(has)
     }
 
     /// Returns the newest version of `key` that is not newer than `snapshot`. Does not ask the
@@ -367,11 +356,10 @@ impl Memtable {
 
     #[inline]
     fn beside_list(&self) -> usize {
-        let lines = match (self.shared.filter_lines, self.shared.newest.load(Ordering::Relaxed)) {
-            (Some(last), newest) if self.shared.filters[0].get().is_some() => {
-                (0..=newest).map(|at| lines_of(at, last)).sum()
-            }
-            _ => 0,
+        let newest = self.shared.newest.load(Ordering::Relaxed);
+        let lines = match self.shared.filters[0].get() {
+            Some(_) => (0..=newest).map(|at| lines_of(at, self.shared.filter_lines)).sum(),
+            None => 0,
         };
         lines * FILTER_LINE_BYTES + self.counters.range_tombstone_bytes.load(Ordering::Relaxed)
     }
@@ -415,19 +403,20 @@ impl Memtable {
 
     /// Returns the filter for the next key.
     #[inline]
-    fn filter(&self, last: usize) -> &Filter {
+    fn filter(&self) -> &Filter {
         // A thread that sees the newest filter also sees how much room it has.
         let newest = self.shared.newest.load(Ordering::Acquire);
         match self.shared.filters[newest].get() {
             Some(filter) if self.entries() < self.counters.filter_room.load(Ordering::Relaxed) => filter,
-            _ => self.next_filter(newest, last),
+            _ => self.next_filter(newest),
         }
     }
 
     #[cold]
-    fn next_filter(&self, newest: usize, last: usize) -> &Filter {
+    fn next_filter(&self, newest: usize) -> &Filter {
         // Other threads may do the same.
         let at = newest + usize::from(self.shared.filters[newest].get().is_some());
+        let last = self.shared.filter_lines;
         let lines = lines_of(at, last);
         let filter = self.shared.filters[at].get_or_init(|| {
             self.account.grow(lines * FILTER_LINE_BYTES);
@@ -484,10 +473,8 @@ impl MemWriter<'_> {
         assert!(key.len() <= MAX_KEY_BYTES, "a key of {} bytes is too long", key.len());
         assert!(value.len() <= MAX_VALUE_BYTES, "a value of {} bytes is too long", value.len());
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
-        let Memtable { shared, counters, .. } = self.memtable;
-        if let Some(last) = shared.filter_lines {
-            self.memtable.filter(last).insert(digest);
-        }
+        let counters = &self.memtable.counters;
+        self.memtable.filter().insert(digest);
         self.list.insert(&Version { key, seq, kind, value });
         self.memtable.note_seq(seq, &counters.max_version);
         if kind == Kind::Delete && !counters.deletes.load(Ordering::Relaxed) {

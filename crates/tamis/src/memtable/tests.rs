@@ -17,7 +17,7 @@ use super::{MemCursor, Memtable};
 type Model = BTreeMap<(Vec<u8>, Reverse<SeqNo>), (Kind, Vec<u8>)>;
 
 fn memtable() -> Arc<Memtable> {
-    Arc::new(Memtable::new(1 << 20, true))
+    Arc::new(Memtable::new(1 << 20))
 }
 
 fn put(memtable: &Memtable, key: &[u8], seq: SeqNo, value: &[u8]) {
@@ -60,7 +60,7 @@ proptest! {
         probes in prop::collection::vec((keys(), 0u64..220), 1..40),
         steps in prop::collection::vec(any::<bool>(), 0..20),
     ) {
-        let memtable = Arc::new(Memtable::new(64 << 10, true));
+        let memtable = Arc::new(Memtable::new(64 << 10));
         let mut model = Model::new();
         for (i, (key, is_put, value)) in operations.iter().enumerate() {
             // Sequence numbers mostly rise, as in a log shared by several keyspaces, but not
@@ -333,9 +333,9 @@ fn range_tombstones_are_listed_in_order_without_the_empty_ones() {
 /// exhaust the memory.
 #[test]
 fn an_unused_memtable_takes_almost_no_memory() {
-    let memtable = Memtable::new(4 << 30, true);
+    let memtable = Memtable::new(4 << 30);
     assert_eq!(memtable.memory_bytes(), 0);
-    assert!(memtable.has_filter() && !memtable.may_contain(Digest::of(b"key")));
+    assert!(!memtable.may_contain(Digest::of(b"key")));
     put(&memtable, b"key", 1, b"value");
     assert!(memtable.may_contain(Digest::of(b"key")) && !memtable.may_contain(Digest::of(b"absent")));
     assert!(memtable.memory_bytes() <= 4 << 10, "{} bytes", memtable.memory_bytes());
@@ -344,7 +344,7 @@ fn an_unused_memtable_takes_almost_no_memory() {
 /// A small memtable had the chunks and the filter of a full one.
 #[test]
 fn memory_and_filters_grow_with_the_entries() {
-    let memtable = Memtable::new(64 << 20, true);
+    let memtable = Memtable::new(64 << 20);
     let filters =
         |memtable: &Memtable| memtable.shared.filters.iter().filter(|filter| filter.get().is_some()).count();
     let mut seen = Vec::new();
@@ -372,7 +372,7 @@ fn memory_and_filters_grow_with_the_entries() {
 #[test]
 fn no_key_is_missed_while_several_writers_change_filters() {
     const KEYS: u32 = if cfg!(miri) { 300 } else { 20_000 };
-    let memtable = Memtable::new(64 << 20, true);
+    let memtable = Memtable::new(64 << 20);
     thread::scope(|scope| {
         for writer in 0..4u32 {
             let memtable = &memtable;
@@ -391,7 +391,7 @@ fn no_key_is_missed_while_several_writers_change_filters() {
 /// counted: a memtable was full after a few thousand of them.
 #[test]
 fn nested_range_tombstones_take_memory_in_proportion_to_their_number() {
-    let memtable = Memtable::new(64 << 20, true);
+    let memtable = Memtable::new(64 << 20);
     let mut bytes = [0; 3];
     let mut count = 0u32;
     for bytes in &mut bytes {
@@ -411,9 +411,7 @@ fn nested_range_tombstones_take_memory_in_proportion_to_their_number() {
 
 #[test]
 fn the_filter_passes_every_key_and_few_others() {
-    let with = Memtable::new(1 << 20, true);
-    let without = Memtable::new(1 << 20, false);
-    assert!(without.may_contain(Digest::of(b"absent")));
+    let with = Memtable::new(1 << 20);
     for i in 0..2000u32 {
         put(&with, &i.to_be_bytes(), i.into(), b"");
     }
@@ -439,7 +437,7 @@ fn readers_during_writes_see_whole_versions_in_order() {
         seq.to_le_bytes().repeat(seq as usize % 12)
     }
 
-    let memtable = Arc::new(Memtable::new(256 << 10, true));
+    let memtable = Arc::new(Memtable::new(256 << 10));
     let published = Arc::new(AtomicU64::new(0));
     let done = Arc::new(AtomicBool::new(false));
     let (ready, go) = mpsc::channel();
@@ -560,7 +558,7 @@ fn a_writer_beside_another_does_not_walk_the_list() {
 
 #[test]
 fn an_estimate_is_exact_for_few_and_near_for_many() {
-    let memtable = Memtable::new(1 << 20, true);
+    let memtable = Memtable::new(1 << 20);
     let keys: Vec<String> = (0..20_000).map(|i| format!("{i:05}")).collect();
     for (i, key) in keys.iter().enumerate() {
         memtable.insert(key.as_bytes(), Digest::of(key.as_bytes()), i as u64 + 1, Kind::Put, b"v");
@@ -575,5 +573,5 @@ fn an_estimate_is_exact_for_few_and_near_for_many() {
             assert!((exact / 2..exact * 2).contains(&found), "{found} of {exact}");
         }
     }
-    assert_eq!(Memtable::new(1 << 20, true).estimate(b"", None), 0);
+    assert_eq!(Memtable::new(1 << 20).estimate(b"", None), 0);
 }

@@ -21,7 +21,8 @@ macro_rules! causes {
 }
 
 causes! {
-    /// Stopped: compactions lag too far behind (`stop_runs`, `stop_debt_bytes`).
+    /// Stopped: compactions lag too far behind (`stop_runs`, four times
+    /// `slowdown_debt_bytes`).
     Compactions "compactions",
     /// Stopped: as many memtables of the keyspace wait for their flush as may (`max_memtables`).
     Memtables "memtables",

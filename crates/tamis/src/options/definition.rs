@@ -30,11 +30,13 @@ use crate::operators::{Names, Operators};
 
 use super::domain::Words as _;
 use super::domain::{
-    Age, AutoCount, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name,
-    OffToMeasure, OneOf, Real, Threshold,
+    Age, AutoCount, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf,
+    Real, Threshold,
 };
 use super::prefixes::{PrefixFilter, Prefixes};
-use super::table::{Field, OptionClass, OptionInfo, assignments, excerpt, nearest, options_table};
+use super::table::{
+    Field, NEEDS_MEASURE, OptionClass, OptionInfo, assignments, excerpt, field, nearest, options_table,
+};
 use super::tuner::Tuner;
 use super::values::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, CompressionPerLevel, Durability, FilePicker,
@@ -49,19 +51,6 @@ const GIB: u64 = 1 << 30;
 const NO_LIMIT: u64 = u64::MAX;
 const KEYSPACE_PREFIX: &str = "keyspace.";
 
-/// Options that there were, each with why it is gone. Texts that databases have stored may name
-/// them.
-pub(super) const REMOVED: &[(&str, &str)] = &[
-    (
-        "publish_stats",
-        "it is gone, as the program publishes: with `tamis_metrics::Publisher`, or `tamis serve --write --publish`",
-    ),
-    (
-        "salvage",
-        "it is gone: a repair comes before an opening, with `tamis_doctor::salvage` or `tamis salvage`",
-    ),
-];
-
 options_table! {
     /// The options of a database; in the text form the default keyspace's options are named
     /// `keyspace.…`.
@@ -71,119 +60,119 @@ options_table! {
     /// (`64 MiB`).
     #[derive(Clone, Debug)]
     pub struct Options: "" {
-        Behaviour, create_if_missing: bool = "true", Flag,
+        Basic, create_if_missing: bool = "true", Flag,
             "Create the database if the directory holds none; if false, opening a missing database is an error.";
-        Behaviour, create_among_others: bool = "false", Flag,
+        Expert, create_among_others: bool = "false", Flag,
             "Also create the database in a directory that has files of others. Without this, creation takes a missing \
              or empty directory; hidden files and `lost+found` do not count. A directory with the files of another \
              engine under the names that a database needs is refused in any case.";
-        Behaviour, error_if_exists: bool = "false", Flag,
+        Expert, error_if_exists: bool = "false", Flag,
             "Refuse to open a database that already exists.";
-        Behaviour, durability: Durability = "buffered", DurabilityDomain,
+        Basic, durability: Durability = "buffered", DurabilityDomain,
             "When an acknowledged write survives a power cut. `buffered` may lose the last seconds, `every …` at \
              most that time, `sync` nothing, at the cost of one device sync per group of writes.";
-        Behaviour, on_damage: OnDamage = "refuse", OneOf,
+        Expert, on_damage: OnDamage = "refuse", OneOf,
             "What to do when a table of the database is damaged or missing. `refuse`: do not open the database. \
              `quarantine`: open it without the table. Reads that need the table fail, all others work, no \
              compaction touches it, and statistics and `verify` name it. Quarantine loses and hides nothing.";
-        Behaviour, scrub_bytes_per_second: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+        Tuning, scrub_bytes_per_second: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "Rate at which a background thread reads all tables, logs and the manifest in a loop to find damage \
              before a read needs them; 0 turns it off. Damage found is a warning and appears in the statistics.";
-        Behaviour, verify_checksums: ChecksumMode = "once", OneOf,
+        Tuning, verify_checksums: ChecksumMode = "once", OneOf,
             "Check a block's checksum at its first read only (`once`) or at every read (`always`). `always` also \
              finds damage that occurs after the first read, and costs a pass over every block read.";
-        Performance, log_writes: LogWrites = "auto", OneOf,
-            "How an unsynced write reaches the log: copied into a `mapped` part of it, prepared ahead by a background \
-             thread, or by a `system` call. Either way it survives the process. `mapped` applies to ext4 and tmpfs \
-             on Linux; as with mapped tables, a file that another program truncates, and a device that fails, kill \
-             the process. `auto` is `mapped` where `read_mode` is.";
-        Performance, read_mode: ReadMode = "mapped", OneOf,
+        Tuning, read_mode: ReadMode = "mapped", OneOf,
             "How tables are read: `mapped` into memory through the page cache, by `buffered` system calls through \
              it, or by `direct` ones that bypass it, which leaves the block cache as the only cache.";
-        Performance, async_reads: AsyncReads = "auto", OneOf,
-            "How block reads overlap when several are needed at once (`multi_get`, positioning an iterator in \
-             several runs) and tables are not mapped: through `io-uring`, in `threads`, or not at all (`off`). \
-             `auto` is io_uring where the system allows it, otherwise threads.";
-        Performance, read_queue_depth: usize = "32", Count { min: 1, max: 256 },
-            "Maximum number of overlapping block reads, and of blocks that a scan reads ahead; 1 turns both off. A \
-             deeper queue keeps more of a device busy. Each reading thread may hold one buffer per queue entry.";
-        Performance, hash_sharing: bool = "true", OffToMeasure,
-            "Compute one digest per key lookup and use it in all filters; `false` rehashes the key for every \
-             filter, to measure what sharing saves, and needs the feature `measure`.";
-        Performance, cache_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
+        Basic, cache_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory of the block cache, which holds blocks that had to be read or decompressed; 0 turns it off. \
              Uncompressed blocks of mapped tables take none of it.";
-        Performance, filter_budget_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
+        Tuning, filter_budget_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory for the units of the `elastic` filters of all keyspaces together. It is never exceeded; which \
              units are loaded follows the reads.";
-        Performance, read_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+        Tuning, read_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "One limit for the block cache and the units of `elastic` filters together, divided between them to \
              save the most block reads; 0: each has its own limit, `cache_bytes` and `filter_budget_bytes`.";
-        Performance, auto_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+        Tuning, auto_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "Memory for filters and the block cache together, within which the options' tuner chooses `filter`, \
              `bits_per_key`, `filter_allocation`, `compaction`, `merge` and `size_ratio` of every keyspace for its \
              `workload`: at opening, and again whenever a compaction leaves the tree idle; 0: the options apply as \
              set.";
-        Performance, filter_life_time: Option<u64> = "auto", AutoCount(Count { min: 1, max: NO_LIMIT }),
-            "For `elastic` filters: number of gets after which a segment that none of them asked expires and may \
-             lose filter memory to others. `auto`: the number of segments, at least 1000, times the sampling \
-             interval.";
-        Performance, heat_sampling: Option<u64> = "auto", AutoCount(Count { min: 1, max: 1 << 16 }),
-            "For `elastic` filters: sampling interval in gets; one get of every this many is counted. `auto`: \
-             shorter at low rates of gets, longer at high ones.";
-        Performance, heat_inheritance: bool = "true", OffToMeasure,
-            "For `elastic` filters: new tables inherit the hotness of the tables they replace; with `false` they \
-             start cold, to measure what that costs, which needs the feature `measure`.";
-        Performance, pin_metadata: bool = "true", Flag,
+        Tuning, pin_metadata: bool = "true", Flag,
             "Keep filters and indexes of all open tables in memory outside the cache: no read ever waits for them, \
              but memory grows with the data (about bits_per_key bits per key).";
-        Performance, memtable_budget_bytes: u64 = "256 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+        Tuning, memtable_budget_bytes: u64 = "256 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Memory of all memtables of all keyspaces together. When the active memtables take more than half of \
              it, the largest is flushed early; when all memtables take more than all of it, writers wait for \
              flushes.";
-        Performance, transaction_history_bytes: u64 = "192 MiB", Bytes { min: 0, max: NO_LIMIT },
+        Tuning, transaction_history_bytes: u64 = "192 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory for flushed memtables that are kept because an open transaction may have to be validated against \
              them; without an open transaction none is kept. The oldest go first. A transaction that outlives it \
              cannot commit: `TooOld`. Set at least twice `memtable_bytes`, as a memtable is kept whole or not at all.";
-        Performance, max_log_bytes: u64 = "1 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+        Tuning, max_log_bytes: u64 = "1 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Disk space of the log files, including preallocated space and files kept for recycling. Near the \
              limit, the keyspaces that pin the oldest log are flushed; at the limit, writers wait for those \
              flushes. Bounds recovery time.";
-        Performance, reserve_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
+        Expert, reserve_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Disk space held in reserve for a full disk, and at most a quarter of what tables take (a forty-eighth, \
              unless logs hold more). A full disk releases it, so that deletes, flushes and compactions still work \
              while other writes are refused. 0 reserves none.";
-        Performance, max_open_files: usize = "1000", Count { min: 0, max: 1 << 30 },
+        Tuning, max_open_files: usize = "1000", Count { min: 0, max: 1 << 30 },
             "Maximum number of open table files where tables are not mapped; 0 means no limit, and neither has a database \
              that is open read-only or followed. A mapped table needs no descriptor. Reads in progress, logs and background jobs take a few more.";
-        Performance, background_threads: usize = "2", Count { min: 1, max: 64 },
-            "Threads that flush and compact. More threads keep up with more writes and take CPU time from readers.";
-        Performance, compaction_nice: usize = "10", Count { min: 0, max: 19 },
-            "How far the threads that compact step behind others of the process, as a nice value, on Linux. On a \
-             machine that is busy with other work a high value makes compactions late, and writes slower in the end; 0: \
-             all threads are equal.";
-        Performance, sub_jobs: usize = "2", Count { min: 1, max: 64 },
-            "Maximum number of threads that share one large compaction, each with a part of its key range.";
-        Performance, background_bytes_per_second: u64 = "unlimited", Bytes { min: 64 * KIB, max: NO_LIMIT },
+        Basic, background_threads: usize = "2", Count { min: 1, max: 64 },
+            "Threads that flush and compact; as many share one large compaction. More threads keep up with more writes \
+             and take CPU time from readers.";
+        Tuning, background_bytes_per_second: u64 = "unlimited", Bytes { min: 64 * KIB, max: NO_LIMIT },
             "Rate limit for the writes of flushes and compactions together; flushes go first. Bounds the bandwidth \
              they take from reads.";
-        Performance, recycled_logs: usize = "2", Count { min: 0, max: 16 },
+        Expert, recycled_logs: usize = "2", Count { min: 0, max: 16 },
             "Old log files kept for new ones to overwrite, which saves the file system from growing a file in every \
              sync. Only those that were synced at least once in 64 KiB are kept, and fewer where they would take more \
              than `max_log_bytes` allows or an eighth of the free disk.";
-        Behaviour, changes_keep_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+        Tuning, changes_keep_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "Size of the logs kept for readers of changes once their writes are in tables. A reader that is further behind \
              gets an error. 0: only what else keeps them.";
-        Behaviour, changes_keep_time: Option<Duration> = "none", Age,
+        Tuning, changes_keep_time: Option<Duration> = "none", Age,
             "Time for which a log is kept for readers of changes once its writes are in tables; that of earlier sessions \
              counts from the opening. `none`: only what else keeps them.";
-        Behaviour, changes_max_bytes: u64 = "16 GiB", Bytes { min: 0, max: NO_LIMIT },
+        Tuning, changes_max_bytes: u64 = "16 GiB", Bytes { min: 0, max: NO_LIMIT },
             "Largest size of the logs kept for readers of changes. The oldest are removed beyond it, even if a named consumer \
              has not read them.";
-        Performance, slow_operation_threshold: Option<Duration> = "none", Threshold,
+        Tuning, slow_operation_threshold: Option<Duration> = "none", Threshold,
             "Time from which on a get, `multi_get`, seek, write or flush is logged as slow and reported to `listeners`, \
              with what it did: at most ten in a second. While it is set, every operation is timed, which costs a get about \
              50 ns; `none`: only a sample is.";
+    }
+    measured {
+        log_writes: LogWrites = "auto", OneOf,
+            "How an unsynced write reaches the log: copied into a `mapped` part of it, prepared ahead by a background \
+             thread, or by a `system` call. Either way it survives the process. `mapped` applies to ext4 and tmpfs \
+             on Linux; as with mapped tables, a file that another program truncates, and a device that fails, kill \
+             the process. `auto` is `mapped` where `read_mode` is.";
+        async_reads: AsyncReads = "auto", OneOf,
+            "How block reads overlap when several are needed at once (`multi_get`, positioning an iterator in \
+             several runs) and tables are not mapped: through `io-uring`, in `threads`, or not at all (`off`). \
+             `auto` is io_uring where the system allows it, otherwise threads.";
+        read_queue_depth: usize = "32", Count { min: 1, max: 256 },
+            "Maximum number of overlapping block reads, and of blocks that a scan reads ahead; 1 turns both off. A \
+             deeper queue keeps more of a device busy. Each reading thread may hold one buffer per queue entry.";
+        sub_jobs: Option<u64> = "auto", AutoCount(Count { min: 1, max: 64 }),
+            "Maximum number of threads that share one large compaction, each with a part of its key range; `auto`: \
+             `background_threads`.";
+        hash_sharing: bool = "true", Flag,
+            "Compute one digest per key lookup and use it in all filters; `false` rehashes the key for every \
+             filter, to measure what sharing saves.";
+        filter_life_time: Option<u64> = "auto", AutoCount(Count { min: 1, max: NO_LIMIT }),
+            "For `elastic` filters: number of gets after which a segment that none of them asked expires and may \
+             lose filter memory to others. `auto`: the number of segments, at least 1000, times the sampling \
+             interval.";
+        heat_sampling: Option<u64> = "auto", AutoCount(Count { min: 1, max: 1 << 16 }),
+            "For `elastic` filters: sampling interval in gets; one get of every this many is counted. `auto`: \
+             shorter at low rates of gets, longer at high ones.";
+        heat_inheritance: bool = "true", Flag,
+            "For `elastic` filters: new tables inherit the hotness of the tables they replace; with `false` they \
+             start cold, to measure what that costs.";
     }
     besides {
         /// Who is told of flushes, compactions, stalls, failures and slow operations: see
@@ -231,56 +220,48 @@ options_table! {
     /// (`64 MiB`).
     #[derive(Clone, Debug)]
     pub struct KeyspaceOptions: "keyspace." {
-        Behaviour, auto_compaction: bool = "true", Flag,
+        Expert, auto_compaction: bool = "true", Flag,
             "Compact in the background whenever a level is too large; with `false` only manual compactions run, and \
              level 0 grows without slowing writes down.";
-        Performance, read_compaction: bool = "true", Flag,
+        Expert, read_compaction: bool = "true", Flag,
             "Merge runs step by step into one when the extra reads they cost equal the bytes that a step rewrites \
              and there has been no write for a second. Applies to leveling, lazy leveling and hybrids, unless \
              `deterministic`.";
-        Performance, workload: Option<Workload> = "auto", Operations,
+        Tuning, workload: Option<Workload> = "auto", Operations,
             "The workload to tune for with `auto_memory_bytes`, and the reads that a filter of the whole tree is built \
              for until there have been some: the shares of the operations and their distribution, like `get 60, \
              empty-get 30, put 10, skew 0.99`. `auto`: the observed workload; before there is one, a tenth of reads \
              are expected to be of ranges.";
-        Behaviour, merge_operator: Option<String> = "none", Name,
+        Basic, merge_operator: Option<String> = "none", Name,
             "What `merge` does to a value: `add` (eight-byte little-endian numbers, modulo 2^64), `append`, `max` \
              (in byte order), or an operator that the program registers. Once set, the merge operator of a keyspace \
              cannot be changed.";
-        Behaviour, compaction_filter: Option<String> = "none", Name,
+        Tuning, compaction_filter: Option<String> = "none", Name,
             "Name of a compaction filter that the program registers. Flushes and compactions pass values to it, and \
              it may change or remove them.";
-        Performance, memtable_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: 4 * GIB },
+        Basic, memtable_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: 4 * GIB },
             "Size at which a memtable is flushed. Larger memtables make fewer, larger runs and less compaction, but \
              take more memory and a longer recovery.";
-        Performance, max_memtables: usize = "3", Count { min: 2, max: 16 },
+        Expert, max_memtables: usize = "3", Count { min: 2, max: 16 },
             "Maximum number of memtables: the active one and those waiting to be flushed. Writes stop when all are \
              full.";
-        Performance, memtable_filter: bool = "true", Flag,
-            "Keep a small filter beside each memtable, so that a key it does not hold costs one cache line \
-             instead of a search.";
-        Performance, block_bytes: u64 = "4 KiB", Bytes { min: 128, max: 16 * MIB },
+        Tuning, block_bytes: u64 = "4 KiB", Bytes { min: 128, max: 16 * MIB },
             "Size of a data block before compression: the unit that a point lookup reads. Larger blocks compress \
              better and need smaller indexes; smaller ones read less.";
-        Performance, restart_interval: usize = "16", Count { min: 1, max: 255 },
+        Expert, restart_interval: usize = "16", Count { min: 1, max: 255 },
             "Entries between two keys stored in full within a block. A smaller interval makes searches shorter and \
              blocks larger.";
-        Performance, block_hash_index: bool = "true", Flag,
-            "Store a hash index in each data block (about a byte per entry), which saves point lookups the binary \
-             search within the block.";
-        Performance, compression: CompressionPerLevel = "none,none,lz4", Levels,
+        Basic, compression: CompressionPerLevel = "none,none,lz4", Levels,
             "Compression of each level from 0 on; the last one applies to all deeper levels. Compressed blocks must \
              be decompressed into the cache before they are read.";
-        Performance, blob_threshold: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+        Tuning, blob_threshold: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "Size from which flushes and compactions store a value apart from its key, in a blob file; 0 stores all \
              values in the tables. Compactions rewrite such a value only with its file: because of garbage, or to \
              join small files. Reading it takes one more read. A change applies to values written from then on.";
-        Performance, blob_garbage: f64 = "0.3", Real { min: 0.05, max: 1.0, unit: "parts of 1" },
+        Expert, blob_garbage: f64 = "0.3", Real { min: 0.05, max: 1.0, unit: "parts of 1" },
             "Share of a blob file that no table refers to any more at which compactions write its other values to \
              a new file. A smaller share takes less space and rewrites more.";
-        Performance, blob_file_bytes: u64 = "256 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Size at which a flush or compaction starts the next blob file. Space comes back a file at a time.";
-        Performance, filter: FilterPolicy = "blocked-bloom", Levels,
+        Basic, filter: FilterPolicy = "blocked-bloom", Levels,
             "Filter of the tables of each level from 0 on; the last one applies to all deeper levels. \
              `blocked-bloom` touches one cache line per lookup; `ribbon` and `fuse` are smaller and slower; \
              `elastic` filters come in units, and the units that save the most block reads are kept in memory, for \
@@ -288,83 +269,78 @@ options_table! {
              skip runs that hold nothing in the range; `none` searches every run that covers the key. `grf` \
              is one filter for the whole tree, and so for all levels; so is `external:NAME`, which the program supplies. \
              `auto` is `blocked-bloom` or `grf`, whichever suits the tree's runs and its reads at the time.";
-        Performance, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
+        Basic, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
             "Filter memory per key, whether in its table's filter or in a global one. With 10 bits about one absent \
              key in a hundred costs a block read.";
-        Performance, filter_allocation: FilterAllocation = "uniform", OneOf,
+        Tuning, filter_allocation: FilterAllocation = "uniform", OneOf,
             "How filter memory is divided between tables: the same for every key (`uniform`); more for the keys of \
              small runs (`monkey`), which minimizes the sum of all runs' false positive rates for the same memory; or \
              more for the keys of tables that gets ask in vain (`mnemosyne`), which minimizes the expected number of \
              false positives and samples gets to that end.";
-        Performance, filter_range: u64 = "64", Count { min: 1, max: 1 << 32 },
-            "The widest range, in consecutive integers, that a `rosetta` filter is built for; wider ranges are \
-             queried in pieces.";
-        Performance, filter_units: u64 = "8", Count { min: 1, max: 16 },
+        Expert, filter_units: u64 = "8", Count { min: 1, max: 16 },
             "Units of an `elastic` filter: the most that a hot segment can have in memory.";
-        Performance, filter_unit_bits: f64 = "3", Real { min: 0.5, max: 16.0, unit: "bits" },
-            "Bits per key of one unit of an `elastic` filter, in place of `bits_per_key`.";
-        Performance, filter_unit_bytes: u64 = "1 KiB", Bytes { min: 128, max: 16 * MIB },
-            "Size of one unit of an `elastic` filter. It determines how many adjacent keys form a segment, the \
-             granularity at which hotness is tracked.";
-        Performance, key_map: KeyMapChoice = "auto", OneOf,
-            "How a global filter finds a key's place: by an order-preserving map `learned` from the keys, for point \
-             and range reads; by the `digest`, for point reads of any keys; or `mixed`, by order between key ranges \
-             and by digest within each. `auto` is learned where that works, otherwise mixed.";
-        Performance, prefix_filter: PrefixFilter = "none", Prefixes,
+        Tuning, prefix_filter: PrefixFilter = "none", Prefixes,
             "The key prefixes that a global filter holds, so that `prefix` scans can ask it: those of one or two \
              lengths in bytes, or those up to the first `delimiter` byte. Each distinct prefix costs as much filter \
              memory as a key.";
-        Performance, eager_filter_rebuild: bool = "false", Flag,
-            "Rebuild a key range of a global filter as soon as a compaction has rewritten the oldest run below it, \
-             which drops the entries of deleted keys at once; otherwise only when the range has grown by an eighth \
-             as well. Costs rebuild time and saves filter memory and false positives where many keys are deleted.";
-        Performance, verify_filters: bool = "true", Flag,
-            "Probe each new filter with every one of its keys before it is used, so that a memory or CPU fault \
-             cannot hide a key; a filter that fails is left out. Costs one probe per key.";
-        Performance, levels: usize = "7", Count { min: 2, max: 16 },
+        Expert, levels: usize = "7", Count { min: 2, max: 16 },
             "Levels of the tree, including level 0. Must stay greater than the number of the deepest level in use.";
-        Performance, compaction: CompactionChoice = "leveling", Compactions,
+        Basic, compaction: CompactionChoice = "leveling", Compactions,
             "The shape of the tree: `leveling` reads the fewest runs, `tiering` rewrites the least, `lazy-leveling` \
              and `hybrid:N` lie between, `fragmented` never rewrites the level below; `fifo` and `time-window` keep \
              what `retain_bytes` and `time_to_live` allow.";
-        Performance, merge: MergeGranularity = "auto", OneOf,
+        Expert, merge: MergeGranularity = "auto", OneOf,
             "How much of a level one merge takes: all of it, some tables, or groups of tables that overlap \
              perfectly. `auto` suits the policy.";
-        Performance, picker: FilePicker = "least-overlap", OneOf,
-            "Which tables a partial merge takes first.";
-        Performance, deterministic: bool = "false", Flag,
-            "Make the tree's shape a function of the number of flushes alone: a level is merged down after a fixed \
-             number of flushes, even if deletes and updates have kept it small. With full merges the number follows the \
-             share of updates and deletes of the round before. Needs full or partitioned merges.";
-        Performance, size_ratio: PerLevel<u64> = "10", Counts { min: 2, max: 1000 },
+        Tuning, size_ratio: PerLevel<u64> = "10", Counts { min: 2, max: 1000 },
             "How many times larger each level is than the one above (for tiering: how many runs of a level make one \
              of the next), for each level from 0 on; level 0 itself collects level0_runs. Larger ratios make fewer \
              levels to read and, with leveling, more bytes rewritten per byte written.";
-        Behaviour, retain_bytes: u64 = "unlimited", Bytes { min: 4 * KIB, max: NO_LIMIT },
+        Tuning, retain_bytes: u64 = "unlimited", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Bytes of tables, and of their values in blob files, that `fifo` and `time-window` keep; the oldest tables \
              beyond that are dropped.";
-        Behaviour, time_to_live: Option<Duration> = "none", Age,
+        Basic, time_to_live: Option<Duration> = "none", Age,
             "Age after which an entry is dropped.";
-        Behaviour, max_tombstone_age: Option<Duration> = "none", Age,
+        Tuning, max_tombstone_age: Option<Duration> = "none", Age,
             "Age at which a delete, of a key or of a range, should be gone from disk with everything that it hides and no \
              snapshot needs. Memtables are flushed and tables merged for that, whatever it costs.";
-        Performance, time_window: Option<Duration> = "1 h", Age,
+        Tuning, time_window: Option<Duration> = "1 h", Age,
             "Window length of `time-window`: only data written within the same window is merged together.";
-        Performance, table_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+        Tuning, table_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Size at which a compaction starts the next table. Smaller tables make for smaller compactions and more \
              files.";
-        Performance, level0_runs: usize = "4", Count { min: 1, max: NO_LIMIT },
+        Tuning, level0_runs: usize = "4", Count { min: 1, max: NO_LIMIT },
             "Runs in level 0 that trigger a compaction. While flushes follow each other within seconds, a leveling level \
              takes twice as many at once (but fewer than slowdown_runs). A larger number saves rewriting but adds runs \
              that reads must search.";
-        Performance, slowdown_runs: usize = "20", Count { min: 1, max: NO_LIMIT },
+        Expert, slowdown_runs: usize = "20", Count { min: 1, max: NO_LIMIT },
             "Runs in level 0 at which writes are slowed down; at least level0_runs.";
-        Performance, stop_runs: usize = "36", Count { min: 1, max: NO_LIMIT },
+        Expert, stop_runs: usize = "36", Count { min: 1, max: NO_LIMIT },
             "Runs in level 0 at which writes wait; at least slowdown_runs.";
-        Performance, slowdown_debt_bytes: u64 = "64 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Bytes that compaction has yet to rewrite at which writes are slowed down; at most stop_debt_bytes.";
-        Performance, stop_debt_bytes: u64 = "256 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Bytes that compaction has yet to rewrite at which writes wait; at least slowdown_debt_bytes.";
+        Expert, slowdown_debt_bytes: u64 = "64 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+            "Bytes that compaction has yet to rewrite at which writes are slowed down; at four times as many they wait.";
+    }
+    measured {
+        blob_file_bytes: u64 = "256 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
+            "Size at which a flush or compaction starts the next blob file. Space comes back a file at a time.";
+        filter_range: u64 = "64", Count { min: 1, max: 1 << 32 },
+            "The widest range, in consecutive integers, that a `rosetta` filter is built for; wider ranges are \
+             queried in pieces.";
+        filter_unit_bits: f64 = "3", Real { min: 0.5, max: 16.0, unit: "bits" },
+            "Bits per key of one unit of an `elastic` filter, in place of `bits_per_key`.";
+        filter_unit_bytes: u64 = "1 KiB", Bytes { min: 128, max: 16 * MIB },
+            "Size of one unit of an `elastic` filter. It determines how many adjacent keys form a segment, the \
+             granularity at which hotness is tracked.";
+        key_map: KeyMapChoice = "auto", OneOf,
+            "How a global filter finds a key's place: by an order-preserving map `learned` from the keys, for point \
+             and range reads; by the `digest`, for point reads of any keys; or `mixed`, by order between key ranges \
+             and by digest within each. `auto` is learned where that works, otherwise mixed.";
+        picker: FilePicker = "least-overlap", OneOf,
+            "Which tables a partial merge takes first.";
+        deterministic: bool = "false", Flag,
+            "Make the tree's shape a function of the number of flushes alone: a level is merged down after a fixed \
+             number of flushes, even if deletes and updates have kept it small. With full merges the number follows the \
+             share of updates and deletes of the round before. Needs full or partitioned merges.";
     }
     besides {}
 }
@@ -420,6 +396,11 @@ impl Options {
         self.keyspace.check_named(true)
     }
 
+    /// Returns how many threads at most share one compaction.
+    pub(crate) fn sub_jobs(&self) -> usize {
+        self.sub_jobs.map_or(self.background_threads, |threads| threads as usize)
+    }
+
     /// Shared memory comes in place of all limits of its own.
     fn check_read_memory(&self) -> Result<(), OptionsError> {
         if self.shared_read_memory.is_none() {
@@ -444,36 +425,35 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Value`] for a text
-    /// that the option does not accept.
+    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Unavailable`] for an
+    /// option of another version or build, [`OptionsError::Value`] for a text that the option does
+    /// not accept.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }
 
     fn set_at(&mut self, line: usize, name: &str, value: &str) -> Result<(), OptionsError> {
         let value = value.trim();
+        refuse_unavailable(line, name)?;
         if let Some(field) = Self::FIELDS.iter().find(|f| f.qualified == name) {
             return field.set(self, true, value);
         }
         match KeyspaceOptions::FIELDS.iter().find(|f| f.qualified == name) {
             Some(field) => field.set(&mut self.keyspace, true, value),
             None => {
-                if let Some(&(name, why)) = REMOVED.iter().find(|removed| removed.0 == name) {
-                    return Err(OptionsError::Value { name, value: value.into(), expected: why.into() });
-                }
-                let keyspace = KeyspaceOptions::FIELDS.iter().map(|f| f.qualified);
-                let near = nearest(name, Self::FIELDS.iter().map(|f| f.qualified).chain(keyspace));
+                let keyspace = KeyspaceOptions::fields().map(|f| f.qualified);
+                let near = nearest(name, Self::fields().map(|f| f.qualified).chain(keyspace));
                 Err(OptionsError::Unknown { line, name: excerpt(name), near })
             }
         }
     }
 
-    /// Returns the text form, one line per option, behaviour first.
+    /// Returns the text form, one line per option, basic ones first.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
-        for class in [OptionClass::Behaviour, OptionClass::Performance] {
+        for class in OptionClass::ALL {
             heading(&mut text, class);
-            for field in Self::FIELDS.iter().filter(|f| f.class == class) {
+            for field in Self::fields().filter(|f| f.class == class) {
                 field.print_line(self, true, &mut text);
             }
             self.keyspace.print_class(class, true, &mut text);
@@ -485,7 +465,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Syntax`] and [`OptionsError::Unknown`] with their line,
+    /// [`OptionsError::Syntax`], [`OptionsError::Unknown`] and [`OptionsError::Unavailable`] with
+    /// their line,
     /// [`OptionsError::Value`] with the option.
     pub fn from_text(text: &str) -> Result<Self, OptionsError> {
         let mut options = Options::default();
@@ -497,20 +478,17 @@ impl Options {
         Ok(options)
     }
 
-    /// Parses the text form as a database stores it, which may be that of an earlier version.
+    /// Parses the text form as a database stores it. Options that this build does not have keep
+    /// their defaults.
     pub(crate) fn from_stored(text: &str) -> Result<Self, OptionsError> {
-        let is_there = |line: &&str| {
-            let name = line.split('=').next().unwrap_or("").trim();
-            REMOVED.iter().all(|removed| removed.0 != name)
-        };
-        Self::from_text(&text.lines().filter(is_there).collect::<Vec<_>>().join("\n"))
+        Self::from_text(&available(text).collect::<Vec<_>>().join("\n"))
     }
 
     /// Describes all options with their defaults, ranges and consequences, in the order of the text
     /// form's classes.
     pub fn describe() -> Vec<OptionInfo> {
-        let own = Self::FIELDS.iter().map(|f| f.info(true));
-        by_class(own.chain(KeyspaceOptions::FIELDS.iter().map(|f| f.info(true))))
+        let own = Self::fields().map(|f| f.info(true));
+        by_class(own.chain(KeyspaceOptions::fields().map(|f| f.info(true))))
     }
 }
 
@@ -531,8 +509,6 @@ impl KeyspaceOptions {
         }
         self.check_order("slowdown_runs", self.slowdown_runs, "level0_runs", self.level0_runs, qualified)?;
         self.check_order("stop_runs", self.stop_runs, "slowdown_runs", self.slowdown_runs, qualified)?;
-        let (slow, stop) = (self.slowdown_debt_bytes, self.stop_debt_bytes);
-        self.check_order("stop_debt_bytes", stop, "slowdown_debt_bytes", slow, qualified)?;
         self.check_filter(qualified)?;
         self.check_merge(qualified)
     }
@@ -674,8 +650,9 @@ impl KeyspaceOptions {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Value`] for a text
-    /// that the option does not accept.
+    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Unavailable`] for an
+    /// option of another version or build, [`OptionsError::Value`] for a text that the option does
+    /// not accept.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }
@@ -692,25 +669,26 @@ impl KeyspaceOptions {
     }
 
     fn set_at(&mut self, line: usize, name: &str, value: &str) -> Result<(), OptionsError> {
+        refuse_unavailable(line, name)?;
         match Self::FIELDS.iter().find(|f| f.name == name) {
             Some(field) => field.set(self, false, value.trim()),
             None => {
-                let near = nearest(name, Self::FIELDS.iter().map(|f| f.name));
+                let near = nearest(name, Self::fields().map(|f| f.name));
                 Err(OptionsError::Unknown { line, name: excerpt(name), near })
             }
         }
     }
 
     fn print_class(&self, class: OptionClass, qualified: bool, text: &mut String) {
-        for field in Self::FIELDS.iter().filter(|f| f.class == class) {
+        for field in Self::fields().filter(|f| f.class == class) {
             field.print_line(self, qualified, text);
         }
     }
 
-    /// Returns the text form, one line per option, behaviour first, names without prefix.
+    /// Returns the text form, one line per option, basic ones first, names without prefix.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
-        for class in [OptionClass::Behaviour, OptionClass::Performance] {
+        for class in OptionClass::ALL {
             heading(&mut text, class);
             self.print_class(class, false, &mut text);
         }
@@ -721,7 +699,8 @@ impl KeyspaceOptions {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Syntax`] and [`OptionsError::Unknown`] with their line,
+    /// [`OptionsError::Syntax`], [`OptionsError::Unknown`] and [`OptionsError::Unavailable`] with
+    /// their line,
     /// [`OptionsError::Value`] with the option.
     pub fn from_text(text: &str) -> Result<Self, OptionsError> {
         let mut options = KeyspaceOptions::default();
@@ -733,7 +712,8 @@ impl KeyspaceOptions {
         Ok(options)
     }
 
-    /// Parses the text form as a database stores it. A stored filter that this build does not have
+    /// Parses the text form as a database stores it. Options that this build does not have keep
+    /// their defaults. A stored filter that this build does not have
     /// does not keep the database from opening: one that the engine once shipped is stored without
     /// the prefix `external:`, and new tables get a hashing scheme that is built in.
     pub(crate) fn from_stored(text: &str) -> Result<Self, OptionsError> {
@@ -750,7 +730,7 @@ impl KeyspaceOptions {
             }
             None => line.to_owned(),
         };
-        Self::from_text(&text.lines().map(now).collect::<Vec<_>>().join("\n"))
+        Self::from_text(&available(text).map(now).collect::<Vec<_>>().join("\n"))
     }
 
     /// Returns the names of the operators that these options refer to.
@@ -768,7 +748,7 @@ impl KeyspaceOptions {
     /// Describes all options with their defaults, ranges and consequences, in the order of the text
     /// form.
     pub fn describe() -> Vec<OptionInfo> {
-        by_class(Self::FIELDS.iter().map(|f| f.info(false)))
+        by_class(Self::fields().map(|f| f.info(false)))
     }
 }
 
@@ -782,10 +762,48 @@ fn heading(text: &mut String, class: OptionClass) {
 }
 
 fn by_class(infos: impl Iterator<Item = OptionInfo>) -> Vec<OptionInfo> {
-    let (mut all, performance): (Vec<_>, Vec<_>) =
-        infos.partition(|info| info.class == OptionClass::Behaviour);
-    all.extend(performance);
+    let mut all: Vec<_> = infos.collect();
+    all.sort_by_key(|info| OptionClass::ALL.iter().position(|class| *class == info.class));
     all
+}
+
+/// Options of earlier versions that are constants now, or part of another option.
+pub(super) const REMOVED: &[(&str, &str)] = &[
+    ("block_hash_index", "is fixed at true: blocks always have a hash index"),
+    ("compaction_nice", "is fixed at 10"),
+    ("eager_filter_rebuild", "is fixed at false: a key range is rebuilt once it has grown by an eighth"),
+    ("memtable_filter", "is fixed at true: memtables always have a filter"),
+    (
+        "publish_stats",
+        "is gone: the program publishes, with `tamis_metrics::Publisher` or `tamis serve --write --publish`",
+    ),
+    ("salvage", "is gone: a repair comes before an opening, with `tamis_doctor::salvage` or `tamis salvage`"),
+    ("stop_debt_bytes", "is fixed at four times `slowdown_debt_bytes`"),
+    ("verify_filters", "is fixed at true: a new filter is always probed before it is used"),
+];
+
+/// Returns why this build does not have the option, if another version or build does.
+fn unavailable(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix(KEYSPACE_PREFIX).unwrap_or(name);
+    let removed = REMOVED.iter().find(|(removed, _)| *removed == name).map(|(_, reason)| *reason);
+    removed.or_else(|| {
+        let is_fixed = Options::FIELDS.iter().any(|f| f.name == name && f.is_fixed())
+            || KeyspaceOptions::FIELDS.iter().any(|f| f.name == name && f.is_fixed());
+        is_fixed.then_some(NEEDS_MEASURE)
+    })
+}
+
+fn refuse_unavailable(line: usize, name: &str) -> Result<(), OptionsError> {
+    let refuse = |reason| Err(OptionsError::Unavailable { line, name: name.to_owned(), reason });
+    unavailable(name).map_or(Ok(()), refuse)
+}
+
+/// Returns the lines of a stored text without the options that only other versions or builds have.
+fn available(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| {
+        let name = line.split('=').next().unwrap_or("").trim();
+        unavailable(name).is_none()
+    })
 }
 
 /// An option that contradicts a keyspace on disk; the fields of

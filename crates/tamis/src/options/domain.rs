@@ -49,30 +49,6 @@ impl Domain<bool> for Flag {
     }
 }
 
-/// `true`, and in builds with the feature `measure` also `false`.
-pub(super) struct OffToMeasure;
-
-impl Domain<bool> for OffToMeasure {
-    fn parse(&self, text: &str) -> Option<bool> {
-        Flag.parse(text)
-    }
-
-    fn print(&self, value: &bool) -> String {
-        Flag.print(value)
-    }
-
-    fn accepts(&self, value: &bool) -> bool {
-        *value || cfg!(feature = "measure")
-    }
-
-    fn expected(&self) -> String {
-        let expected = if cfg!(feature = "measure") { "true or false" } else { ONLY_TRUE };
-        expected.into()
-    }
-}
-
-const ONLY_TRUE: &str = "true (false needs a build with the feature `measure`)";
-
 /// The units that sizes are printed in, largest first. All of them are read, too.
 const BYTE_UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];

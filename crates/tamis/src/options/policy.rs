@@ -66,7 +66,7 @@ impl KeyspaceOptions {
             slowdown_runs: self.slowdown_runs,
             stop_runs: self.stop_runs,
             slowdown_debt_bytes: self.slowdown_debt_bytes,
-            stop_debt_bytes: self.stop_debt_bytes,
+            stop_debt_bytes: self.slowdown_debt_bytes.saturating_mul(4),
             retain_bytes: self.retain_bytes,
             time_to_live: self.time_to_live,
             time_window: self.time_window,

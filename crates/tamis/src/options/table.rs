@@ -5,22 +5,28 @@
 
 use crate::error::OptionsError;
 
-/// The class of an option: what the database does, or only how fast and how large it is.
+/// The class of an option: who needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OptionClass {
-    /// Changes guarantees or which operations succeed.
-    Behaviour,
-    /// Changes time, memory and disk space only.
-    Performance,
+    /// A newcomer chooses it.
+    Basic,
+    /// Fits a database to its workload, its machine or its operators.
+    Tuning,
+    /// The default suits nearly everyone.
+    Expert,
 }
 
 impl OptionClass {
+    /// All classes, in the order of the text form.
+    pub(super) const ALL: [OptionClass; 3] = [OptionClass::Basic, OptionClass::Tuning, OptionClass::Expert];
+
     /// Returns the heading of the class in the text form.
     pub fn name(self) -> &'static str {
         match self {
-            OptionClass::Behaviour => "behaviour",
-            OptionClass::Performance => "performance",
+            OptionClass::Basic => "basic",
+            OptionClass::Tuning => "tuning",
+            OptionClass::Expert => "expert",
         }
     }
 }
@@ -35,7 +41,7 @@ pub struct OptionInfo {
     pub default: &'static str,
     /// Type, unit and range, as a phrase.
     pub takes: String,
-    /// The class: behaviour or performance.
+    /// The class: basic, tuning or expert.
     pub class: OptionClass,
     /// The option's effect and consequences.
     pub doc: &'static str,
@@ -48,6 +54,8 @@ pub(super) struct Field<S> {
     pub(super) qualified: &'static str,
     pub(super) default: &'static str,
     pub(super) class: OptionClass,
+    /// Whether only experiments set it.
+    pub(super) measured: bool,
     pub(super) doc: &'static str,
     pub(super) expected: fn() -> String,
     pub(super) complaint: fn(&str) -> String,
@@ -100,7 +108,15 @@ fn edits(from: &[u8], to: &[u8]) -> usize {
     row[to.len()]
 }
 
+/// Why a build without the feature `measure` refuses the options of experiments.
+pub(super) const NEEDS_MEASURE: &str = "needs a build with the feature `measure`";
+
 impl<S> Field<S> {
+    /// Reports whether the option keeps its default in this build.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.measured && !cfg!(feature = "measure")
+    }
+
     pub(super) fn name(&self, qualified: bool) -> &'static str {
         if qualified { self.qualified } else { self.name }
     }
@@ -115,7 +131,12 @@ impl<S> Field<S> {
     }
 
     pub(super) fn check(&self, target: &S, qualified: bool) -> Result<(), OptionsError> {
-        if (self.accepts)(target) { Ok(()) } else { Err(self.refuse(qualified, &(self.print)(target))) }
+        let value = || (self.print)(target);
+        if self.is_fixed() && value() != self.default {
+            let expected = format!("another value than {} {NEEDS_MEASURE}", self.default);
+            return Err(OptionsError::Value { name: self.name(qualified), value: value(), expected });
+        }
+        if (self.accepts)(target) { Ok(()) } else { Err(self.refuse(qualified, &value())) }
     }
 
     pub(super) fn info(&self, qualified: bool) -> OptionInfo {
@@ -151,7 +172,9 @@ pub(super) fn assignments(text: &str) -> impl Iterator<Item = Result<(usize, &st
     })
 }
 
-/// Declares an options struct and its table.
+/// Declares an options struct and its table. Options that are `measured` are of class `Expert`, and
+/// without the feature `measure` they keep their defaults: they are hidden, not private, as a
+/// private field would forbid `..Default::default()` to every program.
 ///
 /// ```text
 /// options_table! {
@@ -160,6 +183,7 @@ pub(super) fn assignments(text: &str) -> impl Iterator<Item = Result<(usize, &st
 ///         Class, field: Type = "default text", domain expression, "Documentation.";
 ///         …
 ///     }
+///     measured { field: Type = "default text", domain expression, "Documentation."; … }
 ///     besides { #[doc = "…"] field: Type = default expression; … }
 /// }
 /// ```
@@ -169,6 +193,7 @@ macro_rules! options_table {
         pub struct $struct:ident: $prefix:literal {
             $($class:ident, $name:ident: $type:ty = $default:literal, $domain:expr, $doc:literal;)*
         }
+        measured { $($measured:ident: $m_type:ty = $m_default:literal, $m_domain:expr, $m_doc:literal;)* }
         besides { $($(#[$extra_attribute:meta])* $extra:ident: $extra_type:ty = $extra_default:expr;)* }
     ) => {
         $(#[$attribute])*
@@ -179,35 +204,31 @@ macro_rules! options_table {
                 #[doc = concat!("Default: `", $default, "`.")]
                 pub $name: $type,
             )*
+            $(
+                #[doc = $m_doc]
+                #[doc = ""]
+                #[doc = concat!("Default: `", $m_default, "`.")]
+                #[cfg_attr(not(feature = "measure"), doc(hidden))]
+                pub $measured: $m_type,
+            )*
             $($(#[$extra_attribute])* pub $extra: $extra_type,)*
         }
 
         impl $struct {
-            const FIELDS: &'static [Field<$struct>] = &[$(
-                Field {
-                    name: stringify!($name),
-                    qualified: concat!($prefix, stringify!($name)),
-                    default: $default,
-                    class: OptionClass::$class,
-                    doc: $doc,
-                    expected: || Domain::<$type>::expected(&$domain),
-                    complaint: |text| Domain::<$type>::complaint(&$domain, text),
-                    print: |options| Domain::<$type>::print(&$domain, &options.$name),
-                    accepts: |options| Domain::<$type>::accepts(&$domain, &options.$name),
-                    parse: |options, text| match Domain::<$type>::parse(&$domain, text) {
-                        Some(value) if Domain::<$type>::accepts(&$domain, &value) => {
-                            options.$name = value;
-                            true
-                        }
-                        _ => false,
-                    },
-                },
-            )*];
+            const FIELDS: &'static [Field<$struct>] = &[
+                $(field!($struct, $prefix, $class, false, $name: $type = $default, $domain, $doc),)*
+                $(field!($struct, $prefix, Expert, true, $measured: $m_type = $m_default, $m_domain, $m_doc),)*
+            ];
+
+            /// The options that can be set in this build.
+            fn fields() -> impl Iterator<Item = &'static Field<$struct>> {
+                Self::FIELDS.iter().filter(|field| !field.is_fixed())
+            }
 
             /// Reports whether all options of the table are equal; says nothing of the fields
             /// outside the table.
             fn same_table(&self, other: &Self) -> bool {
-                $(self.$name == other.$name)&&*
+                $(self.$name == other.$name)&&* $(&& self.$measured == other.$measured)*
             }
         }
 
@@ -216,6 +237,8 @@ macro_rules! options_table {
                 $struct {
                     $($name: Domain::<$type>::parse(&$domain, $default)
                         .expect("the default of an option is one of its values"),)*
+                    $($measured: Domain::<$m_type>::parse(&$m_domain, $m_default)
+                        .expect("the default of an option is one of its values"),)*
                     $($extra: $extra_default,)*
                 }
             }
@@ -223,3 +246,32 @@ macro_rules! options_table {
     };
 }
 pub(super) use options_table;
+
+/// One row of the table.
+macro_rules! field {
+    (
+        $struct:ident, $prefix:literal, $class:ident, $is_measured:literal,
+        $name:ident: $type:ty = $default:literal, $domain:expr, $doc:literal
+    ) => {
+        Field {
+            name: stringify!($name),
+            qualified: concat!($prefix, stringify!($name)),
+            default: $default,
+            class: OptionClass::$class,
+            measured: $is_measured,
+            doc: $doc,
+            expected: || Domain::<$type>::expected(&$domain),
+            complaint: |text| Domain::<$type>::complaint(&$domain, text),
+            print: |options: &$struct| Domain::<$type>::print(&$domain, &options.$name),
+            accepts: |options: &$struct| Domain::<$type>::accepts(&$domain, &options.$name),
+            parse: |options: &mut $struct, text| match Domain::<$type>::parse(&$domain, text) {
+                Some(value) if Domain::<$type>::accepts(&$domain, &value) => {
+                    options.$name = value;
+                    true
+                }
+                _ => false,
+            },
+        }
+    };
+}
+pub(super) use field;

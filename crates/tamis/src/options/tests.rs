@@ -28,12 +28,12 @@ fn the_text_form_groups_options_by_class_and_reads_back() {
     options.keyspace.compression = CompressionPerLevel::uniform(Compression::Lz4);
     let text = options.to_text();
     assert_eq!(Options::from_text(&text).unwrap(), options);
-    let (behaviour, performance) = text.split_once("\n# performance\n").unwrap();
-    assert!(behaviour.starts_with("# behaviour\ncreate_if_missing = true\n"), "{text}");
-    assert!(
-        behaviour.contains("\ndurability = every 250 ms\n") && behaviour.contains("keyspace.auto_compaction")
-    );
-    assert!(performance.contains("\nkeyspace.filter = bloom-double\n"), "{text}");
+    let (basic, rest) = text.split_once("\n# tuning\n").unwrap();
+    let (tuning, expert) = rest.split_once("\n# expert\n").unwrap();
+    assert!(basic.starts_with("# basic\ncreate_if_missing = true\n"), "{text}");
+    assert!(basic.contains("\ndurability = every 250 ms\n"), "{text}");
+    assert!(basic.contains("\nkeyspace.filter = bloom-double\n"), "{text}");
+    assert!(tuning.contains("read_mode = ") && expert.contains("\nkeyspace.levels = "), "{text}");
 
     let keyspace = options.keyspace.to_text();
     assert!(keyspace.contains("\nbits_per_key = 12.3\n"), "{keyspace}");
@@ -71,6 +71,33 @@ fn errors_name_the_line_or_the_option_and_what_it_takes() {
     let mut keyspace = KeyspaceOptions::default();
     let error = keyspace.set("restart_intervall", "3").unwrap_err().to_string();
     assert!(!error.contains("line"), "a single option has no line: {error}");
+}
+
+#[test]
+fn an_option_of_an_earlier_version_is_refused_with_the_reason_and_ignored_where_it_is_stored() {
+    for name in ["keyspace.memtable_filter", "memtable_filter"] {
+        let error = Options::default().set(name, "true").unwrap_err();
+        assert!(matches!(&error, OptionsError::Unavailable { line: 0, .. }), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            format!("option `{name}` is fixed at true: memtables always have a filter")
+        );
+    }
+    let text = "level0_runs = 7\nstop_debt_bytes = 1 GiB\nverify_filters = perhaps\n";
+    assert!(matches!(KeyspaceOptions::from_text(text), Err(OptionsError::Unavailable { line: 2, .. })));
+    assert_eq!(KeyspaceOptions::from_stored(text).unwrap().level0_runs, 7);
+    let of_database = format!("compaction_nice = 3\nkeyspace.{}", text.replace('\n', "\nkeyspace."));
+    let stored = of_database.trim_end_matches("keyspace.");
+    assert_eq!(Options::from_stored(stored).unwrap().keyspace.level0_runs, 7);
+    assert!(KeyspaceOptions::from_stored("no_such_option = 1").is_err());
+}
+
+#[test]
+fn about_ten_options_are_basic_and_none_is_both_known_and_removed() {
+    let all = Options::describe();
+    let basic = all.iter().filter(|info| info.class == OptionClass::Basic).count();
+    assert!((9..=12).contains(&basic), "{basic}");
+    assert!(all.iter().all(|info| Options::default().set(info.name, info.default).is_ok()));
 }
 
 /// The error named the option that does not exist, and left the search for the right one to the

@@ -221,23 +221,18 @@ impl<'k> KeyLookup<'k> {
         if memtable.is_empty() {
             return None;
         }
-        let mut answer = FilterAnswer::NotAsked;
-        if memtable.has_filter() {
-            recorder.cost().memtable_probes += 1;
-            let maybe = memtable.may_contain(probe.digest_for_filter(recorder.cost()));
-            answer = if maybe { FilterAnswer::Maybe } else { FilterAnswer::No };
-        }
-        if answer == FilterAnswer::No {
+        recorder.cost().memtable_probes += 1;
+        if !memtable.may_contain(probe.digest_for_filter(recorder.cost())) {
             debug_assert!(
                 memtable.get(probe.key, snapshot).is_none(),
                 "a memtable filter denies {:?}",
                 probe.key
             );
-            recorder.memtable(slot, active, answer, false);
+            recorder.memtable(slot, active, FilterAnswer::No, false);
             return None;
         }
         let found = memtable.get_pinned(probe.key, snapshot);
-        recorder.memtable(slot, active, answer, found.is_some());
+        recorder.memtable(slot, active, FilterAnswer::Maybe, found.is_some());
         found.map(|Entry { seq, kind, value }| Entry { seq, kind, value: Slice::from_memtable(value) })
     }
 

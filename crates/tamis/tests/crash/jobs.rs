@@ -110,7 +110,7 @@ fn held_merge(db: &Db, gate: &Gate, runs: u8) -> tamis::maintenance::CompactionP
 #[test]
 fn a_running_merge_waits_for_the_end_of_a_pause_and_can_be_cancelled_meanwhile() {
     let fs = FaultyFs::new(2);
-    let (gate, options) = gated(&fs, |options| options.sub_jobs = 3);
+    let (gate, options) = gated(&fs, |options| options.sub_jobs = Some(3));
     let db = Db::open(lab::DIR, options).unwrap();
     let pause = held_merge(&db, &gate, 6);
     let before = content(&db);
@@ -257,7 +257,7 @@ fn compacting_a_range_leaves_other_keys_alone() {
 fn pausing_and_cancelling_under_load_does_no_harm() {
     let fs = FaultyFs::new(8);
     lab::listen_for_panics();
-    let db = Db::open(lab::DIR, Options { sub_jobs: 3, background_threads: 2, ..tiny(&fs) }).unwrap();
+    let db = Db::open(lab::DIR, Options { sub_jobs: Some(3), background_threads: 2, ..tiny(&fs) }).unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for i in 0..1500u32 {

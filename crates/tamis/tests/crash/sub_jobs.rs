@@ -12,7 +12,7 @@ type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn options(fs: &FaultyFs, sub_jobs: usize) -> Options {
     let keyspace = KeyspaceOptions { auto_compaction: false, ..lab::tiny_keyspace() };
-    Options { sub_jobs, keyspace, ..lab::tiny(fs) }
+    Options { sub_jobs: Some(sub_jobs as u64), keyspace, ..lab::tiny(fs) }
 }
 
 fn read(db: &Db) -> Content {

@@ -50,7 +50,6 @@ fn some_keyspace(rng: &mut Rng) -> KeyspaceOptions {
         filter_units: units,
         filter_unit_bits: bits,
         filter_unit_bytes: [128, 129, 1000, 4096, 16 << 20][rng.below(5) as usize],
-        verify_filters: rng.below(2) == 0,
         memtable_bytes: 16 << 10,
         table_bytes: 16 << 10,
         merge_operator: Some("append".into()),

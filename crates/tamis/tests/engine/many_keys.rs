@@ -28,7 +28,6 @@ fn open(seed: u64, bits_per_key: f64) -> Db {
     options.keyspace.merge_operator = Some("append".into());
     options.keyspace.slowdown_runs = 1000;
     options.keyspace.stop_runs = 1001;
-    options.keyspace.memtable_filter = seed.is_multiple_of(2);
     if seed.is_multiple_of(5) {
         options.keyspace.time_to_live = Some(Duration::from_secs(3600));
     }

@@ -241,7 +241,7 @@ fn the_oddest_options_open_write_merge_and_close() {
         &[("levels", "2"), ("level0_runs", "1"), ("slowdown_runs", "1"), ("stop_runs", "1")],
         &[("size_ratio", "2"), ("max_memtables", "2"), ("memtable_bytes", "4096"), ("table_bytes", "4096")],
         &[("table_bytes", "18446744073709551615"), ("size_ratio", "2,3,4,5,6,7,8,9")],
-        &[("slowdown_debt_bytes", "4096"), ("stop_debt_bytes", "4096")],
+        &[("slowdown_debt_bytes", "4096")],
         &[("retain_bytes", "4096"), ("time_window", "1 s"), ("time_to_live", "1 s")],
         &[("time_to_live", "1 s"), ("level0_runs", "1")],
         &[("block_bytes", "256"), ("filter_allocation", "monkey"), ("level0_runs", "1"), ("size_ratio", "2")],

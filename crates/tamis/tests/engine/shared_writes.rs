@@ -26,7 +26,6 @@ fn sharing(memory: &SharedWriteMemory) -> Options {
     };
     // Chunks of 64 KiB.
     options.keyspace.memtable_bytes = TOTAL;
-    options.keyspace.memtable_filter = false;
     options
 }
 

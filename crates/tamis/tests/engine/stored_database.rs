@@ -34,7 +34,6 @@ fn options() -> Options {
 fn second_options() -> KeyspaceOptions {
     KeyspaceOptions {
         filter: FilterChoice::Bloom(BloomHashing::Independent).into(),
-        block_hash_index: false,
         compression: CompressionPerLevel::uniform(Compression::Lz4),
         ..options().keyspace
     }
@@ -217,7 +216,7 @@ fn the_stored_options_of_version_1_are_read() {
     let db = Db::open_read_only(FIXTURE, stored).unwrap();
     let second = db.keyspace("second").unwrap();
     let (stored, made) = (second.options(), second_options());
-    assert_eq!((&stored.filter, stored.block_hash_index), (&made.filter, made.block_hash_index));
+    assert_eq!(stored.filter, made.filter);
     assert_eq!((&stored.compression, stored.auto_compaction), (&made.compression, false));
 }
 

@@ -42,30 +42,6 @@ fn auto_never_rejects_a_present_key() {
     histories(FilterChoice::Auto, 100);
 }
 
-/// Fewer deletes than make a partition due by growth: with `eager_filter_rebuild` their entries go
-/// with the next compaction.
-#[test]
-fn filter_entries_of_deleted_keys_are_removed_at_once_or_later() {
-    let entries = [false, true].map(|eager| {
-        let mut options = options(FilterChoice::Grf);
-        options.keyspace.compaction = CompactionChoice::Leveling;
-        options.keyspace.eager_filter_rebuild = eager;
-        let db = Db::open("/db", options).expect("opening");
-        (0..4000).for_each(|n| db.put(spread(n), [1; 20]).expect("a write"));
-        db.compact().expect("a compaction");
-        db.settle_filters().expect("settling");
-        let full = report(&db).entries;
-        (0..300).for_each(|n| db.delete(spread(n * 13)).expect("a write"));
-        db.compact().expect("a compaction");
-        db.settle_filters().expect("settling");
-        assert_eq!(db.iter().count(), 3700);
-        (full, report(&db).entries)
-    });
-    let [(full, lazy), (_, eager)] = entries;
-    assert!(lazy >= full, "{entries:?}");
-    assert!(eager <= 3700, "{entries:?}");
-}
-
 #[test]
 fn a_range_without_keys_opens_hardly_any_run() {
     let mut options = options(FilterChoice::Grf);

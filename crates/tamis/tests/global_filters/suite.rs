@@ -258,7 +258,6 @@ fn small(rng: &mut Rng, filter: FilterChoice) -> KeyspaceOptions {
             PrefixFilter::Lengths(1, 6),
             PrefixFilter::Delimiter(b'#'),
         ]),
-        eager_filter_rebuild: rng.one_in(2),
         compaction,
         merge,
         deterministic,

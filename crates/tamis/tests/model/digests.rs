@@ -51,26 +51,23 @@ fn a_read_computes_one_digest_per_key_and_an_iterator_none() {
     let independent = [FilterChoice::Bloom(how), FilterChoice::Elastic(how)];
     for filter in FilterChoice::all().filter(|filter| !independent.contains(filter)) {
         for pin_metadata in [true, false] {
-            for memtable_filter in [true, false] {
-                let mut options =
-                    Options { file_system: Some(Arc::new(MemFs::new())), pin_metadata, ..Options::default() };
-                options.keyspace.auto_compaction = false;
-                options.keyspace.filter = filter.into();
-                options.keyspace.memtable_filter = memtable_filter;
-                let db = Db::open("/db", options).expect("opening");
-                for runs in 1..=40 {
-                    for i in 0..KEYS {
-                        db.put(key(i, runs - 1), "value").expect("a write");
-                    }
-                    let what = format!("{filter:?}, pinned {pin_metadata}, {runs} runs");
-                    if [1, 2, 7, 8, 9, 16, 17, 40].contains(&runs) {
-                        check(&db, runs, &format!("{what}, the newest in memory"));
-                    }
-                    db.flush().expect("a flush");
-                    assert_eq!(db.stats().keyspaces[0].runs, runs as usize);
-                    if [1, 2, 7, 8, 9, 16, 17, 40].contains(&runs) {
-                        check(&db, runs, &what);
-                    }
+            let mut options =
+                Options { file_system: Some(Arc::new(MemFs::new())), pin_metadata, ..Options::default() };
+            options.keyspace.auto_compaction = false;
+            options.keyspace.filter = filter.into();
+            let db = Db::open("/db", options).expect("opening");
+            for runs in 1..=40 {
+                for i in 0..KEYS {
+                    db.put(key(i, runs - 1), "value").expect("a write");
+                }
+                let what = format!("{filter:?}, pinned {pin_metadata}, {runs} runs");
+                if [1, 2, 7, 8, 9, 16, 17, 40].contains(&runs) {
+                    check(&db, runs, &format!("{what}, the newest in memory"));
+                }
+                db.flush().expect("a flush");
+                assert_eq!(db.stats().keyspaces[0].runs, runs as usize);
+                if [1, 2, 7, 8, 9, 16, 17, 40].contains(&runs) {
+                    check(&db, runs, &what);
                 }
             }
         }

@@ -123,8 +123,6 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
     let sizes =
         (prop_oneof![Just(4u64), Just(8), Just(16)], prop_oneof![Just(4u64), Just(8)], 8..11u32, 1..20usize);
     let formats = (
-        any::<bool>(),
-        any::<bool>(),
         compression(),
         filter(),
         prop_oneof![Just(0.5), Just(4.0), Just(10.0), Just(30.0)],
@@ -140,8 +138,6 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
         let (level0_runs, slowdown, stop, size_ratio, max_memtables, auto_compaction) = shape;
         let (memtable_kib, table_kib, block_log, restart_interval) = sizes;
         let (
-            memtable_filter,
-            block_hash_index,
             compression,
             filter,
             bits_per_key,
@@ -165,8 +161,6 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             size_ratio: size_ratio.into(),
             max_memtables,
             auto_compaction,
-            memtable_filter,
-            block_hash_index,
             compression,
             // Memory is not divided between levels that share a filter or have one that follows
             // hotness.
@@ -184,7 +178,6 @@ pub(crate) fn keyspace(levels: usize) -> impl Strategy<Value = KeyspaceOptions> 
             blob_threshold,
             blob_garbage,
             blob_file_bytes,
-            verify_filters: true,
             compaction: tree.0,
             merge: tree.1,
             picker: tree.2,
@@ -222,7 +215,6 @@ pub(crate) fn options(levels: usize) -> impl Strategy<Value = Options> {
         max_log_bytes: limits.1 << 10,
         background_threads: limits.2,
         recycled_logs: limits.3,
-        sub_jobs: limits.2,
         ..Options::default()
     })
 }

@@ -58,7 +58,7 @@ fn read(items: impl Iterator<Item = Result<(crate::Slice, crate::Slice), crate::
 
 fn options(sub_jobs: usize) -> Options {
     Options {
-        sub_jobs,
+        sub_jobs: Some(sub_jobs as u64),
         keyspace: KeyspaceOptions {
             auto_compaction: false,
             // Flushes only where the history has one: which snapshots a background flush meets is a

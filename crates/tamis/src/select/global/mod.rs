@@ -271,8 +271,6 @@ struct Spec {
     bits_per_key: f64,
     map: MapChoice,
     prefixes: PrefixFilter,
-    /// Whether ranges are rebuilt whenever the oldest run has changed below them.
-    eager: bool,
 }
 
 /// Counters since the database was opened.
@@ -301,7 +299,6 @@ impl Grf {
                     KeyMapChoice::Local => MapChoice::Local,
                 },
                 prefixes: options.prefix_filter,
-                eager: options.eager_filter_rebuild,
             },
             queries: Arc::new(QuerySampler::new(options.workload.as_ref())),
             reviewed: mix::Reviewed::default(),

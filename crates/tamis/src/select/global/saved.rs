@@ -415,7 +415,7 @@ mod tests {
             PrefixFilter::Delimiter(b'#'),
         ] {
             for oldest in [vec![], vec![7, u64::MAX]] {
-                let spec = Spec { bits_per_key: 12.5, map: MapChoice::Mixed, prefixes, eager: false };
+                let spec = Spec { bits_per_key: 12.5, map: MapChoice::Mixed, prefixes };
                 let bytes = [head(&spec, &oldest), b"rest".to_vec()].concat();
                 let mut from = &bytes[..];
                 let read = read_head(&mut from).expect("it is one");
@@ -435,7 +435,7 @@ mod tests {
     impl Spec {
         fn default_for_test() -> Spec {
             let (map, prefixes) = (MapChoice::Auto, PrefixFilter::None);
-            Spec { bits_per_key: 10.0, map, prefixes, eager: false }
+            Spec { bits_per_key: 10.0, map, prefixes }
         }
     }
 }

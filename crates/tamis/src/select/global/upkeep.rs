@@ -151,10 +151,9 @@ impl Grf {
             return true;
         }
         // Tombstones and what they deleted stay entries until then (the paper's lazy way, section
-        // 4.2). `eager` is the other way, as far as versions allow: older versions need these
-        // entries, so they cannot be removed from their partition.
+        // 4.2).
         let has_grown = keys >= built + built / STALE + 64;
-        if !self.spec.eager && !has_grown && !partition.is_starved() {
+        if !has_grown && !partition.is_starved() {
             return false;
         }
         let Some((_, oldest)) = oldest_run(version, span) else { return false };

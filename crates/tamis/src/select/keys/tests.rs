@@ -157,22 +157,19 @@ fn the_data_of_a_table_with_its_own_filter_is_read() {
 #[test]
 fn with_a_global_filter_the_builder_lists_the_distinct_keys() {
     for filter in FilterChoice::all().filter(|filter| filter.is_global()) {
-        for verify_filters in [true, false] {
-            let options =
-                KeyspaceOptions { filter: filter.into(), verify_filters, ..KeyspaceOptions::default() };
-            // Too few bits for a table to get its own filter.
-            let mut builder = FilterBuilder::new(&options, options.filter.at(3), 0.01, NewKeys::All);
-            for key in &keys(200) {
-                (0..3).for_each(|_| builder.add(key, Digest::of(key)));
-            }
-            let block = builder.finish(&options, 1).unwrap().unwrap();
-            assert_eq!((block.kind, block.bytes), (KEY_LIST, Some(list_of(&keys(200)))));
-            let empty = FilterBuilder::new(&options, options.filter.at(0), 10.0, NewKeys::All)
-                .finish(&options, 1)
-                .unwrap()
-                .unwrap();
-            assert_eq!(empty.bytes, Some(list_of(&[])));
+        let options = KeyspaceOptions { filter: filter.into(), ..KeyspaceOptions::default() };
+        // Too few bits for a table to get its own filter.
+        let mut builder = FilterBuilder::new(&options, options.filter.at(3), 0.01, NewKeys::All);
+        for key in &keys(200) {
+            (0..3).for_each(|_| builder.add(key, Digest::of(key)));
         }
+        let block = builder.finish(&options, 1).unwrap().unwrap();
+        assert_eq!((block.kind, block.bytes), (KEY_LIST, Some(list_of(&keys(200)))));
+        let empty = FilterBuilder::new(&options, options.filter.at(0), 10.0, NewKeys::All)
+            .finish(&options, 1)
+            .unwrap()
+            .unwrap();
+        assert_eq!(empty.bytes, Some(list_of(&[])));
     }
 }
 
