@@ -9,7 +9,8 @@
 //! it meets. `docs/table-format.md` describes the bytes:
 //!
 //! ```text
-//! chunks | directory: the last key, then for each chunk its length, its number of keys, its first key | trailer
+//! chunks | directory | trailer
+//! directory: the last key, then for each chunk its length, its number of keys, its first key
 //! ```
 //!
 //! # Invariants

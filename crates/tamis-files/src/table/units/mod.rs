@@ -8,7 +8,8 @@
 //! are, and reads any of them. `docs/table-format.md` describes the bytes of the filter part:
 //!
 //! ```text
-//! for unit 0..n: for segment 0..m: the unit | directory: for each segment its first key, keys, length of a unit | trailer
+//! for unit 0..n: for segment 0..m: the unit | directory | trailer
+//! directory: for each segment its first key, keys, length of a unit
 //! ```
 //!
 //! Units of one number are adjacent, so that the first units of all segments of a new table are one
