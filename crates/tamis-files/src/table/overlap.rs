@@ -194,8 +194,8 @@ impl Coming {
         Some(self.index.separator(if self.backward { at.index } else { at.index.checked_sub(1)? }))
     }
 
-    /// Takes the next block for the transfer, unless it is in memory or would exceed `most_bytes`.
-    /// Returns the bytes to read for it.
+    /// Takes the next block for the transfer, unless it is in memory or would make the transfer
+    /// exceed `most_bytes` (the first block may). Returns the bytes to read for it.
     pub fn take(&mut self, most_bytes: u64) -> u64 {
         let Some(at) = self.next else { return 0 };
         let (count, offset, span) = self.taken;
