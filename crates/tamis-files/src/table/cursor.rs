@@ -8,8 +8,8 @@
 //! * Every step, and every seek that starts from an entry ([`pass`](TableCursor::pass),
 //!   [`pass_before`](TableCursor::pass_before)), moves strictly in its direction or ends. So an
 //!   iteration ends, whatever the bytes of the table.
-//! * A cursor stops at the edge of a block only if its target lies beyond that edge and nothing
-//!   beyond the edge precedes the target.
+//! * A cursor stops at the edge of a block only if its target, if there is one, is the first entry
+//!   beyond that edge in its direction.
 
 use std::sync::Arc;
 

@@ -25,8 +25,8 @@ pub const NUMBER_LIMIT: u64 = 1 << 56;
 
 /// An atomic change to the database's shape. One edit applies its parts in this order: create
 /// keyspaces, rename keyspaces, set options and log floors, remove tables, add tables, remove
-/// filter files, add filter files, drop keyspaces. A table that moves to another level is removed
-/// and added under the same id by one edit.
+/// filter files, add filter files, drop keyspaces. To move a table to another level, one edit
+/// removes it and adds it under the same id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VersionEdit {
     /// No file with this number or a higher one exists yet. Counters never decrease: the larger of
@@ -106,7 +106,7 @@ mod tag {
     /// Even: a reader that does not know it would look for logs that were deleted as no longer
     /// needed.
     pub(super) const FLOOR: u64 = 32;
-    /// Odd: a reader that does not know it learns the hotness anew.
+    /// Odd: a reader that does not know it relearns the hotness.
     pub(super) const HOTNESS: u64 = 29;
     /// Both odd: a reader that does not know filter files rebuilds the filters from the tables.
     pub(super) const ADD_FILTER: u64 = 31;
@@ -120,7 +120,7 @@ mod table_tag {
     pub(super) const PINNED: u64 = 3;
     /// Even: a reader that does not know it would lose the list of the blob files.
     pub(super) const BLOBS: u64 = 4;
-    /// Odd: a reader that does not know it estimates the lengths of blocks anew.
+    /// Odd: a reader that does not know it estimates the lengths of blocks of flushes again.
     pub(super) const STRETCH: u64 = 5;
     /// Odd: a reader that does not know it treats deletes as older than they are.
     pub(super) const OLDEST_DELETE: u64 = 7;

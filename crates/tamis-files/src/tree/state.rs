@@ -8,7 +8,7 @@
 //! * each counter exceeds every number of its kind in the state.
 //!
 //! A manifest is untrusted until it is applied. No part of an edit may take time proportional to
-//! the state, or a manifest of a few megabytes could keep the opening busy for hours.
+//! the state, or a manifest of a few megabytes could make opening take hours.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
