@@ -59,7 +59,7 @@ pub struct Tombstones {
 }
 
 impl Tombstones {
-    /// Returns the approximate memory behind this value, in bytes.
+    /// Returns the approximate heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let keys =
             |fragment: &Fragment| fragment.start.len() + fragment.end.as_ref().map_or(0, |end| end.len());
@@ -77,8 +77,9 @@ impl Tombstones {
     }
 
     /// Like [`fragment`](Self::fragment), with only the numbers that readers can tell apart, as
-    /// [`retain_visible`](Self::retain_visible) would leave them. O((n + size of the result) · log
-    /// n).
+    /// [`retain_visible`](Self::retain_visible) would leave them.
+    ///
+    /// Cost: O((n + size of the result) · log n).
     pub fn fragment_for(tombstones: Vec<RangeTombstone>, readers: &[SeqNo]) -> Self {
         Self::fragment_with(tombstones, |open| {
             let newest = readers.last().copied().unwrap_or(0);
@@ -255,7 +256,7 @@ impl Tombstones {
     /// tombstones between two readers only the newest matters. Those newer than every reader all
     /// stay, as new readers may come between them.
     ///
-    /// With `bottommost` (no older data in the key range is outside the compaction), a tombstone
+    /// With `bottommost` (no older data lies below the compaction in its key range), a tombstone
     /// that even the oldest reader sees is dropped too, because the same compaction drops
     /// everything it deletes.
     pub fn retain_visible(&self, readers: &[SeqNo], bottommost: bool) -> Tombstones {
