@@ -32,8 +32,8 @@ use crate::error::{FileError, StorageError};
 /// How to read a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions {
-    /// The log must be complete (a later log exists), so any end other than a closing record is
-    /// damage.
+    /// The log was finished before anything relied on it (a later log exists), so any end other
+    /// than a closing record is damage.
     pub expect_complete: bool,
     /// Continue after damage with the next intact record, and list what was skipped.
     pub salvage: bool,
