@@ -1,10 +1,10 @@
-//! The primitives of the engine's binary records: fixed little-endian numbers, LEB128 varints and
-//! length-prefixed bytes. Reading is bounds-checked: hostile bytes give `None`.
+//! The primitives of the engine's binary formats: fixed-width little-endian numbers, LEB128 varints
+//! and length-prefixed bytes. Reads are bounds-checked: malformed bytes give `None`.
 
 use tamis_env::memory::PageVec;
 
-/// Reads primitives from the front of a slice. Every method returns `None` when the bytes run out
-/// or do not form a value, and then consumes an unspecified amount.
+/// Reads primitives from the front of a slice. A read returns `None` if the bytes run out or do not
+/// form a value, and then consumes an unspecified amount.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
@@ -29,7 +29,7 @@ impl<'a> Decoder<'a> {
         self.rest.is_empty()
     }
 
-    /// Reads this many bytes.
+    /// Reads `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(len)?;
@@ -65,7 +65,7 @@ impl<'a> Decoder<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads a LEB128 number of at most ten bytes; over-long or overflowing forms are refused.
+    /// Reads a LEB128 number of at most ten bytes. Over-long or overflowing forms give `None`.
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for i in 0..10 {
@@ -92,7 +92,7 @@ impl<'a> Decoder<'a> {
         self.varint().and_then(|v| usize::try_from(v).ok())
     }
 
-    /// Reads a varint length and that many bytes.
+    /// Reads a varint length, then that many bytes.
     #[inline]
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = self.varint_usize()?;
@@ -127,7 +127,7 @@ pub trait Encode {
         }
         self.put_u8(v as u8);
     }
-    /// Appends bytes behind their length.
+    /// Appends the length as a varint, then the bytes.
     fn put_bytes(&mut self, v: &[u8]) {
         self.put_varint(v.len() as u64);
         self.put_slice(v);

@@ -1,6 +1,6 @@
-//! Errors of files: a system call that failed, bytes that are damaged, a format that is too new.
+//! File errors: failed system calls, damaged bytes, unsupported formats.
 //!
-//! Messages name the file and offset, where there are any, and what the caller can do.
+//! Messages give the file, the offset if there is one, and what the caller can do.
 
 use std::fmt;
 use std::io;
@@ -20,12 +20,12 @@ pub struct IoFailure {
 }
 
 impl IoFailure {
-    /// Wraps the error of a system call with the operation and the file it concerns.
+    /// Wraps a system call's error with the operation and the file it concerns.
     pub fn new(operation: &'static str, path: &Path, source: io::Error) -> Self {
         IoFailure { operation, path: path.to_owned(), source: Arc::new(source) }
     }
 
-    /// Returns the error of the system call.
+    /// Returns the system call's error.
     pub fn io_error(&self) -> &io::Error {
         &self.source
     }
@@ -49,7 +49,7 @@ impl fmt::Display for IoFailure {
 
 impl std::error::Error for IoFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The error itself rather than the `Arc`, so that it can be downcast.
+        // Return the error itself rather than the `Arc`, so it can be downcast.
         Some(&*self.source)
     }
 }
@@ -62,7 +62,7 @@ impl std::error::Error for IoFailure {
 pub struct Corruption {
     /// The damaged file.
     pub path: PathBuf,
-    /// The offset of the damaged record or block in bytes, where it is known.
+    /// The byte offset of the damaged record or block, if known.
     pub offset: Option<u64>,
     /// What is wrong there.
     pub what: String,
@@ -82,9 +82,9 @@ pub enum StorageError {
     /// Bytes on disk are damaged.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
-    /// The handle was inherited: the database was opened before this process was forked. Handles
-    /// work only in the process that opened them; in its children every operation returns this, and
-    /// dropping or closing them has no effect on the parent.
+    /// The database was opened before this process was forked, so this handle was inherited.
+    /// Handles work only in the process that opened them. In its children every operation returns
+    /// this error, and dropping or closing a handle has no effect on the parent.
     #[error(
         "{} belongs to another process, from which this one was forked: its handles cannot be used here; open it anew once the \
          other process has closed it",
@@ -97,12 +97,12 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// Creates the error of a failed system call on `path`.
+    /// Creates an error for a failed system call on `path`.
     pub fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         StorageError::Io(IoFailure::new(operation, path, source))
     }
 
-    /// Creates the error of damaged bytes in `path`.
+    /// Creates an error for damaged bytes in `path`.
     pub fn corrupt(path: &Path, offset: impl Into<Option<u64>>, what: impl Into<String>) -> Self {
         StorageError::Corrupt(Corruption { path: path.to_owned(), offset: offset.into(), what: what.into() })
     }
@@ -123,8 +123,8 @@ impl StorageError {
     }
 }
 
-/// Reports whether trying again would meet the same: damage, a file that is missing or cut short,
-/// or a failing device.
+/// Reports whether a retry would fail the same way: damage, a file that is missing or cut short, or
+/// a failing device.
 pub fn is_lasting(error: &StorageError) -> bool {
     match error {
         StorageError::Forked { .. } => false,
@@ -146,12 +146,12 @@ fn is_device_error(failure: &IoFailure) -> bool {
 /// Why a log or a manifest could not be opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FileError {
-    /// A file of a format that this version of the library does not read.
+    /// The file has a format version that this library does not read.
     #[error("{} has format version {found}; this library reads up to {supported}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Its format version.
         found: u32,
         /// The newest version this library reads.
         supported: u32,

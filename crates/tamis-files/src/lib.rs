@@ -1,7 +1,8 @@
-//! Every byte that the storage engine tamis has on disk: logs, tables, blob files, filter files and
-//! the manifest, as they are encoded, written, read and checked.
+//! The on-disk formats of the storage engine tamis: how logs, tables, blob files, filter files and
+//! the manifest are encoded, written, read and checked.
 //!
-//! **No stable interface**: a part of `tamis`, which re-exports what its users may rely on.
+//! **No stable interface.** This crate is a part of `tamis`, which re-exports what users may rely
+//! on.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -14,15 +15,15 @@
 //! | [`error`] | failed system calls and damage |
 //!
 //! Invariants:
-//! * Decoding is total: bytes from a disk are hostile. Bounds are checked, nothing panics, and
-//!   nothing is allocated by a number that was not checked.
-//! * No file is changed once it is complete, but logs and manifests, which grow.
-//! * The engine is unknown here: none of its locks and threads, no clock. The block cache and open
-//!   files have locks of their own, which are leaves; the builder of elastic filters has a helper
-//!   thread, which ends with it.
+//! * Decoding is total, as bytes from disk are hostile. Bounds are checked, nothing panics, and no
+//!   unchecked number sizes an allocation.
+//! * No complete file is ever changed; only logs and manifests grow.
+//! * This crate does not know the engine: not its locks, not its threads, no clock. The block cache
+//!   and open files have their own locks, which are leaves in the lock order. The builder of
+//!   elastic filters has a helper thread, which ends with the builder.
 
 #![warn(missing_debug_implementations)]
-// Whoever reads these pages works on the crate: `cargo doc --document-private-items`.
+// These pages are for people who work on the crate: `cargo doc --document-private-items`.
 #![allow(rustdoc::private_intra_doc_links)]
 
 pub mod blob;

@@ -3,7 +3,7 @@
 /// How the blocks of a file are compressed. The discriminants are part of the table format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Compression {
-    /// Not at all: a mapped block is read in place.
+    /// No compression: a mapped block is read in place.
     #[default]
     None = 0,
     /// LZ4.
@@ -12,7 +12,7 @@ pub enum Compression {
     Zstd = 2,
 }
 
-/// When the checksums of blocks in a mapped file are computed. Blocks read into memory are checked
+/// When the checksums of blocks in a mapped file are verified. Blocks read into memory are verified
 /// once per read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ChecksumMode {

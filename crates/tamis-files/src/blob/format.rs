@@ -16,18 +16,18 @@ const COVERED_BYTES: usize = 32;
 /// The last eight bytes of every blob file.
 const MAGIC: [u8; 8] = *b"tamis\0bl";
 
-/// The format version that this library writes, and the only one that it reads.
+/// The format version that this library writes, and the only one it reads.
 const FORMAT_VERSION: u32 = 1;
 
-/// Reports whether the last bytes of a file end as a blob file's do.
+/// Reports whether a file's last bytes mark it as a blob file.
 pub fn is_marked(end: &[u8]) -> bool {
     end.len() >= FOOTER_BYTES && end.ends_with(&MAGIC)
 }
 
-/// What a blob file says about itself.
+/// What a blob file records about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footer {
-    /// Its number, which its name has too.
+    /// Its number, which is also in its name.
     pub id: BlobFileId,
     /// The number of records.
     pub records: u64,
@@ -36,7 +36,7 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// Appends the footer, which lies at file offset `offset`.
+    /// Appends the footer, which starts at file offset `offset`.
     pub(super) fn encode(&self, offset: u64, out: &mut PageVec<u8>) {
         let start = out.len();
         out.put_u64(self.id);
@@ -49,7 +49,7 @@ impl Footer {
         out.extend_from_slice(&MAGIC);
     }
 
-    /// Reads the footer that lies at file offset `offset`.
+    /// Decodes the footer that starts at file offset `offset`.
     pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], offset: u64) -> Result<Footer, Damage> {
         if bytes[FOOTER_BYTES - MAGIC.len()..] != MAGIC {
             return Err(Damage("not a blob file, or one whose end is missing"));

@@ -1,9 +1,9 @@
-//! Blob files: large values, apart from the tables that refer to them.
+//! Blob files: large values, stored apart from the tables that refer to them.
 //!
-//! A flush or compaction writes a large value once, as a record of a blob file, and the table gets
-//! a [`Reference`] in its place. Later compactions carry the reference along, so the value is not
-//! written again until most of its file is garbage. `docs/blob-format.md` describes the bytes;
-//! nothing outside this module knows them, except that a record is framed as a block of a table is.
+//! A flush or compaction writes a large value once, as a record of a blob file, and stores a
+//! [`Reference`] in the table. Later compactions copy only the reference, so the value is not
+//! written again until most of its file is garbage. `docs/blob-format.md` describes the bytes. Only
+//! this module knows them, except that a record is framed like a table block.
 //!
 //! ```text
 //! record 0 | record 1 | … | footer
@@ -11,15 +11,14 @@
 //!
 //! # Invariants
 //!
-//! * A blob file is written once, then immutable. It has no list of what is garbage in it: that
-//!   follows from the tables of the trees, each of which says how many bytes of which files it
-//!   refers to.
-//! * Nothing read is trusted: a record is checked against the lengths of its file before memory is
-//!   allocated, and a value is returned only if the checksum of its record is right and is the one
-//!   that the reference names. So a record at another place, or one of another file of the same
-//!   number, is an error like a flipped bit.
+//! * A blob file is written once, then immutable. It does not record its garbage: that follows from
+//!   the tables, each of which states how many bytes of which blob files it refers to.
+//! * Nothing read is trusted. A record is checked against its file's length before memory is
+//!   allocated. A value is returned only if its record's checksum matches both the bytes and the
+//!   reference. A misplaced record, or one from another file with the same number, is an error just
+//!   as a flipped bit is.
 //!
-//! A writer belongs to one thread. An open file is immutable, and any thread may read it.
+//! Threads: a writer belongs to one thread; any thread may read an open file.
 
 mod format;
 mod reader;

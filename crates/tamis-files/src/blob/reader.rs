@@ -1,4 +1,4 @@
-//! Reading a blob file: opening it, and its records.
+//! Opens a blob file and reads its records.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,9 +19,8 @@ use crate::table::{
     copy_from, prefetch,
 };
 
-/// In a mapped file, it is remembered that a record was verified by where it starts, to this many
-/// bytes. Shorter records, of which two may start so close to each other, are verified at each
-/// read.
+/// The granularity, in bytes, at which the starts of verified records in a mapped file are
+/// remembered. Two shorter records may start within one grain, so those are verified at each read.
 const GRAIN_BYTES: u64 = 1 << 10;
 
 /// An open blob file. The file does not change while it is open.
@@ -31,11 +30,11 @@ pub struct BlobFile {
     mapped: Option<MappedFile>,
     file: TableFile,
     verify: ChecksumMode,
-    /// One bit per [`GRAIN_BYTES`]: a record that starts there matched its checksum. Empty if not
-    /// mapped.
+    /// One bit per [`GRAIN_BYTES`], set once a record that starts there matched its checksum. Empty
+    /// if not mapped.
     verified: Box<[AtomicU64]>,
     cache: Option<Arc<BlockCache>>,
-    /// `None` also if the file is mapped.
+    /// Overlaps reads; `None` if reads do not overlap or the file is mapped.
     reads: Option<Arc<BatchReader>>,
     file_bytes: u64,
     footer: Footer,
@@ -44,7 +43,7 @@ pub struct BlobFile {
 }
 
 impl BlobFile {
-    /// Opens blob file `id`, which must never name another file; `None`: whatever its number is.
+    /// Opens blob file `id`, a number that must never name another file; `None` accepts any number.
     /// Reads the footer. Errors: a failed system call, or damage.
     pub fn open(
         fs: &dyn FileSystem,
@@ -86,8 +85,8 @@ impl BlobFile {
         })
     }
 
-    /// Creates a stand-in for a file that cannot be opened because of `why`: nothing can be read
-    /// from it.
+    /// Creates a stand-in for a file that could not be opened because of `why`. Every read from it
+    /// fails.
     pub fn lost(path: &Path, id: BlobFileId, why: StorageError) -> BlobFile {
         BlobFile {
             path: path.to_owned(),
@@ -103,7 +102,7 @@ impl BlobFile {
         }
     }
 
-    /// Why the file could not be opened, if it is [lost](Self::lost).
+    /// Returns why the file could not be opened, if it is [lost](Self::lost).
     #[inline]
     pub fn why_lost(&self) -> Option<&StorageError> {
         self.lost.as_deref()
@@ -133,25 +132,26 @@ impl BlobFile {
         self.file_bytes.saturating_sub(FOOTER_BYTES as u64)
     }
 
-    /// What it says about itself.
+    /// What the file records about itself.
     #[inline]
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
 
-    /// Memory held by the file itself.
+    /// Memory held by this handle, in bytes.
     #[inline]
     pub fn memory_bytes(&self) -> usize {
         size_of::<BlobFile>() + size_of_val(&*self.verified)
     }
 
-    /// Reports whether records are used from a mapping of the file.
+    /// Reports whether records are read from a mapping of the file.
     #[inline]
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
 
-    /// Overlaps reads of records of this file and others; `None` if reads do not overlap.
+    /// Returns what overlaps reads of this file's records with others; `None` if reads do not
+    /// overlap.
     #[inline]
     pub fn overlap(&self) -> Option<&BatchReader> {
         self.reads.as_deref()
@@ -162,7 +162,7 @@ impl BlobFile {
         StorageError::corrupt(&self.path, offset, damage.0)
     }
 
-    /// The place of a record in memory, checked against the file's length.
+    /// Returns a record's byte range, checked against the file's length.
     fn within(&self, at: &Reference) -> Result<std::ops::Range<usize>, StorageError> {
         if let Some(why) = &self.lost {
             return Err(StorageError::clone(why));
@@ -172,13 +172,13 @@ impl BlobFile {
         range.ok_or_else(|| self.damaged(at.offset, Damage("a record beyond the end of the blob file")))
     }
 
-    /// Checks that a record lies in the file.
+    /// Checks that a record lies within the file.
     #[inline]
     pub fn check_place(&self, at: &Reference) -> Result<(), StorageError> {
         self.within(at).map(drop)
     }
 
-    /// Fills `buf` with bytes of the file as they are.
+    /// Fills `buf` with the file's raw bytes from `offset` on.
     #[inline]
     pub fn read_stored(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
         match &self.mapped {
@@ -187,13 +187,14 @@ impl BlobFile {
         }
     }
 
-    /// The stored bytes of a record in the mapping; `None` if the file is not mapped.
+    /// Returns the stored bytes of a record in the mapping; `None` if the file is not mapped.
     fn mapped_record(&self, at: &Reference) -> Result<Option<&[u8]>, StorageError> {
         let range = self.within(at)?;
         Ok(self.mapped.as_ref().map(|mapped| &mapped.mapping[range]))
     }
 
-    /// Starts fetching the first lines of a record. Does nothing for a file that is not mapped.
+    /// Starts fetching the first and last cache lines of a record. Does nothing if the file is not
+    /// mapped.
     #[inline]
     pub fn prefetch(&self, at: &Reference) {
         if let Ok(Some(stored)) = self.mapped_record(at) {
@@ -202,8 +203,9 @@ impl BlobFile {
         }
     }
 
-    /// Returns the value of a record, verified: without a copy if the file is mapped and the value
-    /// is not compressed, otherwise through the cache, into which it is put if `fill_cache`.
+    /// Returns the verified value of a record. There is no copy if the file is mapped and the value
+    /// not compressed. Otherwise the value comes from the cache, or is read and cached if
+    /// `fill_cache`.
     pub fn read<T: ReadTrace>(
         &self,
         at: &Reference,
@@ -235,8 +237,8 @@ impl BlobFile {
         self.accept(at, &stored, 0, fill_cache, trace)
     }
 
-    /// Reads a record from the file and verifies it, whether or not it was before, and the length
-    /// of its value.
+    /// Reads a record from the file and verifies its checksum, even if that was done before, and
+    /// its value's length.
     pub fn check(&self, at: &Reference) -> Result<(), StorageError> {
         match self.mapped_record(at)? {
             Some(stored) => {
@@ -266,7 +268,7 @@ impl BlobFile {
         }
     }
 
-    /// The byte range of a record, for a read together with others.
+    /// Returns the byte range of a record, to read it together with others.
     #[inline]
     pub fn stretch(&self, at: &Reference) -> Result<Stretch, StorageError> {
         let len = self.within(at)?.len();
@@ -274,8 +276,7 @@ impl BlobFile {
         Ok(Stretch { file, offset: at.offset, len })
     }
 
-    /// Reads `span` bytes of records at `offset`, for a scan that reads ahead in a file that is not
-    /// mapped.
+    /// Reads `span` bytes of records at `offset`, for a scan that reads ahead in an unmapped file.
     #[inline]
     pub fn piece(&self, offset: u64, span: u64) -> Result<Arc<[u8]>, StorageError> {
         self.read_stretch(&self.stretch(&Reference { file: self.id(), offset, span, len: 0, checksum: 0 })?)
@@ -289,8 +290,8 @@ impl BlobFile {
         Ok(bytes)
     }
 
-    /// Returns the value of a record that was read: its stored bytes are those of `piece` from
-    /// `start` on.
+    /// Verifies a record that was read and returns its value. Its stored bytes start at `start` in
+    /// `piece`.
     pub fn accept<T: ReadTrace>(
         &self,
         at: &Reference,
@@ -313,7 +314,7 @@ impl BlobFile {
             }
             _ => self.decompressed(stored, at)?,
         };
-        // A value in a larger piece would keep all of it in memory.
+        // Caching a value within a larger piece would keep the whole piece in memory.
         let whole = block.bytes.len() <= block.len + TRAILER_BYTES;
         self.keep(at, block, fill_cache && whole)
     }
@@ -334,13 +335,13 @@ impl BlobFile {
     }
 
     fn cache_key(&self, at: &Reference) -> CacheKey {
-        // Tables and blob files share their numbers. The checksum, which depends on the offset,
-        // takes its place: a reference to anything else at that offset must not find the value.
+        // Tables and blob files share one number space. The checksum, which depends on the offset,
+        // stands in for it: a reference to anything else at that offset must not find the value.
         CacheKey { table: self.footer.id, offset: at.checksum }
     }
 
-    /// Verifies a mapped record unless it was verified before and once is enough. The bits publish
-    /// nothing (`Relaxed`), as those of a table's blocks.
+    /// Verifies a mapped record, unless once is enough and it was verified before. As for table
+    /// blocks, the bits publish nothing, so `Relaxed` suffices.
     fn verify_mapped<T: ReadTrace>(
         &self,
         stored: &[u8],
@@ -369,7 +370,7 @@ impl BlobFile {
         self.check_sum(stored, at)
     }
 
-    /// Checks that a record has the checksum that the reference names.
+    /// Checks that a record has the checksum that the reference gives.
     fn check_sum(&self, stored: &[u8], at: &Reference) -> Result<(), StorageError> {
         match stored.last_chunk::<8>() {
             Some(sum) if u64::from_le_bytes(*sum) == at.checksum => Ok(()),

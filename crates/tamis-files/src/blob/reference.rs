@@ -1,4 +1,4 @@
-//! What a table has in place of a large value.
+//! What a table stores in place of a large value.
 
 use tamis_base::ids::BlobFileId;
 use tamis_base::key::MAX_VALUE_BYTES;
@@ -12,9 +12,9 @@ use crate::table::frame::TRAILER_BYTES;
 pub struct Reference {
     /// The file.
     pub file: BlobFileId,
-    /// The offset of the record in it.
+    /// The offset of the record in the file.
     pub offset: u64,
-    /// Bytes of the record, trailer included.
+    /// Bytes of the record, including its trailer.
     pub span: u64,
     /// Bytes of the value.
     pub len: u64,

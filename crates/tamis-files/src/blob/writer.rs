@@ -12,11 +12,11 @@ use crate::error::StorageError;
 use crate::settings::Compression;
 use crate::table::frame::{self, Sealer};
 
-/// Appends end at multiples of this offset in the file, except for the last one and those next to a
-/// huge value: as in tables, so that the page cache may use huge pages.
+/// As in tables, appends end at multiples of this file offset, so that the page cache may use huge
+/// pages. Exceptions are the last append and those next to a huge value.
 const APPEND_BYTES: usize = 2 << 20;
 
-/// Values of at least this length are appended without a copy if they are not to be compressed.
+/// Uncompressed values of at least this length are appended without a copy.
 const HUGE_VALUE_BYTES: usize = 1 << 20;
 
 /// Bytes of a checksum at the end of a record.
@@ -37,7 +37,7 @@ pub struct BlobWriter {
 }
 
 impl BlobWriter {
-    /// Starts blob file `id` in the empty file `file`; `path` is used in messages.
+    /// Starts blob file `id` in the empty file `file`. Errors name `path`.
     pub fn new(
         file: Box<dyn WriteFile>,
         path: PathBuf,
@@ -60,7 +60,8 @@ impl BlobWriter {
         self.appended + self.pending.len() as u64
     }
 
-    /// Adds a value. Cost: a copy and a checksum, and its compression.
+    /// Adds a value. Cost: a checksum, plus a copy and compression (huge uncompressed values are
+    /// not copied).
     pub fn add(&mut self, value: &[u8]) -> Result<Reference, StorageError> {
         let offset = self.bytes();
         let raw = self.compression == Compression::None || value.len() > frame::MAX_DECODED_BYTES;

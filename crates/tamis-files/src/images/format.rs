@@ -12,21 +12,21 @@ pub(super) const FOOTER_BYTES: usize = 56;
 /// The last eight bytes of every filter file.
 const MAGIC: [u8; 8] = *b"tamis\0fi";
 
-/// The format version that this library writes, and the only one that it reads.
+/// The format version that this library writes, and the only one it reads.
 const FORMAT_VERSION: u32 = 1;
 
-/// Bytes that no writer produces; the reader adds the file.
+/// What is wrong with bytes that no writer produces; the reader adds the file's path.
 pub(super) type Damage = &'static str;
 
 const BAD_INDEX: Damage = "an index that does not decode";
 
-/// What the keys of a partition are.
+/// What a partition's filter holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ImageKind {
     /// The keys of the range.
     Keys = 0,
-    /// The known prefixes of the keys of the range.
+    /// The known prefixes of the range's keys.
     Prefixes = 1,
 }
 
@@ -51,20 +51,20 @@ impl ImageKind {
     }
 }
 
-/// An image as the index of its file describes it.
+/// An image, as described by its file's index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What its keys are.
+    /// What the image holds.
     pub kind: ImageKind,
     /// The first key of its range.
     pub start: KeyBytes,
-    /// The first key behind its range; `None`: the range has no end.
+    /// The exclusive end of its range; `None` if unbounded.
     pub end: Option<KeyBytes>,
-    /// Every key of the range in a table whose epochs are all below this is in the image.
+    /// The image has every key of its range that is in a table whose epochs are all below this.
     pub until: u64,
-    /// The file that it was first written to. A copy keeps this.
+    /// The file it was first written to. Copies keep this.
     pub made: FilterFileId,
-    /// Its place among the images that were first written to that file.
+    /// Its index among the images first written to that file.
     pub(crate) place: u32,
     /// Bytes of the image.
     pub bytes: u64,
@@ -87,7 +87,7 @@ impl Image {
         Image { kind, start, end, until, made, place, bytes, offset: 0, sum: 0 }
     }
 
-    /// Orders images by the time at which they were made, oldest first.
+    /// Orders images by when they were made, oldest first.
     pub fn age(&self) -> (FilterFileId, u32) {
         (self.made, self.place)
     }
@@ -121,16 +121,17 @@ impl Image {
     }
 }
 
-/// Decodes a border of a key range. The successor of the longest key is longer by a byte.
+/// Decodes a border of a key range. It may be the successor of the longest key, which is one byte
+/// longer.
 fn key(input: &mut Decoder<'_>) -> Option<KeyBytes> {
     input.bytes().filter(|key| key.len() <= MAX_KEY_BYTES + 1).map(KeyBytes::from)
 }
 
-/// Decodes an index. The images lie one behind the other from the start of the file and take
-/// `payload` bytes.
+/// Decodes an index. The images lie back to back from the start of the file and take `payload`
+/// bytes.
 ///
-/// Cost: linear in the index. Memory: at most some tens of times its bytes, as an entry takes 14 of
-/// them at least.
+/// Cost: linear in the index. Memory: at most a few tens of times the index's bytes, as an entry
+/// takes at least 15.
 pub(super) fn decode_index(bytes: &[u8], payload: u64, file: FilterFileId) -> Result<Vec<Image>, Damage> {
     let mut input = Decoder::new(bytes);
     let (mut images, mut offset) = (Vec::new(), 0u64);
@@ -156,7 +157,7 @@ pub(super) fn decode_index(bytes: &[u8], payload: u64, file: FilterFileId) -> Re
 pub(crate) struct Footer {
     /// The number of the file.
     pub(super) file: FilterFileId,
-    /// The keyspace whose tables the images are of.
+    /// The keyspace whose tables the images cover.
     pub(super) keyspace: KeyspaceId,
     /// Bytes of the index.
     pub(super) index_bytes: u64,
@@ -165,7 +166,7 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// Appends the footer, which lies at file offset `offset`.
+    /// Appends the footer, which starts at file offset `offset`.
     pub(super) fn encode(&self, offset: u64, out: &mut Vec<u8>) {
         let start = out.len();
         out.put_u64(self.file);
@@ -179,7 +180,7 @@ impl Footer {
         out.extend_from_slice(&MAGIC);
     }
 
-    /// Decodes the footer of a file of `file_bytes` bytes. The index fits before it.
+    /// Decodes the footer of a file of `file_bytes` bytes. Checks that the index fits before it.
     pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], file_bytes: u64) -> Result<Footer, Damage> {
         if bytes[48..] != MAGIC {
             return Err("not a filter file, or one whose end is missing");
@@ -205,7 +206,7 @@ impl Footer {
     }
 }
 
-/// Reports whether the last bytes of a file end as a filter file's do.
+/// Reports whether a file's last bytes mark it as a filter file.
 pub fn is_marked(end: &[u8]) -> bool {
     end.len() >= FOOTER_BYTES && end.ends_with(&MAGIC)
 }

@@ -1,29 +1,30 @@
 //! Filter files: partitions of a global filter on disk.
 //!
-//! A partition is the filter of one key range, an immutable value. Serialized it is an *image*,
-//! whose bytes are opaque here. A filter file holds several images, an index of them, and a footer;
-//! like a table file it is written once. The bytes are described in `docs/filter-images.md`:
+//! A partition is the immutable filter of one key range. Its serialized form is an *image*, whose
+//! bytes are opaque here. A filter file holds several images, an index of them, and a footer; like
+//! a table file, it is written once. `docs/filter-images.md` describes the bytes:
 //!
 //! ```text
 //! image 0 | image 1 | … | index | footer
 //! ```
 //!
-//! An image says up to which epoch (`until`) it holds every key of its range that is in a table.
-//! The tables with later epochs are its log: who loads it adds their keys. So an image stays true
-//! whatever becomes of the tree, and an old one costs time but no answers.
+//! An image records an epoch, `until`: the image holds every key of its range from tables whose
+//! epochs are all below `until`. Tables with later epochs act as its log; the loader adds their
+//! keys. An image therefore stays valid however the tree changes. An old image costs loading time,
+//! never correctness.
 //!
 //! # Invariants
 //!
-//! * No byte of a file is without a checksum: the footer has its own and the index's, the index
-//!   those of the images. All are seeded with their place, so that a part that lies elsewhere fails
-//!   like one with a flipped bit.
-//! * Nothing read is trusted: lengths are checked against the file's before memory is allocated,
-//!   and an image is returned only if its checksum is right.
-//! * Opening reads footer and index; an image is read when it is asked for, one at a time.
-//! * Of two images, the one that was made later is [newer](Image::age), also after it was copied
-//!   into another file.
+//! * Every byte of a file is checksummed: the footer holds its own checksum and the index's, and
+//!   the index holds those of the images. Each is seeded with its part's offset, so a misplaced
+//!   part fails just as a flipped bit does.
+//! * Nothing read is trusted. Lengths are checked against the file's before memory is allocated,
+//!   and an image is returned only if its checksum matches.
+//! * Opening reads the footer and index. Images are read one at a time, on demand.
+//! * Of two images, the one made later is [newer](Image::age), even after it is copied into another
+//!   file.
 //!
-//! A writer belongs to one thread. An opened file is immutable, and any thread may read it.
+//! Threads: a writer belongs to one thread; any thread may read an open file.
 
 mod format;
 mod newest;

@@ -1,4 +1,4 @@
-//! Which image counts at which key.
+//! Determines which image applies at which key.
 
 use std::collections::BTreeSet;
 
@@ -7,23 +7,23 @@ use tamis_base::key::KeyBytes;
 
 use super::format::{Image, ImageKind};
 
-/// A key range and the newest image of it.
+/// A key range and its newest image.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Newest<'i> {
     pub start: KeyBytes,
     pub end: Option<KeyBytes>,
-    /// The number of the image in the list.
+    /// The image's index in the list.
     pub at: usize,
     pub image: &'i Image,
 }
 
-/// Divides the key ranges of the images of one kind among the newest ones: returns disjoint ranges
-/// in key order, each as long as possible and within its image's. An image that occurs in none of
-/// them is superseded. Images of other kinds do not count.
+/// Returns disjoint key ranges in key order, each with the newest image of `kind` over it. Each
+/// range is as long as possible and within its image's range. An image of that kind that appears in
+/// no range is superseded. Images of other kinds are ignored.
 ///
-/// Cost: O(n log n) for n images, whatever their ranges.
+/// Cost: O(n log n) for n images, however their ranges overlap.
 pub fn newest(images: &[Image], kind: ImageKind) -> Vec<Newest<'_>> {
-    /// What happens at a key: ranges end before others begin.
+    /// What happens at a key. Ends sort before starts.
     #[derive(PartialEq, Eq, PartialOrd, Ord)]
     enum Border {
         End,

@@ -10,8 +10,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::format::{FOOTER_BYTES, Footer, Image, decode_index};
 use crate::error::StorageError;
 
-/// A filter file whose index was read and is sound. It keeps no descriptor: each read opens the
-/// file.
+/// A filter file whose index was read and is valid. It keeps no file descriptor: each read opens
+/// the file.
 #[derive(Debug)]
 pub struct ImageFile {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub struct ImageFile {
 }
 
 impl ImageFile {
-    /// A file that was just written.
+    /// Describes a file that was just written.
     pub(super) fn written(
         path: PathBuf,
         number: FilterFileId,
@@ -33,7 +33,8 @@ impl ImageFile {
         ImageFile { path, number, keyspace, bytes, images }
     }
 
-    /// Reads the index of a file, not the images. Errors: a failed system call, or damage.
+    /// Reads the footer and index of a file, not the images. Errors: a failed system call, or
+    /// damage.
     pub fn open(fs: &dyn FileSystem, path: &Path) -> Result<ImageFile, StorageError> {
         let file = fs.open(path, Access::Random).map_err(|e| StorageError::io("open", path, e))?;
         let bytes = file.len().map_err(|e| StorageError::io("read", path, e))?;
@@ -53,37 +54,37 @@ impl ImageFile {
         Ok(ImageFile { path: path.to_owned(), number: footer.file, keyspace: footer.keyspace, bytes, images })
     }
 
-    /// The file.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The number that the file has according to itself.
+    /// The file's number, according to its footer.
     pub fn number(&self) -> FilterFileId {
         self.number
     }
 
-    /// The keyspace that the file belongs to according to itself.
+    /// The keyspace that the file belongs to, according to its footer.
     pub fn keyspace(&self) -> KeyspaceId {
         self.keyspace
     }
 
-    /// Bytes of the file.
+    /// The file's length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The images, in the order of their places in the file.
+    /// The images, in file order.
     pub fn images(&self) -> &[Image] {
         &self.images
     }
 
-    /// Reads an image of this file and checks it. Errors: a failed system call, or damage.
+    /// Reads an image of this file and verifies it. Errors: a failed system call, or damage.
     pub fn read(&self, fs: &dyn FileSystem, image: &Image) -> Result<Vec<u8>, StorageError> {
         let path = &self.path;
         let file = fs.open(path, Access::Random).map_err(|e| StorageError::io("open", path, e))?;
-        // The file may have been cut since it was opened: its length then no longer justifies the
-        // memory.
+        // The file may have been cut since its index was read; check that its length still
+        // justifies the allocation.
         let len = file.len().map_err(|e| StorageError::io("read", path, e))?;
         if image.offset.checked_add(image.bytes).is_none_or(|end| end > len) {
             return Err(StorageError::corrupt(path, image.offset, "the file ends within an image"));

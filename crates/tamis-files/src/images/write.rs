@@ -11,8 +11,8 @@ use super::format::{Footer, Image, ImageKind};
 use super::read::ImageFile;
 use crate::error::StorageError;
 
-/// Writes a filter file, image by image. After an error the file is incomplete: whoever created the
-/// writer removes it.
+/// Writes a filter file, image by image. After an error the file is incomplete; the caller removes
+/// it.
 #[derive(Debug)]
 pub struct ImageWriter {
     file: Box<dyn WriteFile>,
@@ -45,7 +45,8 @@ impl ImageWriter {
         })
     }
 
-    /// Appends a new image of the keys from `start` up to `end`, which must not be an empty range.
+    /// Appends a new image of the keys in `range` (start and exclusive end), which must not be
+    /// empty.
     pub fn add(
         &mut self,
         kind: ImageKind,
@@ -73,8 +74,8 @@ impl ImageWriter {
         Ok(())
     }
 
-    /// Writes index and footer and makes the contents durable; the file's name is durable once its
-    /// directory is synced.
+    /// Writes the index and footer and makes the contents durable. The file's name is durable once
+    /// its directory is synced.
     pub fn finish(mut self) -> Result<ImageFile, StorageError> {
         let mut end = Vec::new();
         self.images.iter().for_each(|image| image.encode(&mut end));

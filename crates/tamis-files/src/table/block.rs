@@ -1,12 +1,12 @@
-//! Reading data blocks. The layout is in `docs/table-format.md`.
+//! Reads data blocks. `docs/table-format.md` describes the layout.
 //!
-//! The structures that a search needs are together at the block's end, so a point lookup touches
-//! the lines of the tail, one key and one value. Fixed-width arrays locate every entry in constant
-//! time.
+//! The structures that a search needs sit together at the block's end, so a point lookup touches
+//! the cache lines of the tail, one key and one value. Fixed-width arrays locate every entry in
+//! constant time.
 //!
 //! # Invariants
 //!
-//! [`BlockShape::parse`] checks in constant time that all arrays lie within the block; the arrays'
+//! [`BlockShape::parse`] checks in constant time that all arrays lie within the block. The arrays'
 //! contents are checked on use. Any input yields an answer or [`Damage`], never a panic.
 
 use std::cmp::Ordering;
@@ -20,22 +20,22 @@ use super::frame::Damage;
 /// Bytes of the fixed-size footer of a block.
 pub(crate) const BLOCK_FOOTER_BYTES: usize = 24;
 
-/// The maximum number of entries of a block with a hash index. Eight fingerprints are compared at a
+/// The most entries that a block with a hash index may have. Eight fingerprints are compared at a
 /// time; beyond this many entries a binary search over keys is faster.
 pub(crate) const MAX_HASHED_ENTRIES: usize = 512;
 
-/// The fingerprint of a key in a block's hash index: one byte of the digest, mixed once more.
-/// Filters use the bits of the digest itself, so among the keys that pass a filter these bits are
-/// independent.
+/// Returns the fingerprint of a key in a block's hash index: one byte of the digest, mixed once
+/// more. Filters use the digest's own bits, so the fingerprint stays independent among keys that
+/// pass a filter.
 #[inline]
 pub(crate) fn fingerprint(digest: Digest) -> u8 {
     (digest.get().wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 56) as u8
 }
 
-/// The result of a lookup of a key at a snapshot in one block.
+/// The result of looking up a key at a snapshot in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InBlock {
-    /// The newest version visible to the snapshot is the entry with this number.
+    /// The newest version visible at the snapshot is the entry with this number.
     Here(usize),
     /// The key has no such version, in this block or a later one.
     Absent,
@@ -43,25 +43,25 @@ pub enum InBlock {
     PerhapsNext,
 }
 
-/// The outcome of a block's hash index.
+/// What a block's hash index answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HashAnswer {
-    /// The block has none, or no digest was passed.
+    /// The block has no hash index, or no digest was passed.
     #[default]
     NotAsked,
-    /// It named the key's entry.
+    /// The first matching fingerprint was the key's.
     Hit,
     /// It ruled out the key.
     Absent,
-    /// It named an entry of another key first.
+    /// The first matching fingerprint was another key's.
     Collision,
 }
 
-/// The layout of a block; plain numbers, so that a cursor can keep them beside the block's owner.
+/// The layout of a block, as plain numbers, so that a cursor can keep it beside the block's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockShape {
     count: usize,
-    /// Start of the keys, which equals the length of the values.
+    /// Start of the keys, which is the length of the values (and any padding).
     keys: usize,
     key_ends: usize,
     value_ends: usize,
@@ -84,8 +84,8 @@ impl BlockShape {
         self.count
     }
 
-    /// Reads and checks the footer of the uncompressed block `data`. Constant time; touches the
-    /// last line.
+    /// Reads and checks the footer of the uncompressed block `data`. Takes constant time and
+    /// touches the last cache line.
     #[inline]
     pub(crate) fn parse(data: &[u8]) -> Result<BlockShape, Damage> {
         let Some((body, f)) = data.split_last_chunk::<BLOCK_FOOTER_BYTES>() else {
@@ -105,7 +105,7 @@ impl BlockShape {
         if hash_index > 1 {
             return Err(Damage("a data block with an unknown kind of hash index"));
         }
-        // At most 2^32 entries of at most 25 bytes: no overflow.
+        // At most 2^32 entries of at most 25 bytes, so nothing overflows.
         let arrays =
             count * u64::from(key_end_width + value_end_width + seq_width + has_kinds + hash_index as u8);
         let Some(keys) = (body.len() as u64).checked_sub(arrays + keys_len) else {
@@ -154,8 +154,8 @@ pub struct Span {
     pub len: usize,
 }
 
-/// Loads a number of `width` bytes (0 to 8) at `at`. The footer behind every array guarantees that
-/// the wide load fits.
+/// Loads a number of `width` bytes (0 to 8) at `at`. The footer after every array guarantees that
+/// the eight-byte load fits.
 #[inline]
 fn load(data: &[u8], at: usize, width: u8) -> Result<u64, Damage> {
     match data.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -190,7 +190,7 @@ impl<'a> BlockView<'a> {
         self.shape.has_fingerprints
     }
 
-    /// Finds the first entry from `from` on whose fingerprint is `wanted`. Eight are compared at a
+    /// Finds the first entry from `from` on whose fingerprint is `wanted`, comparing eight at a
     /// time.
     #[inline]
     fn next_with_fingerprint(&self, mut from: usize, wanted: u8) -> Result<Option<usize>, Damage> {
@@ -235,9 +235,9 @@ impl<'a> BlockView<'a> {
         Ok(Span { start: s.keys + start as usize, len: (end - start) as usize })
     }
 
-    /// Returns the range of the key with this record if it is contiguous. Otherwise returns `None`
-    /// and replaces `out` with the key; `group` is the record of its group's first key, and the
-    /// first `held` bytes of `out` are known to be that key's: they are not copied again.
+    /// Returns the range of the key with this record if the key is contiguous. Otherwise assembles
+    /// the key in `out` and returns `None`. `group` is the record of its group's first key. The
+    /// first `held` bytes of `out` are already that first key's and are not copied again.
     #[inline]
     pub fn key_of(
         &self,
@@ -267,8 +267,8 @@ impl<'a> BlockView<'a> {
         Ok(None)
     }
 
-    /// Returns the key record and the value of entry `i`, which is not the first, as ranges of
-    /// `data`, given where those of the entry before end.
+    /// Returns the key record and value of entry `i` (not the first) as ranges of `data`, given
+    /// where those of the preceding entry end.
     #[inline]
     pub(crate) fn following(
         &self,
@@ -292,8 +292,8 @@ impl<'a> BlockView<'a> {
         Ok((key, Span { start: value_start, len: end as usize - value_start }))
     }
 
-    /// Returns the key record and the value of entry `i`, which is not the last, as ranges of
-    /// `data`, given where those of the entry behind start.
+    /// Returns the key record and value of entry `i` (not the last) as ranges of `data`, given
+    /// where those of the following entry start.
     #[inline]
     pub(crate) fn preceding(
         &self,
@@ -306,7 +306,7 @@ impl<'a> BlockView<'a> {
         if let Some(before) = i.checked_sub(1) {
             let (key_ends, value_ends) = (usize::from(s.key_end_width), usize::from(s.value_end_width));
             let start = load(self.data, s.key_ends + before * key_ends, s.key_end_width)?;
-            // The entry behind was checked to end within the keys.
+            // The following entry was checked to end within the keys.
             key_start = start.checked_add(s.keys as u64).map_or(usize::MAX, |start| start as usize);
             value_start = load(self.data, s.value_ends + before * value_ends, s.value_end_width)? as usize;
         }
@@ -317,9 +317,9 @@ impl<'a> BlockView<'a> {
         Ok((key, Span { start: value_start, len: value_end - value_start }))
     }
 
-    /// Reports whether the entry before entry `i`, which has this key record, is known to have
-    /// another key: `false` also where they are of two groups, or share different lengths with the
-    /// first key of theirs.
+    /// Reports whether the entry before entry `i` (with this key record) is known to have another
+    /// key. Also `false` if the two belong to different groups or share prefixes of different
+    /// lengths with their group's first key.
     #[inline]
     pub(crate) fn differs_from_preceding(&self, i: usize, record: Span) -> bool {
         let s = &self.shape;
@@ -334,7 +334,7 @@ impl<'a> BlockView<'a> {
         let start = start.ok().and_then(|start| s.keys.checked_add(start as usize));
         let preceding = start.and_then(|start| self.data.get(start..record.start));
         let this = &self.data[record.start..record.start + record.len];
-        // Behind the same head, what follows tells.
+        // After a shared prefix of the same length, the suffixes decide.
         preceding.is_some_and(|preceding| preceding.first() == this.first() && preceding != this)
     }
 
@@ -350,8 +350,8 @@ impl<'a> BlockView<'a> {
         self.key_record(i >> self.shape.restart_shift << self.shape.restart_shift)
     }
 
-    /// Returns the key of entry `i` in two pieces: the prefix shared with its group's first key,
-    /// and the rest.
+    /// Returns the key of entry `i` in two pieces: the prefix shared with its group's first key and
+    /// the rest.
     #[inline]
     pub(crate) fn key_parts(&self, i: usize) -> Result<(&'a [u8], &'a [u8]), Damage> {
         let record = self.key_record(i)?;
@@ -456,8 +456,8 @@ impl<'a> BlockView<'a> {
         Ok(low)
     }
 
-    /// The first entry at or after (`key`, `seq`) in version order, or [`len`](Self::len) if all
-    /// are before.
+    /// The first entry at or after (`key`, `seq`) in version order, or [`len`](Self::len) if there
+    /// is none.
     #[inline]
     pub fn lower_bound(&self, key: &[u8], seq: SeqNo) -> Result<usize, Damage> {
         self.lower_bound_from(0, key, seq)
@@ -465,9 +465,9 @@ impl<'a> BlockView<'a> {
 
     /// Finds the newest version of `key` with a sequence number of at most `snapshot`, and reports
     /// how the hash index answered. The block must be the first that may hold `key`, or one that an
-    /// earlier block's [`InBlock::PerhapsNext`] led to. With a hash index and a digest this costs a
-    /// few words of fingerprints and, in all but a few percent of lookups, one key comparison if
-    /// the key is here and none if it is not.
+    /// earlier block's [`InBlock::PerhapsNext`] led to. With a hash index and a digest this reads a
+    /// few words of fingerprints. In all but a few percent of lookups it then takes one key
+    /// comparison if the key is here, none if it is not.
     #[inline]
     pub fn find(
         &self,

@@ -1,4 +1,4 @@
-//! Writing data blocks. The layout is in `docs/table-format.md`.
+//! Builds data blocks. `docs/table-format.md` describes the layout.
 
 use tamis_base::key::{Kind, SeqNo, common_prefix_len};
 use tamis_env::memory::PageVec;
@@ -8,32 +8,31 @@ use super::block::{BLOCK_FOOTER_BYTES, MAX_HASHED_ENTRIES, fingerprint};
 use super::frame::TRAILER_BYTES;
 use crate::codec::Encode;
 
-/// Collects the entries of one data block; reusable through [`reset`](BlockBuilder::reset). Values
-/// go straight to the output, where the block begins with them; the rest of the block follows when
-/// it is finished.
+/// Collects the entries of one data block; reusable through [`reset`](BlockBuilder::reset). A block
+/// begins with its values, so these go straight to the output. [`finish`](BlockBuilder::finish)
+/// appends the rest.
 ///
-/// Invariants: entries come in version order (key ascending, sequence number descending), and
-/// between the first of them and [`finish`](BlockBuilder::finish) nobody else appends to the
-/// output.
+/// Invariants: entries come in version order (key ascending, sequence number descending). Nobody
+/// else appends to the output between the first entry and [`finish`](BlockBuilder::finish).
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     restart_shift: u8,
     hash_index: bool,
-    /// Bytes of the values in the output.
+    /// Bytes of the block's values in the output.
     inside: usize,
-    /// Bytes of a value that the caller writes itself, beyond those.
+    /// Bytes of a value that the caller writes itself.
     outside: usize,
     keys: Vec<u8>,
     /// The range of the current group's first key in `keys`.
     restart_key: (usize, usize),
     rows: Vec<Row>,
-    /// The number of entries that are not puts: a block without any stores no kinds.
+    /// The number of entries that are not puts; a block of puts alone stores no kinds.
     marked: usize,
     min_seq: SeqNo,
     max_seq: SeqNo,
 }
 
-/// An entry's places in the block's arrays.
+/// An entry's values for the block's arrays.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     key_end: u64,
@@ -43,7 +42,7 @@ struct Row {
     fingerprint: u8,
 }
 
-/// The number of bytes for a number up to `max`: 2, 4 or 8.
+/// Returns the bytes per number for numbers up to `max`: 2, 4 or 8.
 fn end_width(max: u64) -> usize {
     match max {
         0..=0xFFFF => 2,
@@ -52,16 +51,16 @@ fn end_width(max: u64) -> usize {
     }
 }
 
-/// The number of bytes for a number up to `max`: 0 to 7 for any sequence number.
+/// Returns the bytes per number for numbers up to `max`; 0 to 7 for any sequence number.
 fn delta_width(max: u64) -> usize {
     (u64::BITS - max.leading_zeros()).div_ceil(8) as usize
 }
 
-/// Appends one number of each row in `width` bytes, which it must fit.
+/// Appends one number per row in `width` bytes, which every number must fit.
 fn put_column(out: &mut PageVec<u8>, rows: &[Row], width: usize, number: impl Fn(&Row) -> u64) {
     let mut at = out.len();
-    // Whole words are stored, each over the zeros that end the one before: one store of a fixed
-    // size per number.
+    // Stores one whole word per number, each over the trailing zeros of the one before, so every
+    // store has a fixed size.
     out.resize(at + rows.len() * width + 8, 0);
     for row in rows {
         out[at..at + 8].copy_from_slice(&number(row).to_le_bytes());
@@ -71,9 +70,9 @@ fn put_column(out: &mut PageVec<u8>, rows: &[Row], width: usize, number: impl Fn
 }
 
 impl BlockBuilder {
-    /// Creates an empty block. `restart_interval` (entries per group of keys compressed against
-    /// one) is rounded up to a power of two; `hash_index` adds a hash index if the block has few
-    /// enough entries.
+    /// Creates an empty block. `restart_interval` (entries per group of keys compressed against the
+    /// group's first) is rounded up to a power of two. `hash_index` adds a hash index if the block
+    /// has few enough entries.
     pub(crate) fn new(restart_interval: usize, hash_index: bool) -> BlockBuilder {
         let interval = restart_interval.clamp(1, 1 << 16).next_power_of_two();
         BlockBuilder {
@@ -118,7 +117,7 @@ impl BlockBuilder {
         [&self.keys[first..first + shared], &self.keys[start + 1..]].concat()
     }
 
-    /// Adds an entry, whose value is appended to `out`. `digest` is the key's.
+    /// Adds an entry and appends its value to `out`. `digest` is the key's.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -134,8 +133,8 @@ impl BlockBuilder {
         self.add_with_value_outside(key, digest, seq, kind, 0);
     }
 
-    /// Adds an entry whose value of `value_len` bytes the caller writes to the file itself, before
-    /// the output of [`finish`](Self::finish); it must be the block's only entry.
+    /// Adds the block's only entry. The caller itself writes the value, of `value_len` bytes, to
+    /// the file before the output of [`finish`](Self::finish).
     #[inline]
     pub(crate) fn add_with_value_outside(
         &mut self,
@@ -168,8 +167,9 @@ impl BlockBuilder {
         self.max_seq = self.max_seq.max(seq);
     }
 
-    /// Bytes of the finished block without its trailer, with `more` further entries of `key_len`
-    /// and `value_len` bytes in total and sequence numbers between `min_seq` and `max_seq`.
+    /// Returns the bytes of the finished block without its trailer, with `more` further entries of
+    /// `key_len` and `value_len` bytes in total, `marked` of them not puts, and all sequence
+    /// numbers between `min_seq` and `max_seq`.
     fn bytes_with(
         &self,
         more: usize,
@@ -189,30 +189,30 @@ impl BlockBuilder {
         values + keys + count * per_entry + BLOCK_FOOTER_BYTES
     }
 
-    /// At least the bytes of the finished block with one more entry of `key_len` and `value_len`
-    /// bytes, trailer included. Cheap, unlike the exact number.
+    /// Returns an upper bound on the bytes of the finished block with one more entry of `key_len`
+    /// and `value_len` bytes, including the trailer. Cheaper than the exact number.
     #[inline]
     fn bound_with(&self, key_len: usize, value_len: usize, end_width: usize) -> usize {
-        // Two ends, a sequence number of up to 7 bytes, a kind and a fingerprint, and a byte per
-        // key.
+        // Two ends, a sequence number of up to 7 bytes, a kind, a fingerprint, and the key's
+        // shared-length byte.
         let per_entry = 2 * end_width + 10;
         let content = self.inside + self.outside + value_len + self.keys.len() + key_len;
         content + (self.len() + 1) * per_entry + BLOCK_FOOTER_BYTES + TRAILER_BYTES
     }
 
-    /// At least the [estimated bytes](Self::estimated_bytes).
+    /// Returns a cheap upper bound on the [estimated bytes](Self::estimated_bytes).
     #[inline]
     pub(crate) fn bound(&self) -> usize {
         self.bound_with(0, 0, 8)
     }
 
-    /// Bytes of the finished block in its current state, uncompressed, without its trailer.
+    /// Returns the bytes of the block if it were finished now, uncompressed, without its trailer.
     pub(crate) fn estimated_bytes(&self) -> usize {
         self.bytes_with(0, 0, 0, 0, (self.min_seq, self.max_seq))
     }
 
-    /// Reports whether the block with this entry added certainly stays within `limit` bytes,
-    /// trailer included.
+    /// Reports whether the block, with this entry added, stays within `limit` bytes uncompressed,
+    /// including the trailer.
     #[inline]
     pub(crate) fn fits(
         &self,
@@ -222,7 +222,7 @@ impl BlockBuilder {
         value_len: usize,
         limit: usize,
     ) -> bool {
-        // Ends within 64 KiB take two bytes each. Only the last entries of a block need the exact
+        // Ends below 64 KiB take two bytes each. Only a block's last few entries need the exact
         // number.
         if self.bound_with(key_len, value_len, 2) <= limit.min(0xFFFF) {
             return true;
@@ -233,7 +233,7 @@ impl BlockBuilder {
     }
 
     /// Appends the rest of the block, uncompressed and without trailer, to `out`, which ends with
-    /// its values. The block must not be empty. `padding` bytes follow the values.
+    /// the block's values. The block must not be empty. `padding` zero bytes follow the values.
     pub(crate) fn finish(&mut self, padding: usize, out: &mut PageVec<u8>) {
         debug_assert!(!self.is_empty(), "a data block has an entry");
         let start = out.len() - self.inside;
@@ -269,7 +269,7 @@ impl BlockBuilder {
         debug_assert_eq!(out.len() - start, expected, "the estimate is exact");
     }
 
-    /// Removes all entries; memory is kept.
+    /// Removes all entries and keeps the memory.
     pub(crate) fn reset(&mut self) {
         (self.inside, self.outside) = (0, 0);
         self.keys.clear();

@@ -1,7 +1,8 @@
 //! Writes a table file from entries in version order.
 //!
-//! The file receives large appends; the buffer holds at most [`APPEND_BYTES`] plus a block. A value
-//! too large for a shared block goes to the file without a copy.
+//! The file receives large appends. Until [`finish`](TableBuilder::finish), the buffer holds at
+//! most [`APPEND_BYTES`] plus a block. A huge value that is not compressed goes to the file without
+//! a copy.
 
 use std::path::PathBuf;
 
@@ -20,20 +21,20 @@ use super::properties::{DIGEST_FUNCTION, Properties};
 use crate::error::StorageError;
 use crate::settings::Compression;
 
-/// Appends end at multiples of this offset in the file, except for the last one and those next to a
-/// huge value. For a write that covers a huge page, the Linux page cache allocates one on file
-/// systems with large folios, and a mapping of it takes a single TLB entry.
+/// Appends end at multiples of this file offset, except for the last one and those next to a huge
+/// value. On file systems with large folios, the Linux page cache allocates a huge page for a write
+/// that covers one, and a mapping of it takes a single TLB entry.
 const APPEND_BYTES: usize = 2 << 20;
 
-/// Room for an append and, at a table's end, filter and index behind it. What is never reached
-/// takes no memory.
+/// Room for an append and, at a table's end, the filter and index after it. Untouched pages take no
+/// memory.
 const PENDING_BYTES: usize = 2 * APPEND_BYTES;
 
-/// Values of at least this length are appended separately if they are not to be compressed.
+/// Uncompressed values of at least this length are appended separately.
 const HUGE_VALUE_BYTES: usize = 1 << 20;
 
-/// A filter of at least this length begins on a cache line in the file, so that readers of a mapped
-/// table can use it where it is.
+/// A filter of at least this length begins on a cache line in the file, if that is cheap, so that
+/// readers of a mapped table can use it in place.
 const ALIGNED_FILTER_BYTES: usize = 4 << 10;
 
 /// Bytes of a cache line.
@@ -42,14 +43,15 @@ const LINE_BYTES: u64 = 64;
 /// Options for writing a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
-    /// The maximum size of a data block, trailer included; only a single large entry exceeds it.
+    /// The maximum size of a data block, including its trailer; only a single large entry exceeds
+    /// it.
     pub block_bytes: usize,
     /// Entries per group of keys compressed against the group's first; rounded up to a power of
     /// two.
     pub restart_interval: usize,
     /// Whether data blocks get a hash index.
     pub hash_index: bool,
-    /// How data blocks and the index are compressed. Filter and tombstones are never compressed.
+    /// How data blocks and the index are compressed. Filter, tombstones and properties never are.
     pub compression: Compression,
 }
 
@@ -64,7 +66,7 @@ impl Default for TableOptions {
     }
 }
 
-/// Properties that the caller knows and the builder does not.
+/// Properties that only the caller knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraProperties {
     /// The number of range tombstones in the tombstone part.
@@ -81,7 +83,7 @@ pub struct ExtraProperties {
     pub blobs: Vec<(BlobFileId, u64)>,
 }
 
-/// A complete, synced table; its name is durable once the directory is synced too.
+/// A complete, synced table. Its name is durable once the directory is synced too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedTable {
     /// The file's length in bytes.
@@ -102,7 +104,8 @@ pub struct TableBuilder {
     /// Bytes written to the file.
     appended: u64,
     index: IndexBuilder,
-    /// The last finished block's bytes in the file and its last key, until the next key is known.
+    /// The last finished block's bytes in the file and its last key, until the next key determines
+    /// the separator.
     unseparated: Option<(u64, Vec<u8>)>,
     properties: Properties,
     last_seq: SeqNo,
@@ -110,7 +113,7 @@ pub struct TableBuilder {
 }
 
 impl TableBuilder {
-    /// Starts a table in the empty file `file`; `path` is used in messages.
+    /// Starts a table in the empty file `file`. Errors name `path`.
     pub fn new(file: Box<dyn WriteFile>, path: impl Into<PathBuf>, options: TableOptions) -> TableBuilder {
         TableBuilder {
             file,
@@ -132,7 +135,7 @@ impl TableBuilder {
         }
     }
 
-    /// Adds an entry, which must follow all others in version order. `digest` is the key's.
+    /// Adds an entry, which must follow all earlier ones in version order. `digest` is the key's.
     #[inline]
     pub fn add(
         &mut self,
@@ -204,14 +207,14 @@ impl TableBuilder {
     }
 
     /// Reports whether the [estimated bytes](Self::estimated_bytes) are at least `bytes`. Cheaper
-    /// than asking for them.
+    /// than computing the estimate.
     #[inline]
     pub fn reaches(&self, bytes: u64) -> bool {
         let others = self.offset() + (self.index.estimated_bytes() + 256) as u64;
         others + self.block.bound() as u64 >= bytes && self.estimated_bytes() >= bytes
     }
 
-    /// Where the block under construction begins, or the next one, in the file.
+    /// The file offset of the block under construction, or of the next one.
     #[inline]
     fn offset(&self) -> u64 {
         self.appended + (self.pending.len() - self.block.inside()) as u64
@@ -222,9 +225,10 @@ impl TableBuilder {
         self.finish_block_as(self.options.compression, 0)
     }
 
-    /// Finishes the last block, which must not be empty, before a filter of `filter_bytes`. Where
-    /// that is to begin on a cache line the block is padded, and stored uncompressed if that costs
-    /// little beside the filter: the length of a compressed block cannot be chosen.
+    /// Finishes the last block, which must not be empty, before a filter of `filter_bytes`. If the
+    /// filter is to begin on a cache line, the block is padded and stored uncompressed, because a
+    /// compressed block's length cannot be chosen. This is done only if it costs little beside the
+    /// filter.
     fn finish_last_block(&mut self, filter_bytes: usize) -> Result<(), StorageError> {
         let bytes = self.block.estimated_bytes();
         let cheap = self.options.compression == Compression::None || filter_bytes / 4 >= bytes;
@@ -245,7 +249,7 @@ impl TableBuilder {
         self.append_pieces()
     }
 
-    /// Writes a block of one entry whose value is written to the file without a copy.
+    /// Writes a block of one entry, whose value goes to the file without a copy.
     fn write_huge(
         &mut self,
         key: &[u8],
@@ -272,7 +276,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Appends the data that reaches up to the last multiple of [`APPEND_BYTES`] in the file.
+    /// Appends the pending data up to the last multiple of [`APPEND_BYTES`] in the file.
     fn append_pieces(&mut self) -> Result<(), StorageError> {
         let boundary = self.offset() & !(APPEND_BYTES as u64 - 1);
         if boundary <= self.appended {
@@ -297,7 +301,7 @@ impl TableBuilder {
         done
     }
 
-    /// Writes what `put` appends as a part of the file.
+    /// Adds what `put` appends as a part of the file.
     fn add_part(&mut self, compression: Compression, put: impl FnOnce(&mut PageVec<u8>)) -> Part {
         let (offset, start) = (self.offset(), self.pending.len());
         put(&mut self.pending);
@@ -305,8 +309,8 @@ impl TableBuilder {
         Part { offset, span: self.offset() - offset }
     }
 
-    /// Writes the rest, with the opaque bytes of a filter and of range tombstones if present, and
-    /// syncs the file (not its directory).
+    /// Writes the rest of the table, with the opaque bytes of a filter and of range tombstones if
+    /// given, and syncs the file (not its directory).
     pub fn finish(
         mut self,
         filter: Option<Vec<u8>>,

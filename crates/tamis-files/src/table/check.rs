@@ -1,4 +1,4 @@
-//! Examines a whole table: every checksum, the order of all entries, and whether the properties are
+//! Checks a whole table: every checksum, the order of all entries, and whether the properties are
 //! true.
 
 use tamis_base::key::{Kind, MAX_KEY_BYTES, MAX_SEQNO, SeqNo, compare_versions};
@@ -11,19 +11,19 @@ use super::properties::Properties;
 use super::reader::Table;
 use crate::error::StorageError;
 
-/// The maximum number of problems listed.
+/// The maximum number of problems reported.
 const MAX_PROBLEMS: usize = 100;
 
-/// The result of an examination.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableCheck {
     /// The number of data blocks that could be read.
     pub blocks: u64,
-    /// Their bytes in the file.
+    /// Bytes of those blocks in the file.
     pub(crate) bytes: u64,
-    /// The number of entries in them.
+    /// The number of entries in those blocks.
     pub entries: u64,
-    /// The problems found, with the offset of the block concerned; the first hundred.
+    /// The first hundred problems found, each with the offset of the part concerned.
     pub problems: Vec<(u64, String)>,
 }
 
@@ -42,7 +42,7 @@ impl TableCheck {
     }
 }
 
-/// The last entry seen, and the sums over all entries.
+/// The last entry seen and the sums over all entries.
 #[derive(Default)]
 struct Walk {
     last: Option<(Vec<u8>, SeqNo)>,
@@ -55,13 +55,13 @@ struct Walk {
 
 impl Table {
     /// Reads every block from the file, bypassing the cache, and reports all problems. Never fails:
-    /// unreadable blocks are problems like others. Cost: one pass over the file.
+    /// an unreadable block is a problem like any other. Cost: one pass over the file.
     pub fn check(&self) -> TableCheck {
         self.check_while(&mut |_| true)
     }
 
-    /// The same, for as long as `go_on`, which is called with the size of each block read, returns
-    /// `true`.
+    /// Like [`check`](Self::check), but stops once `go_on` returns `false`. It is called before
+    /// each block is read, with the block's size.
     pub fn check_while(&self, go_on: &mut dyn FnMut(u64) -> bool) -> TableCheck {
         let mut report = TableCheck::default();
         for (part, offset) in [
@@ -133,7 +133,7 @@ impl Table {
     }
 }
 
-/// Examines one block; `Err` if it cannot be decoded completely.
+/// Checks one block; returns `Err` if it cannot be decoded completely.
 fn check_block(
     block: &[u8],
     at: BlockAt,

@@ -1,16 +1,16 @@
 //! Compares short byte strings without a call: most keys, and most suffixes left by prefix
-//! compression, fit a register.
+//! compression, fit in a register.
 
 use std::cmp::Ordering;
 
-/// The first eight bytes as a big-endian number, padded with zeros: the same as
-/// [`prefix_of`](tamis_base::key::prefix_of), without a copy of variable length.
+/// Returns the first eight bytes as a big-endian number, padded with zeros: the same as
+/// [`prefix_of`](tamis_base::key::prefix_of), without a variable-length copy.
 #[inline]
 fn head(bytes: &[u8]) -> u64 {
     if let Some(head) = bytes.first_chunk::<8>() {
         u64::from_be_bytes(*head)
     } else if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        // With fewer than eight bytes the two overlap, and agree there.
+        // With fewer than eight bytes the two overlap, and agree where they do.
         let (first, last) = (u32::from_be_bytes(*first), u32::from_be_bytes(*last));
         u64::from(first) << 32 | u64::from(last) << (8 * (8 - bytes.len()))
     } else {
@@ -25,7 +25,7 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     if x != y {
         x.cmp(&y)
     } else if a.len() <= 8 && b.len() <= 8 {
-        // Equal up to zero padding: the longer one has those zeros.
+        // Equal but for zero padding, so the longer one ends in those zeros.
         a.len().cmp(&b.len())
     } else {
         a.cmp(b)

@@ -1,15 +1,15 @@
-//! A cursor over the entries of one table in version order, in both directions.
+//! A bidirectional cursor over the entries of one table in version order.
 //!
-//! The cursor decodes an entry's location when it moves there, so that accessing the entry
-//! afterwards cannot fail; the value's bytes are not touched until requested. A cursor belongs to
-//! one thread at a time.
+//! The cursor decodes an entry's location when it moves there, so accessing the entry afterwards
+//! cannot fail. The value's bytes are not touched until requested. A cursor belongs to one thread
+//! at a time.
 //!
 //! # Invariants
 //! * Every step, and every seek that starts from an entry ([`pass`](TableCursor::pass),
-//!   [`pass_before`](TableCursor::pass_before)), moves strictly in its direction or ends, whatever
-//!   the bytes of the table: an iteration ends.
-//! * A cursor stops at the edge of a block only if what it seeks does not lie before that edge, and
-//!   nothing that comes before what it seeks lies behind it.
+//!   [`pass_before`](TableCursor::pass_before)), moves strictly in its direction or ends. So an
+//!   iteration ends, whatever the bytes of the table.
+//! * A cursor stops at the edge of a block only if its target, if there is one, is the first entry
+//!   beyond that edge in its direction.
 
 use std::sync::Arc;
 
@@ -32,9 +32,8 @@ const MIN_READ_AHEAD: u64 = 256 << 10;
 pub struct CursorOptions {
     /// Whether blocks missing from the cache are inserted into it.
     pub fill_cache: bool,
-    /// The bytes per read of a file that is not mapped, for cursors that traverse much of it in
-    /// order; such reads bypass the cache. 0: block by block through the cache. Otherwise at least
-    /// 256 KiB.
+    /// The bytes per read of an unmapped file, for cursors that traverse much of it in order. Such
+    /// reads bypass the cache and take at least 256 KiB. 0: block by block through the cache.
     pub read_ahead: u64,
 }
 
@@ -62,21 +61,21 @@ struct Loaded {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     index: usize,
-    /// `None`: the key was assembled in the cursor's buffer.
+    /// `None` if the key was assembled in the cursor's buffer.
     key: Option<Span>,
-    /// The key as it is stored.
+    /// The key as stored.
     record: Span,
     value: Span,
     seq: SeqNo,
     kind: Kind,
 }
 
-/// Where a cursor is in its table, in the order of the entries: the number of the block; the number
-/// of the entry from 1, or the edge before the block's first entry (0) or behind its last one
-/// (`usize::MAX`).
+/// Where a cursor is in its table, ordered like the entries. The first number is the block's; the
+/// second is the entry's, counted from 1, or the edge before the block's first entry (0) or after
+/// its last (`usize::MAX`).
 pub type Place = (usize, usize);
 
-/// Reports whether `to` lies behind `from`, in this direction.
+/// Reports whether `to` lies beyond `from` in this direction.
 #[inline]
 pub fn is_beyond<T: Ord>(from: T, to: T, backward: bool) -> bool {
     if backward { to < from } else { to > from }
@@ -90,28 +89,27 @@ pub struct TableCursor {
     /// Fetched by the first seek.
     index: Option<Arc<Index>>,
     loaded: Option<Loaded>,
-    /// The result of [`prepare`](TableCursor::prepare) for the seek that follows: the block, or
-    /// that there is none.
+    /// The result of [`prepare`](TableCursor::prepare) for the next seek: the block, or that there
+    /// is none.
     prepared: Option<Option<BlockAt>>,
     entry: Option<Entry>,
-    /// The stored first key of the current entry's group.
+    /// The stored key record of the first entry in the current entry's group.
     group: Span,
     key: Vec<u8>,
-    /// So many bytes of `key` are those of the group's first key.
+    /// How many leading bytes of `key` are those of the group's first key.
     held: usize,
     /// The piece of the file that was read ahead, and its offset.
     ahead: Option<(u64, Arc<[u8]>)>,
-    /// Nothing from this key on will be requested.
+    /// No key from this one on will be requested.
     end: Option<Vec<u8>>,
-    /// Whether the cursor stops before a block that it would have to read; see
-    /// [`defer`](TableCursor::defer).
+    /// Whether the cursor stops at the edge of a block; see [`defer`](TableCursor::defer).
     defers: bool,
-    /// The block before which it stopped, and whether it moves backwards.
+    /// The block that it stopped short of, and whether it moves backwards.
     deferred: Option<(BlockAt, bool)>,
-    /// Readahead for block-to-block iteration; only if reads of the table may overlap.
+    /// Readahead for block-to-block iteration, if reads of the table may overlap.
     scan: Option<Box<ScanAhead>>,
     counts: TouchCounts,
-    /// The block that was prefetched last, as the expected next one.
+    /// The block that was last prefetched as the expected next one.
     prefetched: usize,
 }
 
@@ -126,7 +124,7 @@ impl Loaded {
 }
 
 impl TableCursor {
-    /// Creates an unpositioned cursor. No block is touched before the first seek.
+    /// Creates an unpositioned cursor, which touches no block before the first seek.
     pub fn new(table: Arc<Table>, options: CursorOptions) -> TableCursor {
         let scans = table.overlap().is_some() && options.read_ahead == 0;
         TableCursor {
@@ -149,8 +147,8 @@ impl TableCursor {
         }
     }
 
-    /// Promises that nothing before `start` or from `end` on will be requested, so that it is not
-    /// read ahead.
+    /// Promises that no key before `start` or from `end` on will be requested, so that none is read
+    /// ahead.
     #[inline]
     pub fn within(&mut self, start: &[u8], end: Option<&[u8]>) {
         if let Some(scan) = &mut self.scan {
@@ -161,16 +159,16 @@ impl TableCursor {
         }
     }
 
-    /// Lets the cursor stop at the edge of a block if reads of the table may overlap: it is then
-    /// not valid, and [`resume`](Self::resume) leads on. So a block that nobody asks for is not
-    /// read, and others can be read with it.
+    /// Lets the cursor stop at the edge of a block, if reads of the table may overlap. It is then
+    /// not valid, and [`resume`](Self::resume) moves it on. This avoids reading a block that nobody
+    /// needs, and lets several be read together.
     #[inline]
     pub fn defer(&mut self) {
         self.defers = self.scan.is_some();
     }
 
-    /// Returns the bound of what follows the edge at which the cursor stopped: forwards no key is
-    /// less, backwards none is greater.
+    /// Returns the bound of what follows the edge at which the cursor stopped: forwards, no key is
+    /// less; backwards, none is greater.
     #[inline]
     pub fn deferred_bound(&self) -> Option<Vec<u8>> {
         let (at, backward) = self.deferred?;
@@ -178,17 +176,16 @@ impl TableCursor {
         Some(index.separator(if backward { at.index } else { at.index.checked_sub(1)? }))
     }
 
-    /// Moves on from the edge of a block, if the cursor stopped at one: to the next entry in its
-    /// direction.
+    /// If the cursor stopped at the edge of a block, moves it to the next entry in its direction.
     #[inline]
     pub fn resume(&mut self) -> Result<(), StorageError> {
         let Some((at, backward)) = self.deferred.take() else { return Ok(()) };
         self.enter_at(Some(at), |view| Ok(if backward { view.len() - 1 } else { 0 }))
     }
 
-    /// Returns the blocks that the cursor will load next, from that of a prepared seek on, or else
-    /// from the next one in this direction; `None` if there are none, or if reads of the table do
-    /// not overlap.
+    /// Returns the blocks that the cursor will load next: from the block of a prepared seek on, or
+    /// else from the next block in this direction. `None` if there are none, or if reads of the
+    /// table do not overlap.
     pub fn coming(&self, backward: bool) -> Option<Coming> {
         let scan = self.scan.as_ref()?;
         let index = self.index.as_ref()?;
@@ -203,7 +200,7 @@ impl TableCursor {
         Coming::new((&self.table, index), scan, (next, sought, backward), loaded)
     }
 
-    /// Accepts what was read of the blocks to come.
+    /// Accepts what was read of the coming blocks.
     #[inline]
     pub fn accept(&mut self, coming: Coming) {
         if let Some(scan) = &mut self.scan {
@@ -211,7 +208,7 @@ impl TableCursor {
         }
     }
 
-    /// Adds the reads that others made for this cursor.
+    /// Adds the counts of reads that others made for this cursor.
     #[inline]
     pub fn add_counts(&mut self, counts: &TouchCounts) {
         self.counts.add(counts);
@@ -255,20 +252,20 @@ impl TableCursor {
         self.enter_at(last, |view| Ok(view.len() - 1))
     }
 
-    /// Leaves the current entry, and the edge at which the cursor stopped.
+    /// Leaves the current entry, or the edge at which the cursor stopped.
     #[inline]
     fn leave(&mut self) {
         (self.entry, self.deferred) = (None, None);
     }
 
-    /// Performs the first half of a [`seek`](Self::seek) to `key`, which must be the next call:
-    /// searches the index and prefetches the block, so that the cache misses of several cursors
-    /// overlap, or their reads.
+    /// Performs the first half of a [`seek`](Self::seek) to `key`, which must be the next call.
+    /// Searches the index and prefetches the block, so that the cache misses or reads of several
+    /// cursors overlap.
     pub fn prepare(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let index = self.index()?;
         let is_behind = self.entry.is_some() && *self.key() < *key;
         self.leave();
-        // A short way forwards often ends in the same block.
+        // A short move forwards often ends in the same block.
         if let Some(loaded) = self.loaded.as_ref().filter(|_| is_behind)
             && index.ends_behind(loaded.at.index, key)
         {
@@ -284,14 +281,14 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Forgets a seek that was prepared.
+    /// Forgets a prepared seek.
     #[inline]
     pub fn unprepare(&mut self) {
         self.prepared = None;
     }
 
-    /// The same as [`prepare`](Self::prepare) for a [`seek_before`](Self::seek_before), or without
-    /// a key for [`seek_to_last`](Self::seek_to_last).
+    /// Like [`prepare`](Self::prepare), for a [`seek_before`](Self::seek_before), or without a key
+    /// for [`seek_to_last`](Self::seek_to_last).
     pub fn prepare_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError> {
         self.leave();
         let index = self.index()?;
@@ -309,8 +306,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Moves to the first entry at or after (`key`, `seq`) in version order; with [`MAX_SEQNO`], to
-    /// the newest version of the first key that is not less than `key`.
+    /// Moves to the first entry at or after (`key`, `seq`) in version order. With [`MAX_SEQNO`],
+    /// this is the newest version of the first key that is not less than `key`.
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.leave();
         let index = self.index()?;
@@ -324,8 +321,8 @@ impl TableCursor {
         self.seek_from(&index, at, key, seq)
     }
 
-    /// Moves on from an entry to the first one at or after (`key`, `seq`), which must lie behind
-    /// it, and not before its key.
+    /// Moves forward from an entry to the first one at or after (`key`, `seq`), which must come
+    /// after the entry; `key` must not be less than the entry's.
     pub fn pass(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         let from = self.place();
         let at = self.loaded.as_ref().map(|loaded| loaded.at);
@@ -336,7 +333,7 @@ impl TableCursor {
     }
 
     /// Moves back from an entry to the last one whose user key is less than `key`, which must not
-    /// be greater than that of the entry.
+    /// be greater than the entry's.
     #[inline]
     pub fn pass_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let from = self.place();
@@ -344,8 +341,8 @@ impl TableCursor {
         self.check_passed(from, true)
     }
 
-    /// Returns an error if the cursor is not beyond the place `from`: the keys of the blocks
-    /// contradict each other, or the index.
+    /// Returns an error if the cursor is not beyond `from`: keys then contradict each other or the
+    /// index.
     fn check_passed(&mut self, from: Option<Place>, backward: bool) -> Result<(), StorageError> {
         if let (Some(from), Some(to)) = (from, self.place())
             && !is_beyond(from, to, backward)
@@ -356,7 +353,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Returns where the cursor is, for comparison with other places of the table.
+    /// Returns where the cursor is, to compare with other places of the table.
     pub fn place(&self) -> Option<Place> {
         match (self.deferred, &self.entry, &self.loaded) {
             (Some((at, true)), ..) => Some((at.index, usize::MAX)),
@@ -366,8 +363,7 @@ impl TableCursor {
         }
     }
 
-    /// Moves to the first entry at or after (`key`, `seq`) in block `at` or behind it; nothing
-    /// before that block is at or after it.
+    /// Moves to the first entry at or after (`key`, `seq`), which must not lie before block `at`.
     fn seek_from(
         &mut self,
         index: &Index,
@@ -381,16 +377,16 @@ impl TableCursor {
                 self.enter(first_not_before)?;
                 break;
             }
-            // All entries are before: the key lies between the block's last key and its separator,
-            // or its newer versions end the block, and may go on in the next one, and maybe many
-            // others.
+            // All entries are before. Either the key lies between the block's last key and its
+            // separator, or its newer versions end the block and may fill many more.
             if self.defers && !self.ends_with(key)? {
                 self.deferred = index.block(block.index + 1).map(|next| (next, false));
                 break;
             }
             at = self.following_with(index, block, key, seq)?;
         }
-        // The entry was found by its stored number, which may be smaller than its effective one.
+        // The entry was found by its stored sequence number, which may be smaller than the
+        // effective one.
         while seq < self.table.global_seq() && self.valid() && self.key() == key {
             self.next()?;
             self.resume()?;
@@ -404,7 +400,7 @@ impl TableCursor {
         view.key_equals(view.len() - 1, key).map_err(|damage| self.damaged(damage.0))
     }
 
-    /// Returns the block in which the search for (`key`, `seq`) continues that found everything in
+    /// Returns the block in which to continue a search for (`key`, `seq`) that found everything in
     /// `block` to be before.
     fn following_with(
         &mut self,
@@ -414,8 +410,8 @@ impl TableCursor {
         seq: SeqNo,
     ) -> Result<Option<BlockAt>, StorageError> {
         let (mut low, mut high) = (block.index + 1, index.behind_all_of(block.index, key));
-        // The first block whose last entry is not before, or the one behind all that end with a
-        // version of `key`.
+        // Find the first block whose last entry is not before, or else the block after all those
+        // that may end with a version of `key`.
         while low < high {
             let middle = low + (high - low) / 2;
             let Some(at) = index.block(middle) else { break };
@@ -430,7 +426,7 @@ impl TableCursor {
     }
 
     /// Moves to the last entry whose user key is less than `key`: the oldest version of the
-    /// greatest such.
+    /// greatest such key.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
         if self.prepared.is_none() {
             self.prepare_before(Some(key))?;
@@ -448,7 +444,7 @@ impl TableCursor {
         }
     }
 
-    /// Moves over the edge of a block to the next one in this direction, or stops there.
+    /// Crosses the edge of a block to the next one in this direction, or stops there.
     fn cross(&mut self, to: Option<BlockAt>, backward: bool) -> Result<(), StorageError> {
         debug_assert!(
             to.zip(self.loaded.as_ref()).is_none_or(|(to, from)| is_beyond(
@@ -471,15 +467,16 @@ impl TableCursor {
             .map_err(|damage| self.table.damaged(at.offset, damage))
     }
 
-    /// Moves to the next entry; past the last, the cursor is not valid. Does nothing if not valid.
+    /// Moves to the next entry; past the last, the cursor is not valid. Does nothing on an invalid
+    /// cursor.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it moves, and may fail")]
     pub fn next(&mut self) -> Result<(), StorageError> {
         let (Some(entry), Some(loaded)) = (&self.entry, &self.loaded) else { return Ok(()) };
         let (i, at) = (entry.index + 1, loaded.at);
         if i < loaded.shape.len() {
-            // An iteration that moves once usually continues: the next block's lines arrive while
-            // this block's entries are visited.
+            // An iteration that moves once usually continues. The next block's cache lines arrive
+            // while this block's entries are visited.
             if self.prefetched != at.index + 1 {
                 self.prefetched = at.index + 1;
                 if let Some(following) = self.index.as_ref().and_then(|index| index.block(at.index + 1)) {
@@ -493,8 +490,8 @@ impl TableCursor {
         self.cross(following, false)
     }
 
-    /// Moves to the previous entry; before the first, the cursor is not valid. Does nothing if not
-    /// valid.
+    /// Moves to the previous entry; before the first, the cursor is not valid. Does nothing on an
+    /// invalid cursor.
     #[inline]
     pub fn prev(&mut self) -> Result<(), StorageError> {
         let (Some(entry), Some(loaded)) = (&self.entry, &self.loaded) else { return Ok(()) };
@@ -549,7 +546,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Returns a block that was read ahead, or else loads it.
+    /// Returns a block from the readahead, or else loads it.
     fn block_scanned(&mut self, at: BlockAt) -> Result<HeapBlock, StorageError> {
         let index = self.index()?;
         let scan = self.scan.as_mut().expect("asked before");
@@ -563,7 +560,7 @@ impl TableCursor {
         }
     }
 
-    /// Returns a block from the piece that was read ahead, reading the next piece if necessary.
+    /// Returns a block from the piece read ahead, reading the next piece if necessary.
     fn block_ahead(&mut self, at: BlockAt) -> Result<HeapBlock, StorageError> {
         let holds = |(offset, piece): &(u64, Arc<[u8]>)| {
             at.offset >= *offset && at.offset + at.span <= offset + piece.len() as u64
@@ -573,7 +570,7 @@ impl TableCursor {
             let wanted = self.options.read_ahead.max(MIN_READ_AHEAD).max(at.span);
             let backward = self.ahead.as_ref().is_some_and(|(offset, _)| at.offset < *offset);
             let start = if backward { (at.offset + at.span).saturating_sub(wanted) } else { at.offset };
-            // A seek may have to look behind the last of them.
+            // A seek may have to look at a block beyond the promised end.
             let span = wanted.min(self.end_of_data()?.saturating_sub(start)).max(at.offset + at.span - start);
             self.ahead = None;
             self.ahead = Some((start, self.table.read_piece(start, span)?));
@@ -584,7 +581,7 @@ impl TableCursor {
         self.table.block_of_piece(piece, (at.offset - offset) as usize, at, &mut self.counts)
     }
 
-    /// Returns the offset at which the blocks end that may be requested.
+    /// Returns the file offset at which the blocks that may be requested end.
     fn end_of_data(&mut self) -> Result<u64, StorageError> {
         let all = self.table.footer().data_span;
         if self.end.is_none() {
@@ -639,7 +636,7 @@ impl TableCursor {
         })
     }
 
-    /// The same for the preceding entry.
+    /// Makes the preceding entry of the loaded block the current one.
     #[inline]
     fn step_back(&mut self) -> Result<(), StorageError> {
         self.step_to(|view, from| {
@@ -650,9 +647,9 @@ impl TableCursor {
         })
     }
 
-    /// Makes a neighbour of the current entry the current one: what is known about that one is not
-    /// decoded again. `locate` returns its number, its key record and its value, and its group's
-    /// first record if that is another group.
+    /// Makes a neighbour of the current entry the current one, reusing what was already decoded.
+    /// `locate` returns the neighbour's number, key record and value, and its group's first record
+    /// if it is in another group.
     #[inline]
     fn step_to(
         &mut self,
@@ -689,7 +686,7 @@ impl TableCursor {
         self.entry.as_ref().expect("the cursor is at an entry")
     }
 
-    /// The current entry's user key. Panics if the cursor is not valid, as do all accessors below.
+    /// The current entry's user key. Panics if the cursor is not valid, as do the accessors below.
     #[inline]
     pub fn key(&self) -> &[u8] {
         match self.current().key {
@@ -740,8 +737,8 @@ impl TableCursor {
         (key, entry.seq, entry.kind)
     }
 
-    /// The current entry's value, pinned. No copy; see [`BlockData`](super::data::BlockData) for
-    /// what it keeps alive.
+    /// The current entry's value, pinned without a copy. [`BlockData`](super::data::BlockData)
+    /// documents what it keeps alive.
     #[inline]
     pub fn pinned_value(&self) -> PinnedValue {
         self.pin(self.current().value)

@@ -1,7 +1,7 @@
 //! Table bytes that outlive the call that found them.
 //!
 //! A mapped table keeps several handles to its mapping, one per group of threads, so that threads
-//! that pin values at the same time do not write to the same reference count.
+//! pinning values at the same time rarely write to the same reference count.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tamis_env::io::Mapping;
 
-/// The number of handles to the mapping that a table keeps.
+/// How many handles to its mapping a table keeps.
 const PINS: usize = 8;
 
-/// Keeps a mapping alive. The alignment separates its reference count from everything else,
-/// including the pointer to the mapping, which readers on other cores use.
+/// Keeps a mapping alive. The alignment gives its reference count cache lines of its own, apart
+/// even from the pointer to the mapping, which readers on other cores use.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct MapPin(Mapping);
@@ -27,8 +27,8 @@ impl Pins {
         Pins(std::array::from_fn(|_| Arc::new(MapPin(mapping.clone()))))
     }
 
-    /// The handle for this thread. Every [`PINS`]th thread shares one, in the order of their first
-    /// calls.
+    /// The handle for this thread. Threads get handles in turn, in the order of their first calls,
+    /// so every [`PINS`]th thread shares one.
     #[inline]
     pub(crate) fn mine(&self) -> Arc<MapPin> {
         Arc::clone(&self.0[thread_slot()])
@@ -39,21 +39,21 @@ impl Pins {
 fn thread_slot() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        // Relaxed: only an even spread is wanted; the counter publishes nothing.
+        // Relaxed: the counter only spreads threads evenly and publishes nothing.
         static SLOT: usize = NEXT.fetch_add(1, Ordering::Relaxed) % PINS;
     }
-    // A thread that is being torn down no longer has a slot; any handle will do.
+    // A thread being torn down no longer has a slot; any handle will do.
     SLOT.try_with(|slot| *slot).unwrap_or(0)
 }
 
-/// An uncompressed block on the heap, or a part of a larger piece read at once.
+/// An uncompressed block on the heap, which may be part of a larger piece read at once.
 #[derive(Clone, Debug)]
 pub struct HeapBlock {
     /// The allocation.
     pub(crate) bytes: Arc<[u8]>,
     /// Where the block starts in it.
     pub(crate) start: usize,
-    /// The block's length, without trailer.
+    /// The block's length, without its trailer.
     pub(crate) len: usize,
 }
 
@@ -66,8 +66,8 @@ impl Deref for HeapBlock {
     }
 }
 
-/// Shared bytes of a mapping or of a block on the heap. Cheap to clone; keeps the table's file
-/// mapped, or the block in memory, as long as it lives.
+/// Shared bytes of a mapping or of a block on the heap. Cheap to clone. Keeps the table's file
+/// mapped, or the block in memory, while it lives.
 #[derive(Clone, Debug)]
 pub enum BlockData {
     /// `start..start + len` of a mapped file.
@@ -111,7 +111,7 @@ impl Deref for BlockData {
     }
 }
 
-/// A block as used by a lookup: borrowed from the table's mapping, or shared with the cache.
+/// A block as a lookup uses it: borrowed from the table's mapping, or shared with the cache.
 #[derive(Clone, Debug)]
 pub(crate) enum BlockRef<'t> {
     /// In place.

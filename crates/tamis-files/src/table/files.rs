@@ -1,21 +1,21 @@
-//! The files of unmapped tables, of which a limited number are open at a time, and a file system
-//! for the rest of the database that makes room for its own descriptors by closing them.
+//! Keeps a limited number of unmapped tables' files open. Doubles as the file system for the rest
+//! of the database, which closes these files when descriptors run out.
 //!
-//! A mapped table needs no descriptor once it is mapped, and keeps none. Any other table opens its
-//! file when it is read and may find it closed the next time: beyond the limit, the files that were
-//! not read for the longest time are closed, as approximated by a clock algorithm.
+//! A mapped table keeps no descriptor. Any other table opens its file when it is read and may find
+//! it closed the next time. Beyond the limit, the least recently read files are closed, as
+//! approximated by a clock algorithm.
 //!
 //! # Threads
 //!
-//! A read of an open file takes no lock: it loads a pointer, sets a flag to record the use, and
-//! takes a reference, which keeps the descriptor open for the duration of the read even if the file
-//! is closed meanwhile. So the limit may be exceeded by the number of reads in flight. Opening and
-//! closing take the mutex of the clock. The flag is a hint (`Relaxed`): it publishes nothing.
+//! A read of an open file takes no lock. It loads a pointer, sets a flag to record the use, and
+//! takes a reference, which keeps the descriptor open during the read even if the file is closed
+//! meanwhile. Reads in flight may thus exceed the limit by their number. Opening and closing take
+//! the clock's mutex. The flag is a hint and publishes nothing (`Relaxed`).
 //!
 //! # Invariants
 //!
-//! A file is removed only when nothing holds its table any more, so a closed file can always be
-//! reopened. A file of the same length is taken for the same file; blocks have checksums.
+//! A file is removed only once nothing holds its table, so a closed file can always be reopened. A
+//! reopened file of the same length is assumed to be the same file; checksums protect its blocks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,33 +29,34 @@ use tamis_env::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
 use tamis_env::sync::Mutex;
 use tamis_env::sync::thread::sleep;
 
-/// After running out of descriptors, the number of table files to open before batches of reads may
-/// be large again.
+/// After descriptors ran out, this many table files are reopened before batches of reads may be
+/// large again.
 const CAREFUL: u32 = 10_000;
 
-/// The number of attempts when no descriptor is available: others may have taken what was freed.
+/// How often to retry when no descriptor is available; others may take what was freed.
 const TRIES: u32 = 5;
 
-/// The open files of a database's tables. As a [`FileSystem`] it closes them when descriptors run
+/// The open files of a database's tables. As a [`FileSystem`], it closes them when descriptors run
 /// out.
 #[derive(Debug)]
 pub struct OpenFiles {
     fs: Arc<dyn FileSystem>,
     most: usize,
-    /// The number of further openings to make with care since descriptors ran out. A hint.
+    /// How many further openings to make with care after descriptors ran out. A hint.
     scarce: AtomicU32,
-    /// Open files, possibly including some that are gone. The next to be closed comes first.
+    /// Open files, possibly including some of dropped tables. The next candidate for closing comes
+    /// first.
     clock: Mutex<VecDeque<Weak<SharedFile>>>,
 }
 
 /// How one table accesses its file.
 #[derive(Debug)]
 pub(crate) enum TableFile {
-    /// Not at all: the file is mapped.
+    /// By its mapping, which needs no open file.
     Mapped,
     /// Not at all: the table could not be opened.
     Lost,
-    /// The table keeps it open.
+    /// The table keeps the file open.
     Own(Arc<dyn ReadFile>),
     /// The file is open while there is room.
     Shared(Arc<SharedFile>),
@@ -67,15 +68,15 @@ pub(crate) struct SharedFile {
     path: PathBuf,
     len: u64,
     held: ArcSwapOption<Held>,
-    /// It was read since the clock last passed.
+    /// Whether it was read since the clock last passed.
     used: AtomicBool,
 }
 
-/// A wrapper that makes the pointer thin.
+/// A wrapper that makes the pointer thin, as `ArcSwapOption` requires.
 #[derive(Debug)]
 struct Held(Arc<dyn ReadFile>);
 
-/// Reports whether the process or the machine has no descriptor left.
+/// Reports whether the process or the system has no descriptor left.
 fn out_of_descriptors(error: &io::Error) -> bool {
     #[cfg(unix)]
     {
@@ -96,21 +97,21 @@ impl OpenFiles {
         OpenFiles { fs, most, scarce: AtomicU32::new(0), clock: Mutex::default() }
     }
 
-    /// Reports whether descriptors ran out lately.
+    /// Reports whether descriptors ran out recently.
     fn are_scarce(&self) -> bool {
         self.scarce.load(Relaxed) > 0
     }
 
-    /// Runs `act`, which may need a descriptor. If none is left, all files of the clock are closed
-    /// and `act` runs again: a call that failed this way had no effect, except where `act` knows
-    /// better.
+    /// Runs `act`, which may need a descriptor. If none is left, closes all files of the clock and
+    /// runs `act` again. A call that failed this way is assumed to have had no effect; `act` must
+    /// handle any exception.
     fn with_room<T>(&self, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         for attempt in 0..TRIES {
             match act() {
                 Err(error) if out_of_descriptors(&error) => {
                     self.scarce.store(CAREFUL, Relaxed);
-                    // If there is nothing to close, other threads may be about to: they are
-                    // reading, or have just closed all files but one.
+                    // If there was nothing to close, other threads may free descriptors soon: they
+                    // are reading, or have just closed all files.
                     if !self.close_all() && attempt > 0 {
                         sleep(Duration::from_millis(1 << attempt));
                     }
@@ -127,7 +128,7 @@ impl OpenFiles {
         clock.iter().filter_map(Weak::upgrade).filter(|file| file.held.load().is_some()).count()
     }
 
-    /// Registers a table's file, which is open now.
+    /// Registers a table's open file.
     pub(crate) fn share(self: &Arc<Self>, path: &Path, file: Arc<dyn ReadFile>, len: u64) -> TableFile {
         let (held, used) = (ArcSwapOption::empty(), AtomicBool::new(false));
         let shared = Arc::new(SharedFile { files: self.clone(), path: path.to_owned(), len, held, used });
@@ -135,8 +136,8 @@ impl OpenFiles {
         TableFile::Shared(shared)
     }
 
-    /// Keeps a file open that was just opened, and closes files beyond the limit. Returns the file,
-    /// or another handle to it if another thread was faster.
+    /// Keeps a just opened file open and closes files beyond the limit. Returns the file, or
+    /// another handle to it if another thread was faster.
     fn hold(&self, shared: &Arc<SharedFile>, file: Arc<dyn ReadFile>) -> Arc<dyn ReadFile> {
         let mut clock = self.clock.lock();
         if let Some(held) = &*shared.held.load() {
@@ -144,7 +145,7 @@ impl OpenFiles {
         }
         shared.held.store(Some(Arc::new(Held(file.clone()))));
         clock.push_back(Arc::downgrade(shared));
-        // Each file is passed over at most once.
+        // Spare at most as many files as there are, so that the loop ends.
         let mut passes = clock.len();
         while clock.len() > self.most {
             let Some(next) = clock.pop_front() else { break };
@@ -163,7 +164,7 @@ impl OpenFiles {
         file
     }
 
-    /// Closes all files; `false` if there were none.
+    /// Closes all files; returns `false` if there were none.
     fn close_all(&self) -> bool {
         let mut clock = self.clock.lock();
         clock.drain(..).filter_map(|file| file.upgrade()).fold(false, |_, file| {
@@ -185,7 +186,7 @@ impl FileSystem for OpenFiles {
                 return self.fs.reuse(new, new);
             }
             let reused = self.fs.reuse(old, new);
-            // A file is renamed first: that needs no descriptor.
+            // The file is renamed first, which needs no descriptor.
             renamed = reused.is_err() && !self.fs.exists(old).unwrap_or(true);
             reused
         })
@@ -249,13 +250,14 @@ impl FileSystem for OpenFiles {
 }
 
 impl TableFile {
-    /// Reports whether few files should be held open at a time because descriptors ran out lately.
+    /// Reports whether few files should be held open at a time because descriptors ran out
+    /// recently.
     pub(crate) fn is_scarce(&self) -> bool {
         matches!(self, TableFile::Shared(shared) if shared.files.are_scarce())
     }
 
-    /// Returns the file for a read. Errors: it cannot be reopened, or is a different file. Panics
-    /// if it is mapped.
+    /// Returns the file for a read. Errors: it cannot be reopened, or its length has changed.
+    /// Panics if it is mapped.
     #[inline]
     pub(crate) fn get(&self) -> io::Result<Arc<dyn ReadFile>> {
         match self {
@@ -270,7 +272,7 @@ impl TableFile {
 impl SharedFile {
     fn get(self: &Arc<Self>) -> io::Result<Arc<dyn ReadFile>> {
         if let Some(held) = &*self.held.load() {
-            // Not setting a flag that is already set keeps its line in every core's cache.
+            // Not setting a flag that is already set keeps its cache line shared between cores.
             if !self.used.load(Relaxed) {
                 self.used.store(true, Relaxed);
             }

@@ -1,4 +1,4 @@
-//! The fixed-size end of a table file: the location of its parts.
+//! The fixed-size end of a table file, which locates its parts.
 
 use tamis_env::memory::PageVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -16,20 +16,20 @@ const MAGIC: [u8; 8] = *b"tamis\0tb";
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// The format version of a table with such references, which a reader of version 1 would return as
-/// values; the newest that this library reads.
+/// values. The newest version that this library reads.
 const FORMAT_WITH_BLOBS: u32 = 2;
 
-/// A part of the file, trailer included; `span` 0 means that the part is absent.
+/// A part of the file, including its trailer; `span` 0 means that the part is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     /// Offset of its first byte in the file.
     pub(crate) offset: u64,
-    /// Bytes in the file, trailer included.
+    /// Bytes in the file, including the trailer.
     pub(crate) span: u64,
 }
 
-/// The parts of a table file. They are adjacent, in the order of the fields, so their lengths
-/// determine everything and every byte of the file is accounted for.
+/// The parts of a table file. They are adjacent and in field order, so their lengths determine
+/// everything and account for every byte of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footer {
     /// Bytes of all data blocks.
@@ -50,13 +50,13 @@ impl Footer {
     /// Bytes of the footer.
     pub const BYTES: u64 = FOOTER_BYTES as u64;
 
-    /// Reports whether the last bytes of a file end as a table's do.
+    /// Reports whether a file's last bytes mark it as a table.
     #[inline]
     pub fn is_marked(end: &[u8]) -> bool {
         end.len() >= FOOTER_BYTES && end.ends_with(&MAGIC)
     }
 
-    /// Appends the footer, which lies at file offset `offset`.
+    /// Appends the footer, which starts at file offset `offset`.
     pub(crate) fn encode(&self, offset: u64, out: &mut PageVec<u8>) {
         let start = out.len();
         for span in
@@ -71,7 +71,7 @@ impl Footer {
         out.extend_from_slice(&MAGIC);
     }
 
-    /// Reads the footer of a file of `file_bytes` bytes and checks that the parts fill the file.
+    /// Decodes the footer of a file of `file_bytes` bytes and checks that the parts fill the file.
     pub(crate) fn decode(bytes: &[u8; FOOTER_BYTES], file_bytes: u64) -> Result<Footer, Damage> {
         if bytes[56..] != MAGIC {
             return Err(Damage("not a table file, or one whose end is missing"));

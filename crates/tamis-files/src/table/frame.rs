@@ -1,14 +1,15 @@
-//! How a block is stored: its bytes, compressed or not, and a trailer with the compression method
+//! How a block is stored: its bytes, possibly compressed, and a trailer with the compression method
 //! and a checksum.
 //!
 //! ```text
-//! payload | compression: u8 | XXH3-64 of (payload, compression), seeded with the block's file offset: u64
+//! payload | compression: u8 | checksum: u64
+//! checksum: XXH3-64 of (payload, compression), seeded with the block's file offset
 //! ```
 //!
-//! Because of the seed, a block stored at the wrong place fails like one with a flipped bit. A
-//! compressed payload starts with the uncompressed length (u32); that length is at most
-//! [`MAX_DECODED_BYTES`] and at most [`MAX_RATIO`] times the payload, so that no stored number can
-//! request much more memory than the file has bytes.
+//! Because of the seed, a misplaced block fails its checksum just as one with a flipped bit does. A
+//! compressed payload starts with the uncompressed length (u32). This is at most
+//! [`MAX_DECODED_BYTES`] and at most [`MAX_RATIO`] times the payload, which bounds the memory that
+//! a stored number can request.
 
 use std::sync::Arc;
 
@@ -17,23 +18,25 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::settings::Compression;
 
-/// Bytes of the trailer behind every block's payload.
+/// Bytes of the trailer after every block's payload.
 pub(crate) const TRAILER_BYTES: usize = 9;
 
-/// Larger blocks are stored uncompressed: compressing needs the block in contiguous memory, twice.
+/// Larger blocks are stored uncompressed, since compression needs the block in contiguous memory
+/// twice.
 pub(crate) const MAX_DECODED_BYTES: usize = 256 << 20;
 
-/// The largest ratio of uncompressed to stored length; LZ4 cannot exceed it by construction.
+/// The largest accepted ratio of uncompressed to stored length. LZ4 cannot exceed it by
+/// construction.
 const MAX_RATIO: usize = 255;
 
-/// After this many blocks in a row that compression did not shrink, it is tried less and less
+/// After this many consecutive blocks that compression did not shrink, it is tried less and less
 /// often, …
 const VAIN_ATTEMPTS: u32 = 4;
 
-/// … down to once in this many blocks, plus one.
+/// … skipping up to this many blocks between attempts.
 const MOST_SKIPPED: u32 = 16;
 
-/// Bytes that no builder writes; the reader adds the file and the offset.
+/// What is wrong with bytes that no builder writes; the reader adds the file and the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage(pub &'static str);
 
@@ -48,22 +51,22 @@ impl Compression {
     }
 }
 
-/// Stores blocks. Values that are compressed already, or random, cost a merge half of its time if
-/// each block of them is tried once more: where compression is of no use, most blocks are stored
-/// without an attempt, until one shrinks again.
+/// Seals blocks into their stored form. With random or already compressed values, trying to
+/// compress every block would cost a merge half of its time. So where compression does not help,
+/// most blocks are stored without an attempt until one shrinks again.
 #[derive(Debug, Default)]
 pub(crate) struct Sealer {
-    /// Compressed bytes; keeps its length between calls, so that it is not zeroed for each.
+    /// Compressed bytes. Keeps its length between calls, so that it is not zeroed each time.
     scratch: Vec<u8>,
-    /// Attempts in a row that were in vain.
+    /// Consecutive attempts in vain.
     vain: u32,
-    /// Blocks that are not tried.
+    /// Further blocks to store without an attempt.
     skipped: u32,
 }
 
 impl Sealer {
     /// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`:
-    /// compressed if that is tried and saves at least an eighth, trailer appended.
+    /// compressed if that is tried and saves at least an eighth, with the trailer appended.
     pub(crate) fn seal_next(
         &mut self,
         out: &mut PageVec<u8>,
@@ -83,7 +86,8 @@ impl Sealer {
         }
     }
 
-    /// The same, always tried. Returns whether the block was compressed.
+    /// Like [`seal_next`](Self::seal_next), but always tries to compress. Returns whether the block
+    /// was compressed.
     pub(crate) fn seal(
         &mut self,
         out: &mut PageVec<u8>,
@@ -104,7 +108,7 @@ impl Sealer {
     }
 }
 
-/// Returns the trailer of an uncompressed block that lies in two pieces.
+/// Returns the trailer of an uncompressed block given in two pieces.
 pub(crate) fn trailer_of_pieces(head: &[u8], tail: &[u8], offset: u64) -> [u8; TRAILER_BYTES] {
     let mut hasher = Xxh3::with_seed(offset);
     hasher.update(head);
@@ -115,8 +119,8 @@ pub(crate) fn trailer_of_pieces(head: &[u8], tail: &[u8], offset: u64) -> [u8; T
     trailer
 }
 
-/// Puts the compressed payload of `raw` at the start of `out` and returns the method and the
-/// payload's length; `None` means that `raw` is to be stored uncompressed.
+/// Puts the compressed payload of `raw` at the start of `out`, and returns the method and the
+/// payload's length. `None` means that `raw` should be stored uncompressed.
 fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Option<(Compression, usize)> {
     if wanted == Compression::None || raw.len() > MAX_DECODED_BYTES {
         return None;
@@ -130,7 +134,7 @@ fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Option<(Compr
         out.clear();
         out.extend_from_slice(&head);
         out.extend_from_slice(&packed);
-        // Beyond the ratio that readers accept; LZ4 below does well enough.
+        // If it exceeds the ratio that readers accept, LZ4 below does well enough.
         if !worth(out.len()) {
             return None;
         } else if raw.len() <= MAX_RATIO * out.len() {
@@ -149,7 +153,7 @@ fn compress(raw: &[u8], wanted: Compression, out: &mut Vec<u8>) -> Option<(Compr
     }
 }
 
-/// Splits a stored block into payload and compression method. Cost: reads one byte.
+/// Splits a stored block into payload and compression method. Reads one byte.
 #[inline]
 pub(crate) fn open(stored: &[u8]) -> Result<(&[u8], Compression), Damage> {
     let Some((payload, trailer)) = stored.split_last_chunk::<TRAILER_BYTES>() else {
@@ -199,7 +203,7 @@ pub(crate) fn decompress(payload: &[u8], method: Compression) -> Result<Arc<[u8]
     Ok(block)
 }
 
-/// Returns shared zeroed memory in one allocation, to be filled through `Arc::get_mut`.
+/// Returns shared, zeroed memory in one allocation, to be filled through `Arc::get_mut`.
 pub(crate) fn zeroed(len: usize) -> Arc<[u8]> {
     std::iter::repeat_n(0u8, len).collect()
 }

@@ -1,16 +1,15 @@
-//! The index of a table, which maps a key to its data block.
+//! A table's index, which maps a key to its data block.
 //!
-//! Between the last key of a block and the first of the next lies a *separator*: the shortest user
-//! key `s` with `last <= s < first`, or the key itself if the versions of one key span both. The
-//! block of a key is the first whose separator is not less.
+//! Between the last key of a block and the first key of the next lies a *separator*: a short user
+//! key `s` with `last <= s < first`, or the key itself if the versions of one key span both blocks.
+//! A key's block is the first whose separator is at least the key.
 //!
-//! In memory the common prefix of the separators is stripped and the next eight bytes, the *head*,
-//! go into a [`SearchTree`]; lengths and what follows the head are compared only among equals. Few
-//! separators have anything there, since they are as short as the keys allow, so a head is not
-//! stored twice. Blocks are adjacent from the start of the file, so one array of offsets locates
-//! all of them.
+//! In memory, the common prefix of the separators is stripped. The next eight bytes, the *head*, go
+//! into a [`SearchTree`]; lengths and what follows the head are compared only among equal heads.
+//! Separators are so short that few extend beyond their head, and heads are stored nowhere else.
+//! Blocks are adjacent from the start of the file, so one array of offsets locates all of them.
 //!
-//! Immutable; shared by all threads.
+//! An index is immutable and shared by all threads.
 
 use std::cmp::Ordering;
 
@@ -30,7 +29,7 @@ pub(crate) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// Appends a block of `span` bytes in the file, trailer included.
+    /// Appends a block of `span` bytes in the file, including its trailer.
     pub(crate) fn add(&mut self, span: u64, separator: &[u8]) {
         self.blocks += 1;
         self.entries.put_varint(span);
@@ -54,8 +53,8 @@ impl IndexBuilder {
     }
 }
 
-/// Returns a short key `s` with `last <= s < next`; `last` itself if there is no shorter one (or if
-/// both are equal).
+/// Returns a short key `s` with `last <= s < next`; `last` itself if none shorter is found, or if
+/// both are equal.
 pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
     let shared = common_prefix_len(last, next);
     let (Some(&low), Some(&high)) = (last.get(shared), next.get(shared)) else {
@@ -84,7 +83,7 @@ pub(crate) fn separator(last: &[u8], next: &[u8]) -> Vec<u8> {
 /// Bytes of a separator that are searched as one number.
 const HEAD_BYTES: usize = 8;
 
-/// Ascending numbers, in four bytes each if all of them fit.
+/// Ascending numbers, in four bytes each if all fit.
 #[derive(Debug)]
 enum Ends {
     Small(Box<[u32]>),
@@ -123,7 +122,7 @@ pub struct BlockAt {
     pub index: usize,
     /// Offset of its first byte in the file.
     pub(crate) offset: u64,
-    /// Bytes in the file, trailer included.
+    /// Bytes in the file, including the trailer.
     pub(crate) span: u64,
 }
 
@@ -138,11 +137,11 @@ pub struct Index {
     offsets: Ends,
     /// How many bytes of separator `i` its head holds.
     head_lens: Box<[u8]>,
-    /// What follows the heads, concatenated; separators with less than a whole head have nothing
-    /// there.
+    /// What follows the heads, concatenated. A separator shorter than a whole head contributes
+    /// nothing.
     rests: Box<[u8]>,
-    /// The rest of separator `i` is `rests[rest_ends[i]..rest_ends[i + 1]]`; no numbers if all are
-    /// empty.
+    /// The rest of separator `i` is `rests[rest_ends[i]..rest_ends[i + 1]]`. Empty if all rests
+    /// are.
     rest_ends: Ends,
 }
 
@@ -232,20 +231,19 @@ impl Index {
         &self.rests[self.rest_ends.get(i) as usize..self.rest_ends.get(i + 1) as usize]
     }
 
-    /// The separator behind block `i < len`: no key of the block is greater, and every key of the
-    /// next one is greater, or equal if the versions of one key span both.
+    /// The separator after block `i < len`. No key of the block is greater. Every key of the next
+    /// block is greater, or equal if the versions of one key span both.
     #[inline]
     pub fn separator(&self, i: usize) -> Vec<u8> {
         let head = self.heads.get(i).unwrap_or_default().to_be_bytes();
         [&self.common, &head[..usize::from(self.head_lens[i])], self.rest(i)].concat()
     }
 
-    /// The number of the first block whose separator is at least `key`: the only one that may hold
-    /// it (or its newest versions). `None` if `key` is beyond all blocks.
+    /// The number of the first block whose separator is at least `key`. No other block can hold
+    /// `key`, except its older versions. `None` if `key` is beyond all blocks.
     ///
-    /// Cost: one cache line per level, `log9(blocks / 8) + 1` in total, and a binary search over
-    /// whole separators among those that agree with `key` in the eight bytes after the common
-    /// prefix.
+    /// Cost: one cache line per level, `log9(blocks / 8) + 1` in total, and a binary search among
+    /// the separators that agree with `key` in the eight bytes after the common prefix.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         let (start, rest) = key.split_at(key.len().min(self.common.len()));
@@ -261,8 +259,8 @@ impl Index {
         }
     }
 
-    /// Reports whether `key` is less than the separator behind block `i`, as far as their heads
-    /// tell: `false` if these are equal.
+    /// Reports whether `key` is less than the separator after block `i`, judging by the heads
+    /// alone; `false` if these are equal.
     #[inline]
     pub(crate) fn ends_behind(&self, i: usize, key: &[u8]) -> bool {
         let tail = key.strip_prefix(&*self.common);
@@ -284,16 +282,17 @@ impl Index {
         (low < self.len()).then_some(low)
     }
 
-    /// Compares what follows the common prefix: of separator `i`, which has this head, and of a
-    /// key, cut behind the length of a head.
+    /// Compares what follows the common prefix in separator `i`, which has this head, and in a key,
+    /// whose part is cut after the length of a head.
     #[inline]
     fn compare(&self, i: usize, head: &[u8; HEAD_BYTES], tail: (&[u8], &[u8])) -> Ordering {
-        // A head of fewer than eight bytes has no rest, so the pairs compare as the whole do.
+        // A head of fewer than eight bytes has no rest, so comparing the pairs compares the whole.
         (&head[..usize::from(self.head_lens[i])], self.rest(i)).cmp(&tail)
     }
 
-    /// Returns the number of the first block from `from` on whose separator is not `key`, if that
-    /// of `from` is not greater than `key`: the versions of `key` may fill those before it.
+    /// Returns the number of the first block after `from` whose separator is greater than `key`.
+    /// The separator of `from` must not be greater. The versions of `key` may fill all the blocks
+    /// before it.
     #[cold]
     pub(crate) fn behind_all_of(&self, from: usize, key: &[u8]) -> usize {
         let Some(tail) = key.strip_prefix(&*self.common) else { return from + 1 };

@@ -1,5 +1,5 @@
-//! Point lookups in a table: index, block, value. Either in one call, or in steps for many keys at
-//! once.
+//! Point lookups in a table, from index to block to value: in one call, or in steps for many keys
+//! at once.
 
 use tamis_base::key::{Entry, SeqNo};
 use tamis_filter::Digest;
@@ -22,8 +22,8 @@ impl Table {
         Ok(index.find(key).and_then(|i| index.block(i)))
     }
 
-    /// Prefetches the lines that a lookup in the block starts with. Does nothing for a file that is
-    /// not mapped.
+    /// Prefetches the cache lines that a lookup in the block starts with. Does nothing if the file
+    /// is not mapped.
     #[inline]
     pub fn prefetch_block(&self, at: BlockAt) {
         if let Some(stored) = self.mapped_block(at) {
@@ -32,9 +32,9 @@ impl Table {
     }
 
     /// Returns the newest version of `key` with a sequence number of at most `snapshot`, searching
-    /// from the block that [`locate`](Self::locate) returned for the key. With `digest` (the key's)
-    /// the block's hash index is used. Touches one block, unless the key has enough newer versions
-    /// to fill it.
+    /// from the block that [`locate`](Self::locate) returned for the key. Uses the block's hash
+    /// index if given the key's `digest`. Touches one block, unless newer versions of the key reach
+    /// its end.
     #[inline]
     pub fn get_in_block<T: ReadTrace>(
         &self,
@@ -51,7 +51,8 @@ impl Table {
         self.search_from(block, at, key, digest, snapshot, trace)
     }
 
-    /// The same for a block that was [fetched](super::fetch) before, and so verified.
+    /// Like [`get_in_block`](Self::get_in_block), for a block that was [fetched](super::fetch)
+    /// before and is thus verified.
     #[inline]
     pub fn get_in_fetched<T: ReadTrace>(
         &self,
@@ -106,8 +107,8 @@ impl Table {
         }
     }
 
-    /// Returns the block in which a search goes on that found only newer versions of `key` at the
-    /// end of `block`: they may fill many blocks, of which this reads a logarithmic number.
+    /// Returns the block in which to continue a search that found only newer versions of `key` at
+    /// the end of `block`. These may fill many blocks; this reads a logarithmic number of them.
     #[cold]
     fn block_with<T: ReadTrace>(
         &self,
@@ -118,8 +119,8 @@ impl Table {
     ) -> Result<Option<BlockAt>, StorageError> {
         let behind = self.index(trace)?.behind_all_of(block.index, key);
         let (mut low, mut high) = (block.index + 1, behind);
-        // The first block whose last entry is not a newer version, or the one behind all that end
-        // with a version of `key`.
+        // Find the first block whose last entry is not a newer version, or else the block after all
+        // those that may end with a version of `key`.
         while low < high {
             let middle = low + (high - low) / 2;
             let Some(at) = self.index(trace)?.block(middle) else { break };
@@ -136,8 +137,8 @@ impl Table {
         Ok(self.index(trace)?.block(low))
     }
 
-    /// Returns the newest version of `key` with a sequence number of at most `snapshot`. With
-    /// `digest` (the key's) the block's hash index is used.
+    /// Returns the newest version of `key` with a sequence number of at most `snapshot`. Uses the
+    /// block's hash index if given the key's `digest`.
     #[inline]
     pub fn get<T: ReadTrace>(
         &self,

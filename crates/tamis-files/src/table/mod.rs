@@ -1,14 +1,13 @@
-//! Table files of sorted runs: format, writing, reading.
+//! Table files of sorted runs: their format, and how they are written and read.
 //!
 //! A table is an immutable file of key versions ordered by (user key ascending, sequence number
-//! descending), together with the structures to search it. `docs/table-format.md` describes the
-//! bytes; nothing outside this module knows them. Filters and range tombstones are opaque here. A
-//! [key list](key_list), which may take the place of a filter, is not, nor are the [units] of
-//! elastic filters.
+//! descending), with the structures to search it. `docs/table-format.md` describes the bytes; only
+//! this module knows them. Range tombstones and most filters are opaque here. The exceptions are a
+//! [key list](key_list), which may replace a filter, and the [units] of elastic filters.
 //!
 //! * [`TableBuilder`] writes a table.
-//! * [`Table`] opens it for point lookups, [`TableCursor`] iterates over it, [`Table::check`]
-//!   examines all of it.
+//! * [`Table`] opens a table for point lookups, [`TableCursor`] iterates over it, and
+//!   [`Table::check`] examines all of it.
 //!
 //! A lookup in a mapped, uncompressed table touches few cache lines: one per level of the
 //! [index], the lines at the [block](mod@block)'s end, one key and the value.

@@ -1,6 +1,5 @@
-//! The origin of a table: facts that the manifest records and the table's contents do not. It is
-//! written into the table's properties in case the manifest is lost (salvage); nothing else reads
-//! it.
+//! The origin of a table: facts that the manifest records and the table's entries do not. It is
+//! written to the table's properties in case the manifest is lost; only salvage reads it.
 
 use tamis_base::key::SeqNo;
 
@@ -12,37 +11,37 @@ const CUT: Damage = Damage("an origin that ends within a field");
 /// The origin of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The number of the keyspace that the table was written for. `None` in tables of older
-    /// versions and in external ones.
+    /// The number of the keyspace that the table was written for. `None` in external tables and
+    /// those of older versions.
     pub keyspace: Option<u32>,
     /// The keyspace's name.
     pub keyspace_name: String,
-    /// When the oldest and the newest of its data was flushed, in seconds since 1970; 0: unknown.
+    /// When its oldest and its newest data was flushed, in seconds since 1970; 0: unknown.
     pub written: (u64, u64),
-    /// Every write to the keyspace up to this one is in this table, or was in tables before it; 0:
+    /// Every write to the keyspace up to this one is in this table or was in earlier tables; 0:
     /// unknown.
     pub flushed: SeqNo,
     /// The inputs of the merge; `None` for a flush.
     pub merged: Option<Merged>,
 }
 
-/// The inputs of a merge: all their data in a key range.
+/// The inputs of a merge, which took all their data in a key range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// The next file number when the merge began: inputs have smaller numbers, outputs none below
-    /// it. Of two merges of one table, the one with the larger mark is later.
+    /// The next file number when the merge began: inputs have smaller numbers, outputs do not. Of
+    /// two merges of one table, the one with the larger mark is later.
     pub mark: u64,
     /// The first key of the range.
     pub from: Vec<u8>,
-    /// The first key behind the range; `None` if it is unbounded.
+    /// The exclusive end of the range; `None` if unbounded.
     pub to: Option<Vec<u8>>,
     /// The flushes that the inputs' entries in the range come from; opaque here. Unlike the table's
-    /// own record, it covers the whole range, including parts where the merge left nothing.
+    /// own record, this covers the whole range, even where the merge left nothing.
     pub epochs: Vec<u8>,
-    /// All tables of the merge, ascending, whether or not they had keys in the range.
+    /// All input tables of the merge, ascending, whether or not they had keys in the range.
     pub inputs: Vec<u64>,
-    /// The tables that the inputs were made from, over any number of merges, and whose files still
-    /// existed, ascending.
+    /// The tables that the inputs were made from, over any number of merges, if their files still
+    /// existed; ascending.
     pub before: Vec<u64>,
 }
 
@@ -79,7 +78,7 @@ impl Merged {
     }
 }
 
-/// Appends the length in bytes and then each number as the difference from the previous one.
+/// Appends the length in bytes, then each number as the difference from the previous one.
 fn put_ids(out: &mut Vec<u8>, ids: &[u64]) {
     let (mut bytes, mut last) = (Vec::new(), 0);
     for &id in ids {

@@ -1,10 +1,10 @@
-//! Reads blocks of one or several tables together, so that their latencies overlap.
+//! Reads blocks of one or more tables together, so that their latencies overlap.
 //!
 //! # Invariant
 //!
-//! A block returned from here is verified and in the cache, just like one read by [`Table::block`];
-//! the caller holds a reference to it, so that it is not read again if the cache is too small to
-//! keep it.
+//! A block returned from here is verified and inserted into the cache (unless its cursor opted
+//! out), just like one read by [`Table::block`]. The caller holds a reference to it, so it need not
+//! be read again if the cache is too small to keep it.
 
 use std::sync::Arc;
 
@@ -19,27 +19,26 @@ use super::trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 use crate::error::StorageError;
 use crate::table::cache::CacheEntry;
 
-/// A requested block, and then its result.
+/// A requested block and, later, its result.
 #[derive(Debug)]
 pub struct Fetch<'t> {
     /// The table.
     pub(crate) table: &'t Table,
     /// The block's location in the table.
     pub at: BlockAt,
-    /// The block, and the source that its next touch reports.
+    /// The block and the source that its next touch reports.
     pub(crate) got: Option<(HeapBlock, BlockSource)>,
 }
 
 impl<'t> Fetch<'t> {
-    /// Requests a block, which must belong to a table that is not mapped.
+    /// Requests a block of an unmapped table.
     #[inline]
     pub fn new(table: &'t Table, at: BlockAt) -> Fetch<'t> {
         debug_assert!(!table.is_mapped());
         Fetch { table, at, got: None }
     }
 
-    /// Returns the block for one touch of it. After the first touch, a block that was read counts
-    /// as already fetched.
+    /// Returns the block for one touch. From the second touch on, the block counts as a cache hit.
     #[inline]
     pub fn take(&mut self) -> Option<(HeapBlock, BlockSource)> {
         let (block, source) = self.got.as_mut()?;
@@ -47,13 +46,13 @@ impl<'t> Fetch<'t> {
     }
 }
 
-/// Fetches all the blocks, no two of them the same: from the cache, and the others in batches from
-/// their files. Reads and misses are added to `counts`; touches are counted by the caller. If
-/// blocks cannot be read or are damaged, the first of them is the error, and the others are in the
-/// cache.
+/// Fetches all the blocks, which must be distinct, from the cache or in batches from their files.
+/// Adds reads and misses to `counts`; the caller counts touches. If blocks cannot be read or are
+/// damaged, returns the first error. The others are still fetched and cached, unless a file cannot
+/// be opened, which ends the fetch.
 ///
-/// A batch keeps the files that it reads open. So it has at most as many blocks as are read at a
-/// time, and fewer if no more files can be opened.
+/// A batch keeps open the files that it reads. It therefore has at most as many blocks as are read
+/// at a time, and fewer if no more files can be opened.
 pub fn fetch(
     reads: &BatchReader,
     fetches: &mut [Fetch<'_>],
@@ -98,7 +97,7 @@ pub fn fetch(
                     if let Some(cache) = table.cache() {
                         cache.insert(table.cache_key(*at), CacheEntry::Block(block.clone()));
                     }
-                    // The read was counted just now, apart from the touch.
+                    // The read was just counted, separately from the touch.
                     *got = Some((block, BlockSource::ReadAhead));
                 }
                 Err(e) => failed = failed.or(Some(e)),
@@ -109,36 +108,33 @@ pub fn fetch(
     failed.map_or(Ok(()), Err)
 }
 
-/// The maximum number of bytes that a scan reads ahead at a time, in one table or in several
-/// together.
+/// The maximum bytes that a scan reads ahead at a time, in one table or in several together.
 pub const MOST_BYTES: u64 = 1 << 20;
 
-/// The blocks that a cursor will load next, of which the first ones may be read before it asks for
-/// them.
+/// The blocks that a cursor will load next. The first ones may be read before it asks for them.
 ///
-/// They are adjacent in the file, so one transfer reads those that were [taken](Coming::take).
-/// Blocks that are in the cache or were read before are passed over as long as nothing is taken,
-/// and end the transfer otherwise.
+/// They are adjacent in the file, so one transfer reads those that were [taken](Coming::take). A
+/// block that is already in memory is passed over if nothing is taken yet, and otherwise ends the
+/// transfer.
 #[derive(Debug)]
 pub struct Coming {
     table: Arc<Table>,
     index: Arc<Index>,
     backward: bool,
-    /// The block to be taken next; `None` if there is none, or if it cannot be part of the
-    /// transfer.
+    /// The next block to take; `None` if there is none, or if it cannot be part of the transfer.
     next: Option<BlockAt>,
     /// Whether a seek waits for `next`.
     sought: bool,
     /// The block that the cursor will ask for first.
     start: usize,
-    /// The number of blocks taken, where the first byte of them is in the file, and their length.
+    /// The blocks taken: their number, file offset and length.
     taken: (usize, u64, u64),
     bytes: Option<Arc<[u8]>>,
 }
 
 impl Coming {
-    /// Returns the blocks from `next` on, if the first of them is yet to be read; `loaded` is the
-    /// one that the cursor has.
+    /// Returns the blocks from `next` on, unless the first of them was read ahead. `loaded` is the
+    /// block that the cursor has.
     pub(super) fn new(
         (table, index): (&Arc<Table>, &Arc<Index>),
         scan: &ScanAhead,
@@ -155,7 +151,7 @@ impl Coming {
             taken: (0, 0, 0),
             bytes: None,
         };
-        // Whatever was read ahead is given up only when it was used.
+        // Bytes read ahead are given up only after use.
         let mut held = false;
         while let Some(at) = coming.next
             && (loaded == Some(at.index) || scan.holds(at))
@@ -177,29 +173,29 @@ impl Coming {
         (self.next, self.sought) = (next.and_then(|next| self.index.block(next)), false);
     }
 
-    /// Reports whether the block that comes first is neither in the cache nor anywhere else in
-    /// memory.
+    /// Reports whether the first coming block has to be read: nothing is taken yet, and the block
+    /// is not in the cache.
     #[inline]
     pub fn starts_with_a_read(&self) -> bool {
         self.taken.0 == 0 && self.next.is_some_and(|at| !self.table.is_cached(at))
     }
 
-    /// Reports whether a seek waits for the block that comes next.
+    /// Reports whether a seek waits for the next block.
     #[inline]
     pub fn is_sought(&self) -> bool {
         self.sought
     }
 
-    /// Returns the key whose passing makes the next block necessary: forwards no key of the block
-    /// is less, backwards none is greater. `None` without a next block.
+    /// Returns the key beyond which the next block is needed: forwards, no key of the block is
+    /// less; backwards, none is greater. `None` without a next block.
     #[inline]
     pub fn needed_at(&self) -> Option<Vec<u8>> {
         let at = self.next?;
         Some(self.index.separator(if self.backward { at.index } else { at.index.checked_sub(1)? }))
     }
 
-    /// Takes the next block for the transfer, unless it is in memory. Returns the bytes to be read
-    /// for it.
+    /// Takes the next block for the transfer, unless it is in memory or would make the transfer
+    /// exceed `most_bytes` (the first block may). Returns the bytes to read for it.
     pub fn take(&mut self, most_bytes: u64) -> u64 {
         let Some(at) = self.next else { return 0 };
         let (count, offset, span) = self.taken;
@@ -225,9 +221,9 @@ impl Coming {
     }
 }
 
-/// Reads the blocks taken, those of each table in one transfer and all transfers together. Counts
-/// reads and misses. What cannot be read is left out: its cursor will read it itself if it gets
-/// there, and then report the error.
+/// Reads the blocks taken: one transfer per table, all transfers together. Counts reads and misses.
+/// What cannot be read is left out; if the cursor gets there, it reads the block itself and reports
+/// the error.
 pub fn read_coming(reads: &BatchReader, all: &mut [&mut Coming], counts: &mut TouchCounts) {
     let batched = all.len() > 1;
     let mut rest = all;
@@ -256,43 +252,42 @@ pub fn read_coming(reads: &BatchReader, all: &mut [&mut Coming], counts: &mut To
     }
 }
 
-/// The number of steps from a block to its neighbour after which a cursor counts as scanning: the
-/// second of two neighbouring blocks is read together with the one behind it, which costs little
-/// more than reading it alone.
+/// A cursor counts as scanning after this many steps from a block to its neighbour. The second of
+/// two neighbouring blocks is thus read together with the one after it, which costs little more
+/// than reading it alone.
 const SCANNING: u32 = 1;
 
-/// Readahead of a cursor over a table that is not mapped, once it moves from block to block. In a
-/// merge, the blocks of all its cursors are read together instead, and
-/// [accepted](ScanAhead::accept) here.
+/// Readahead for a cursor that moves from block to block of an unmapped table. In a merge, the
+/// blocks of all its cursors are read together instead, and [accepted](ScanAhead::accept) here.
 ///
-/// The following blocks are adjacent in the file, so one transfer fetches them, which is cheaper
-/// than one each: 2 blocks at first, then 4, 8 and so on up to the queue depth, and at most 1 MiB.
-/// Blocks that are in the cache are not read: the byte range ends before them. It ends at the
-/// bounds of the iteration, too. Each block is verified and inserted into the cache when the cursor
-/// reaches it. A cursor that moves elsewhere drops what it read ahead and starts over.
+/// The following blocks are adjacent in the file, so one transfer fetches several, which is cheaper
+/// than one transfer each: 2 blocks at first, then 4, 8 and so on up to the queue depth, and at
+/// most 1 MiB. The byte range ends before a block that is in the cache, and at the bounds of the
+/// iteration. Each block is verified and inserted into the cache when the cursor reaches it. A
+/// cursor that moves elsewhere drops what it read ahead and starts over.
 ///
-/// Memory: one byte range for each open table of an iterator. Belongs to its cursor, and like it to
+/// Memory: one byte range per open table of an iterator. It belongs to its cursor and, like it, to
 /// one thread at a time.
 #[derive(Debug, Default)]
 pub(super) struct ScanAhead {
     /// The last block requested.
     last: Option<usize>,
-    /// The number of steps from block to block in this direction.
+    /// The number of consecutive steps from block to block in this direction.
     steps: u32,
     backward: bool,
-    /// The number of blocks that the last readahead aimed for.
+    /// How many blocks the last readahead aimed for.
     window: usize,
-    /// The bytes that were read ahead, and their offset in the file.
+    /// The file offset of the bytes read ahead, and the bytes.
     piece: Option<(u64, Arc<[u8]>)>,
-    /// The block to be requested next, whatever was requested last: the bytes are for it or for
-    /// those behind it.
+    /// The block to expect next regardless of the last request: accepted bytes are for it or for
+    /// the blocks after it.
     expected: Option<usize>,
-    /// Nothing before the first key or from the second on will be requested.
+    /// No key before the first or from the second on will be requested.
     bounds: Option<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
 impl ScanAhead {
-    /// Promises that nothing before `start` or from `end` on will be requested.
+    /// Promises that no key before `start` or from `end` on will be requested.
     pub(super) fn within(&mut self, start: &[u8], end: Option<&[u8]>) {
         self.bounds = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
     }
@@ -306,7 +301,7 @@ impl ScanAhead {
         }
     }
 
-    /// Records that the cursor moves to a block; returns whether it is scanning.
+    /// Records that the cursor moves to a block. Returns whether it is scanning.
     fn step(&mut self, to: usize) -> bool {
         let last = self.last.replace(to);
         if self.expected.take_if(|expected| *expected == to).is_some() {
@@ -327,8 +322,8 @@ impl ScanAhead {
         self.steps >= SCANNING
     }
 
-    /// Returns the block if it was read ahead or is to be; `None` leaves it to [`Table::block`].
-    /// `fill_cache`: whether a block that is read is inserted into the cache.
+    /// Returns the block if it was read ahead or the cursor is scanning; `None` leaves it to
+    /// [`Table::block`]. With `fill_cache`, a block that is read is inserted into the cache.
     pub(super) fn block(
         &mut self,
         table: &Table,
@@ -360,7 +355,8 @@ impl ScanAhead {
         counts.block_touched(BlockTouch { offset: at.offset, stored_bytes: at.span, source });
         let mut block = table.block_of_piece(piece, start, at, counts)?;
         if Arc::ptr_eq(&block.bytes, piece) && block.len + TRAILER_BYTES < piece.len() {
-            // Pinned values and the cache should keep this block alive, not the whole byte range.
+            // Copy the block, so that pinned values and the cache do not keep the whole byte range
+            // alive.
             block = HeapBlock { bytes: Arc::from(&block[..]), start: 0, len: block.len };
         }
         if fill_cache && let Some(cache) = table.cache() {
@@ -376,7 +372,7 @@ impl ScanAhead {
         })
     }
 
-    /// The byte range to read for this block and those that follow it: offset and length.
+    /// Returns the byte range to read for this block and those that follow: offset and length.
     fn stretch(&self, table: &Table, index: &Index, at: BlockAt) -> (u64, u64) {
         let (mut low, mut high) = (0, index.len());
         if let Some((start, end)) = &self.bounds {

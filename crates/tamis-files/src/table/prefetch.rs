@@ -1,12 +1,12 @@
-//! The processor's prefetch instruction, where there is one.
+//! The processor's prefetch instruction, where available.
 
-/// Prefetches the cache line of the first byte of `bytes`. A hint: it affects timing only.
+/// Prefetches the cache line of the first byte of `bytes`. This is a hint that affects timing only.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     prefetch_line(bytes.as_ptr());
 }
 
-/// The same for the first byte of `place`.
+/// Prefetches the cache line of the first byte of `place`.
 #[inline]
 pub(crate) fn prefetch_place<T>(place: &T) {
     prefetch_line(std::ptr::from_ref(place).cast());
@@ -15,8 +15,8 @@ pub(crate) fn prefetch_place<T>(place: &T) {
 #[inline]
 fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no architectural effect and never faults, whatever the address. SSE is
-    // part of every x86-64.
+    // SAFETY: a prefetch has no architectural effect and never faults, whatever the address. Every
+    // x86-64 processor has SSE.
     #[allow(unused_unsafe)]
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

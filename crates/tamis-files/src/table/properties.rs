@@ -1,7 +1,7 @@
 //! The properties recorded in a table.
 //!
-//! A record of tagged fields: varint tag, varint length, that many bytes. A reader skips unknown
-//! tags, so that later versions may add fields; a missing field has its default.
+//! They are a record of tagged fields: varint tag, varint length, that many bytes. A reader skips
+//! unknown tags, so later versions may add fields. A missing field has its default.
 
 use tamis_base::ids::BlobFileId;
 use tamis_base::key::SeqNo;
@@ -26,7 +26,7 @@ const MERGED: u64 = 25;
 /// The tag of [`Properties::blobs`].
 const BLOBS: u64 = 26;
 
-/// Facts about one table. Counts and bounds cover point entries (puts and deletes) only, unless the
+/// Facts about one table. Counts and bounds cover only point entries (puts and deletes), unless the
 /// field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
@@ -34,7 +34,7 @@ pub struct Properties {
     pub entries: u64,
     /// The number of deletes among the entries.
     pub deletes: u64,
-    /// Range tombstones, as the caller counted them.
+    /// The number of range tombstones, as counted by the caller.
     pub range_tombstones: u64,
     /// Bytes of all user keys.
     pub raw_key_bytes: u64,
@@ -50,7 +50,7 @@ pub struct Properties {
     pub min_seq: SeqNo,
     /// The largest sequence number; 0 in a table without entries.
     pub max_seq: SeqNo,
-    /// The tree's record of which flushes the entries come from; opaque here.
+    /// The tree's record of the flushes that the entries come from; opaque here.
     pub epochs: Vec<u8>,
     /// The function that computed the digests in hash indexes and filters.
     pub digest_function: String,
@@ -61,10 +61,10 @@ pub struct Properties {
     /// The version of the rules for tables built outside a database (`docs/table-format.md`); 0 in
     /// a database's own tables.
     pub external: u64,
-    /// Where the table comes from.
+    /// The table's origin.
     pub origin: Origin,
-    /// The blob files that entries refer to, by ascending number, with the bytes of the records
-    /// referred to.
+    /// The blob files that entries refer to, by ascending number, each with the bytes of the
+    /// referenced records.
     pub blobs: Vec<(BlobFileId, u64)>,
 }
 

@@ -1,18 +1,18 @@
-//! Reading a table file: opening it, its metadata, and its blocks.
+//! Opens a table file and reads its metadata and blocks.
 //!
 //! # Ways of reading
 //!
 //! * *Mapped, uncompressed*: blocks are used in place. A lookup makes no copy, takes no lock and
-//!   writes no shared memory, except that returning a found value clones one of several reference
-//!   counts.
-//! * *Mapped, compressed*, and *unmapped*: blocks go through the [`BlockCache`], if there is one.
+//!   writes no shared memory, except that returning a found value increments one of several
+//!   reference counts.
+//! * *Mapped, compressed* and *unmapped*: blocks go through the [`BlockCache`], if there is one.
 //!
 //! # Invariants
 //!
 //! The file does not change while the table is open. Its contents are not trusted: lengths are
-//! checked against the file's length, blocks against their checksum, block contents on use.
+//! checked against the file's length, blocks against their checksums, and block contents on use.
 //!
-//! Every method may be called from any thread at any time.
+//! Any thread may call any method at any time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,28 +41,27 @@ use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
 pub struct ReaderConfig {
     /// Whether to map the file, if the file system supports it.
     pub map: bool,
-    /// When checksums are computed.
+    /// When checksums are verified.
     pub verify: ChecksumMode,
-    /// The cache for uncompressed blocks (and for an index that is not pinned).
+    /// The cache for uncompressed blocks and for an unpinned index.
     pub cache: Option<Arc<BlockCache>>,
-    /// Whether the index stays in memory as long as the table is open.
+    /// Whether the index stays in memory while the table is open.
     pub pin_metadata: bool,
-    /// Overlaps reads of files that are not mapped. `None`: reads do not overlap.
+    /// Overlaps reads of unmapped files. `None`: reads do not overlap.
     pub reads: Option<Arc<BatchReader>>,
-    /// Limits the number of open files that are not mapped. `None`: each table keeps its own file
-    /// open.
+    /// Limits the number of open unmapped files. `None`: each table keeps its own file open.
     pub files: Option<Arc<OpenFiles>>,
 }
 
 impl ReaderConfig {
-    /// For inspecting a file without side effects: read with system calls, every block checked,
-    /// nothing cached.
+    /// Returns options for inspecting a file without side effects: reads by system call, every
+    /// block verified, nothing cached.
     #[inline]
     pub fn for_a_look() -> ReaderConfig {
         ReaderConfig { verify: ChecksumMode::Always, pin_metadata: true, ..ReaderConfig::default() }
     }
 
-    /// Opens a file, and maps it where that is wanted and possible.
+    /// Opens a file, and maps it if that is wanted and possible.
     pub(crate) fn open(&self, fs: &dyn FileSystem, path: &Path) -> Result<OpenedFile, StorageError> {
         let failed = |e| StorageError::io("open", path, e);
         let file = match &self.files {
@@ -89,14 +88,14 @@ impl ReaderConfig {
     }
 }
 
-/// A file that was just opened, before it is decided whether its handle is kept.
+/// A file that was just opened, before deciding whether to keep its handle.
 pub(crate) struct OpenedFile {
     pub(crate) file: Arc<dyn ReadFile>,
     pub(crate) mapping: Option<Mapping>,
     pub(crate) len: u64,
 }
 
-/// A mapped file, and those who hold on to it.
+/// A mapping and the handles that keep it alive.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     pub(crate) mapping: Mapping,
@@ -109,7 +108,7 @@ impl From<Mapping> for MappedFile {
     }
 }
 
-/// Fills `buf` with the bytes of a mapping from `offset` on.
+/// Fills `buf` with a mapping's bytes from `offset` on.
 pub(crate) fn copy_from(mapping: &[u8], buf: &mut [u8], offset: u64) -> std::io::Result<()> {
     let start = usize::try_from(offset).map_err(std::io::Error::other)?;
     let bytes = start.checked_add(buf.len()).and_then(|end| mapping.get(start..end));
@@ -123,14 +122,14 @@ pub struct Table {
     mapped: Option<MappedFile>,
     index: Option<Arc<Index>>,
     verify: ChecksumMode,
-    /// One bit per data block whose bytes matched their checksum; empty if not mapped.
+    /// One bit per data block, set once its bytes matched their checksum. Empty if not mapped.
     verified: Box<[AtomicU64]>,
     id: u64,
-    /// The sequence number of all entries of an ingested table, which are stored with number 0; 0
+    /// The sequence number of all entries of an ingested table, which are stored with number 0. 0
     /// in every other table.
     global_seq: SeqNo,
     cache: Option<Arc<BlockCache>>,
-    /// `None` also if the file is mapped.
+    /// Overlaps reads; `None` if reads do not overlap or the file is mapped.
     reads: Option<Arc<BatchReader>>,
     file: TableFile,
     path: PathBuf,
@@ -138,16 +137,16 @@ pub struct Table {
     footer: Footer,
     properties: Properties,
     flaw: Flaw,
-    /// Why the table could not be opened; every request returns this error.
+    /// Why the table could not be opened; reads return this error.
     lost: Option<Box<StorageError>>,
 }
 
-/// An index for the duration of one operation: the table's own, or one held by the cache.
+/// An index for the duration of one operation: the table's own, or a shared one.
 #[derive(Debug)]
 pub enum IndexRef<'t> {
     /// Pinned by the table.
     Pinned(&'t Index),
-    /// Read or taken from the cache for this operation.
+    /// Read, or taken from the cache, for this operation.
     Shared(Arc<Index>),
 }
 
@@ -164,10 +163,11 @@ impl std::ops::Deref for IndexRef<'_> {
 }
 
 impl Table {
-    /// Opens the table file `path`; `id` names it in the cache and must never name another file.
+    /// Opens the table file `path`. `id` identifies it in the cache and must never name another
+    /// file.
     ///
-    /// Reads footer, index and properties (three reads, or none if mapped). Errors: a failed system
-    /// call, or damage in any of the three.
+    /// Reads the footer, properties and index (three reads, or none if mapped). Errors: a failed
+    /// system call, or damage in any of the three.
     pub fn open(
         fs: &dyn FileSystem,
         path: &Path,
@@ -198,8 +198,8 @@ impl Table {
         Ok(Arc::new(table))
     }
 
-    /// Creates a stand-in for a table that cannot be opened because of `why`: it has no index, so
-    /// nothing can be read from it.
+    /// Creates a stand-in for a table that could not be opened because of `why`. It has no index,
+    /// so nothing can be read from it.
     pub fn lost(path: &Path, id: u64, why: StorageError) -> Arc<Table> {
         let flaw = Flaw::default();
         flaw.note(&why);
@@ -222,7 +222,7 @@ impl Table {
         })
     }
 
-    /// Why the table could not be opened, if it is [lost](Self::lost).
+    /// Returns why the table could not be opened, if it is [lost](Self::lost).
     #[inline]
     pub fn why_lost(&self) -> Option<&StorageError> {
         self.lost.as_deref()
@@ -262,15 +262,16 @@ impl Table {
     pub(super) fn damaged(&self, offset: u64, damage: Damage) -> StorageError {
         let error = StorageError::corrupt(&self.path, offset, damage.0);
         let filter = self.footer.filter;
-        // A table with a damaged filter is read without it, and a compaction makes a new one.
+        // Damage to the filter is no flaw: the table is read without it, and a compaction builds a
+        // new one.
         if !(filter.offset..filter.offset.saturating_add(filter.span)).contains(&offset) {
             self.flaw.note(&error);
         }
         error
     }
 
-    /// Returns bytes of the file: borrowed from the mapping or read. The range must lie within the
-    /// file, which bounds the allocation.
+    /// Returns bytes of the file, borrowed from the mapping or read. A range beyond the end of the
+    /// file is an error, which bounds the allocation.
     fn stored(&self, offset: u64, span: u64) -> Result<BlockRef<'_>, StorageError> {
         if offset.checked_add(span).is_none_or(|end| end > self.file_bytes) {
             return Err(self.damaged(offset, Damage("a part beyond the end of the file")));
@@ -288,8 +289,8 @@ impl Table {
         Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }))
     }
 
-    /// Announces bytes that are touched next and may be on the device. They need not lie within the
-    /// file.
+    /// Announces that these bytes are touched next and may have to come from the device. The range
+    /// need not lie within the file.
     fn announce(&self, offset: u64, span: u64) {
         if let Some(mapped) = &self.mapped {
             let part = usize::try_from(offset).ok().zip(usize::try_from(offset.saturating_add(span)).ok());
@@ -299,7 +300,7 @@ impl Table {
         }
     }
 
-    /// Fills `buf` with bytes of the file as they are.
+    /// Fills `buf` with the file's raw bytes from `offset` on.
     #[inline]
     pub fn read_stored(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
         match &self.mapped {
@@ -308,7 +309,7 @@ impl Table {
         }
     }
 
-    /// Returns a stored block without its trailer, decompressed if necessary. Not verified.
+    /// Returns a stored block without its trailer, decompressed if necessary. Does not verify it.
     fn opened<'t>(&'t self, stored: BlockRef<'t>, offset: u64) -> Result<BlockRef<'t>, StorageError> {
         let (payload, method) = frame::open(&stored).map_err(|damage| self.damaged(offset, damage))?;
         if method != Compression::None {
@@ -324,7 +325,7 @@ impl Table {
         })
     }
 
-    /// Reads a part of the file that is not a data block, verified.
+    /// Reads and verifies a part of the file.
     fn read_part(&self, at: Part) -> Result<BlockRef<'_>, StorageError> {
         self.announce(at.offset, at.span);
         let stored = self.stored(at.offset, at.span)?;
@@ -332,7 +333,7 @@ impl Table {
         self.opened(stored, at.offset)
     }
 
-    /// Reads a data block from the file and verifies it, whether or not it was verified before.
+    /// Reads a data block from the file and verifies it, even if it was verified before.
     pub(super) fn fresh_block(&self, at: BlockAt) -> Result<BlockRef<'_>, StorageError> {
         self.read_part(Part { offset: at.offset, span: at.span })
     }
@@ -361,32 +362,32 @@ impl Table {
         &self.properties
     }
 
-    /// Returns the footer as it was read at opening.
+    /// Returns the footer, as read when the table was opened.
     #[inline]
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
 
-    /// Sets the number of all entries of an ingested table, which are stored with number 0, to
-    /// `seq`. Must be called before the table is shared with readers.
+    /// Sets the sequence number of all entries of an ingested table, which are stored with number
+    /// 0. Must be called before the table is shared with readers.
     #[inline]
     pub fn set_global_seq(&mut self, seq: SeqNo) {
         self.global_seq = seq;
     }
 
-    /// The number that all entries have instead of the stored 0; 0 if the stored numbers apply.
+    /// The sequence number of all entries in place of the stored 0; 0 if the stored numbers apply.
     #[inline]
     pub(super) fn global_seq(&self) -> SeqNo {
         self.global_seq
     }
 
-    /// Reports whether blocks are used from a mapping of the file.
+    /// Reports whether blocks are read from a mapping of the file.
     #[inline]
     pub fn is_mapped(&self) -> bool {
         self.mapped.is_some()
     }
 
-    /// Reports whether the table is mapped and memory too scarce for its pages to stay: see
+    /// Reports whether the table is mapped but memory is too scarce for its pages to stay; see
     /// [`MappedPages::are_scarce`].
     ///
     /// [`MappedPages::are_scarce`]: tamis_env::io::MappedPages::are_scarce
@@ -395,21 +396,22 @@ impl Table {
         self.mapped.as_ref().is_some_and(|mapped| mapped.mapping.is_scarce())
     }
 
-    /// Overlaps reads of blocks of this table and others; `None` if reads do not overlap.
+    /// Returns what overlaps reads of this table's blocks with others; `None` if reads do not
+    /// overlap.
     #[inline]
     pub fn overlap(&self) -> Option<&BatchReader> {
         self.reads.as_deref()
     }
 
-    /// The number of files that a batch of reads may hold open, if `depth` are read at a time.
+    /// How many files a batch of reads may hold open, if `depth` are read at a time.
     pub(super) fn files_at_a_time(&self, depth: usize) -> usize {
         if self.file.is_scarce() { depth.min(2) } else { depth }
     }
 
-    /// The byte range of this block in the file.
+    /// Returns the byte range of a block in the file.
     pub(super) fn stretch(&self, at: BlockAt) -> Result<Stretch, StorageError> {
-        // The index's offsets were checked against the span of all blocks when it was decoded. A
-        // read beyond the end of the file would fail, but its memory must not be allocated first.
+        // Decoding the index checked its offsets against the span of all blocks. A read beyond the
+        // end of the file would fail, but its memory must not be allocated first.
         if at.offset.checked_add(at.span).is_none_or(|end| end > self.file_bytes) {
             return Err(self.damaged(at.offset, Damage("a part beyond the end of the file")));
         }
@@ -435,7 +437,7 @@ impl Table {
         self.cache.as_deref()
     }
 
-    /// Memory held by the table itself: index, verification bits and properties.
+    /// Memory held by the table itself, in bytes: pinned index, verification bits and properties.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Table>()
             + self.index.as_ref().map_or(0, |index| index.memory_bytes())
@@ -450,14 +452,14 @@ impl Table {
         self.pin(&part, whole)
     }
 
-    /// Returns the filter's bytes as passed to the builder, verified; `None` without a filter. Read
-    /// on demand and not kept.
+    /// Returns the verified filter bytes as passed to the builder; `None` without a filter. Read on
+    /// demand and not kept.
     #[inline]
     pub fn filter_bytes(&self) -> Result<Option<BlockData>, StorageError> {
         self.opaque_part(self.footer.filter)
     }
 
-    /// The length of the filter's bytes as passed to the builder; 0 without a filter.
+    /// The length of the filter bytes as passed to the builder; 0 without a filter.
     #[inline]
     pub fn filter_len(&self) -> u64 {
         self.footer.filter.span.saturating_sub(TRAILER_BYTES as u64)
@@ -469,8 +471,8 @@ impl Table {
     }
 
     /// Reads `len` bytes of the filter from `offset` on with one read, for filters that are used in
-    /// parts. *Not* verified: the filter's checksum covers all of it, so parts must have their own.
-    /// Errors: a failed system call, or a range that does not lie within the filter.
+    /// parts. They are *not* verified: the filter's checksum covers all of it, so parts must have
+    /// their own. Errors: a failed system call, or a range beyond the end of the filter.
     pub(crate) fn filter_stretch(&self, offset: u64, len: u64) -> Result<PinnedValue, StorageError> {
         if offset.checked_add(len).is_none_or(|end| end > self.filter_len()) {
             let at = self.filter_offset(offset);
@@ -480,7 +482,7 @@ impl Table {
         self.stored(self.filter_offset(offset), len).map(|stretch| self.pinned(stretch))
     }
 
-    /// Returns the range tombstones' bytes as passed to the builder, verified; `None` if there are
+    /// Returns the verified range tombstone bytes as passed to the builder; `None` if there are
     /// none.
     #[inline]
     pub fn tombstone_bytes(&self) -> Result<Option<BlockData>, StorageError> {
@@ -515,7 +517,7 @@ impl Table {
         }
     }
 
-    /// Returns the index, to be kept by a cursor.
+    /// Returns the index for a cursor to keep.
     pub(super) fn shared_index<T: ReadTrace>(&self, trace: &mut T) -> Result<Arc<Index>, StorageError> {
         match &self.index {
             Some(index) => Ok(Arc::clone(index)),
@@ -524,8 +526,8 @@ impl Table {
     }
 
     /// Returns up to `count` ascending keys within the table, each with the approximate bytes of
-    /// data between it and the previous one. They come from the index and need not be keys of the
-    /// table.
+    /// data between it and the previous one. They are separators from the index and need not occur
+    /// in the table.
     pub fn keys_within(&self, count: usize) -> Result<Vec<(Vec<u8>, u64)>, StorageError> {
         let index = self.index(&mut ())?;
         let step = index.len().div_ceil(count.max(1)).max(1);
@@ -565,8 +567,8 @@ impl Table {
         Ok(index)
     }
 
-    /// The stored bytes of a data block in the mapping; `None` if the file is not mapped (or the
-    /// block lies outside it, which the index rules out).
+    /// Returns the stored bytes of a data block in the mapping; `None` if the file is not mapped
+    /// (or the block lies outside it, which the index rules out).
     #[inline]
     pub(super) fn mapped_block(&self, at: BlockAt) -> Option<&[u8]> {
         let start = at.offset as usize;
@@ -598,12 +600,12 @@ impl Table {
         self.block_through_cache(at, fill_cache, trace).map(BlockRef::Heap)
     }
 
-    /// Verifies a mapped block unless it was verified before and once is enough. The first time it
-    /// may be on the device, and at any time if memory is scarce.
+    /// Verifies a mapped block, unless once is enough and it was verified before. Announces the
+    /// block first if it may not be in memory: at its first touch, or at any touch if memory is
+    /// scarce.
     ///
-    /// Relaxed suffices for the bits: the bytes they describe are constant and existed before the
-    /// table was shared. Seeing a bit late only repeats the check, and the bit guards no other
-    /// data.
+    /// `Relaxed` suffices for the bits. The bytes they describe are constant and existed before the
+    /// table was shared, seeing a bit late only repeats the check, and a bit guards no other data.
     #[inline]
     fn verify_mapped<T: ReadTrace>(
         &self,
@@ -647,8 +649,8 @@ impl Table {
         }
         let block = match self.opened(stored, at.offset)? {
             BlockRef::Heap(block) => block,
-            // Only reached if the method byte changed between two reads of a mapping: the file is
-            // being written to.
+            // Only reached if the method byte changed between two reads of the mapping, so the file
+            // is being written to.
             BlockRef::Mapped { .. } => {
                 return Err(self.damaged(at.offset, Damage("a block that changed while it was being read")));
             }
@@ -664,8 +666,8 @@ impl Table {
         Ok(block)
     }
 
-    /// A range of the mapping returned by an earlier [`block`](Self::block) call; empty if not
-    /// mapped.
+    /// Returns a range of the mapping that an earlier [`block`](Self::block) call returned; empty
+    /// if not mapped.
     #[inline]
     pub(super) fn mapped_bytes(&self, span: Span) -> &[u8] {
         match &self.mapped {
@@ -674,7 +676,7 @@ impl Table {
         }
     }
 
-    /// Reads `span` bytes at `offset` of a file that is not mapped, for a cursor that reads ahead.
+    /// Reads `span` bytes at `offset` of an unmapped file, for a cursor that reads ahead.
     pub(super) fn read_piece(&self, offset: u64, span: u64) -> Result<Arc<[u8]>, StorageError> {
         match self.stored(offset, span)? {
             BlockRef::Heap(block) => Ok(block.bytes),
@@ -682,12 +684,13 @@ impl Table {
         }
     }
 
-    /// Makes a data block from its stored bytes, which were just read. Verified.
+    /// Verifies a data block's stored bytes, which were just read, and returns the block.
     pub(super) fn block_of_stored(&self, bytes: Arc<[u8]>, at: BlockAt) -> Result<HeapBlock, StorageError> {
         self.block_of_piece(&bytes, 0, at, &mut ())
     }
 
-    /// Makes a data block from `piece`, which holds its stored bytes from `start` on. Verified.
+    /// Verifies a data block's stored bytes, which start at `start` in `piece`, and returns the
+    /// block.
     pub(super) fn block_of_piece<T: ReadTrace>(
         &self,
         piece: &Arc<[u8]>,
@@ -704,7 +707,8 @@ impl Table {
         }
     }
 
-    /// Pins a part of a block beyond the block's borrow. `span` must lie within the block.
+    /// Pins a part of a block so that it outlives the block's borrow. `span` must lie within the
+    /// block.
     #[inline]
     pub(super) fn pin(&self, block: &BlockRef<'_>, span: Span) -> PinnedValue {
         match (block, &self.mapped) {
@@ -725,15 +729,16 @@ impl Table {
     }
 }
 
-/// Prefetches the last lines of a stored block: footer, fingerprints, arrays and keys of a typical
-/// block, which would otherwise miss one after the other. They take a sixteenth of a block with
-/// values of a few hundred bytes; the processor cannot keep up with more than sixteen lines.
+/// Prefetches the last cache lines of a stored block: the footer, fingerprints, arrays and keys of
+/// a typical block, which would otherwise miss one after the other. They take a sixteenth of a
+/// block whose values have a few hundred bytes. The processor cannot keep up with more than sixteen
+/// lines.
 #[inline]
 pub(super) fn prefetch_tail(block: &[u8]) {
     let tail = (block.len() / 16 + 64).min(1024);
     for line in block[block.len().saturating_sub(tail)..].chunks(64) {
         prefetch(line);
     }
-    // The pieces need not start at line boundaries.
+    // The chunks need not start at line boundaries.
     prefetch(&block[block.len().saturating_sub(1)..]);
 }

@@ -1,8 +1,8 @@
-//! A static search structure over sorted 64-bit numbers: a B+ tree without pointers.
+//! A static search structure over sorted 64-bit numbers: a pointer-free B+ tree.
 //!
 //! Nodes are cache lines of eight numbers. The leaves are the sorted numbers themselves, so a
 //! position in them is an entry's number. An inner node has nine children and holds the largest
-//! number below each of the first eight. One lookup touches one line per level.
+//! number below each of the first eight. A lookup touches one cache line per level.
 
 const WIDTH: usize = 8;
 
@@ -12,8 +12,8 @@ const WIDTH: usize = 8;
 struct Node([u64; WIDTH]);
 
 impl Node {
-    /// The count of numbers less than `target`. Three halvings and one comparison measured faster
-    /// than eight independent comparisons, which baseline x86-64 has no good vector form for.
+    /// Counts the numbers less than `target`. Three halvings and one comparison measured faster
+    /// than eight independent comparisons, for which baseline x86-64 has no good vector form.
     #[inline]
     fn count_less(&self, target: u64) -> usize {
         let mut below = 0;
@@ -39,7 +39,7 @@ pub(crate) struct SearchTree {
 }
 
 impl SearchTree {
-    /// Builds the tree of `sorted`, which must ascend (equal neighbours allowed).
+    /// Builds the tree over `sorted`, which must ascend (equal neighbours are allowed).
     pub(crate) fn new(sorted: &[u64]) -> SearchTree {
         debug_assert!(sorted.is_sorted());
         // Nodes per level, from the leaves up.
@@ -64,7 +64,7 @@ impl SearchTree {
         SearchTree { nodes, levels, leaves, len: sorted.len() }
     }
 
-    /// The length of the sequence.
+    /// How many numbers there are.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -92,8 +92,8 @@ impl SearchTree {
     }
 }
 
-/// The last entry below child number `child` of a level whose children lie `depth` levels above the
-/// leaves.
+/// Returns the position of the last number below child `child` of a level whose children lie
+/// `depth` levels above the leaves.
 fn last_entry_below(child: usize, depth: u32) -> usize {
     (child + 1) * (WIDTH + 1).pow(depth) * WIDTH - 1
 }
@@ -105,8 +105,8 @@ fn fill(leaves: &mut [Node], sorted: &[u64]) {
     }
 }
 
-/// Fills a level above one of `children` nodes, which is `depth` levels above the leaves. The last
-/// child has no bound: nothing follows it.
+/// Fills the level above one of `children` nodes that lies `depth` levels above the leaves. The
+/// last child needs no bound, as nothing follows it.
 fn bound(parents: &mut [Node], children: usize, depth: u32, sorted: &[u64]) {
     for (node, first) in parents.iter_mut().zip((0..).step_by(WIDTH + 1)) {
         for (slot, child) in node.0.iter_mut().zip(first..children.saturating_sub(1)) {

@@ -1,5 +1,5 @@
-//! Hooks through which reads report what they touch. The default methods do nothing, so that with
-//! `()` they compile away.
+//! Hooks through which reads report what they touch. The default methods do nothing, so with `()`
+//! they compile away.
 
 use super::block::HashAnswer;
 
@@ -17,7 +17,7 @@ pub enum BlockSource {
         /// Bytes read from the file, in one call.
         read_bytes: u64,
     },
-    /// Part of a larger piece that was read ahead earlier; the cache was not consulted.
+    /// Part of a larger piece that was read earlier; the cache was not consulted.
     ReadAhead,
 }
 
@@ -26,7 +26,7 @@ pub enum BlockSource {
 pub struct BlockTouch {
     /// The block's offset in the file.
     pub offset: u64,
-    /// Its bytes as stored, trailer included.
+    /// Its bytes as stored, including the trailer.
     pub stored_bytes: u64,
     /// Where its bytes came from.
     pub source: BlockSource,
@@ -44,19 +44,19 @@ pub trait ReadTrace {
         let _ = touch;
     }
 
-    /// A point lookup searched the block touched last, and its hash index answered this.
+    /// A point lookup searched the block touched last; its hash index gave this answer.
     #[inline]
     fn hash_index_answered(&mut self, answer: HashAnswer) {
         let _ = answer;
     }
 
-    /// A metadata block (index) was fetched because it is not pinned.
+    /// A metadata block (an index) was fetched because it is not pinned.
     #[inline]
     fn metadata_touched(&mut self, touch: BlockTouch) {
         let _ = touch;
     }
 
-    /// The record of a blob file was touched.
+    /// A record of a blob file was touched.
     #[inline]
     fn blob_touched(&mut self, touch: BlockTouch) {
         let _ = touch;
@@ -96,14 +96,14 @@ impl<T: ReadTrace> ReadTrace for &mut T {
     }
 }
 
-/// Totals of the reported events; a cursor keeps one of its own.
+/// Totals of the reported events; each cursor keeps its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TouchCounts {
-    /// Data blocks touched, wherever they came from.
+    /// Data blocks touched, from any source.
     pub blocks: u64,
     /// Bytes of those blocks as stored.
     pub stored_bytes: u64,
-    /// Records of blob files touched, wherever they came from.
+    /// Records of blob files touched, from any source.
     pub blobs: u64,
     /// Bytes of those records as stored.
     pub blob_bytes: u64,
@@ -122,7 +122,7 @@ pub struct TouchCounts {
 }
 
 impl TouchCounts {
-    /// Adds the counts of another cursor.
+    /// Adds other counts to these.
     pub fn add(&mut self, other: &TouchCounts) {
         self.blocks += other.blocks;
         self.stored_bytes += other.stored_bytes;

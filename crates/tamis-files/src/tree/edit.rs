@@ -1,11 +1,12 @@
-//! Version edits: the changes in one record of the manifest.
+//! Version edits: the changes that one manifest record makes.
 //!
 //! An edit is a sequence of fields, each a tag, a length and that many bytes
 //! (`docs/manifest-format.md`). A reader skips unknown fields with an odd tag and rejects an edit
 //! with an unknown even tag. A table's description ends with a sequence of the same kind.
 //!
-//! Decoding trusts nothing: every length is checked against the available bytes before memory is
-//! allocated, and counters are rejected from 2^56, so that adding one to them never overflows.
+//! Decoding trusts nothing. Every length is checked against the remaining bytes before memory is
+//! allocated. Numbers of 2^56 or more are rejected, and counters above 2^56, so adding one never
+//! overflows.
 
 use tamis_base::epochs::{Epoch, EpochMap, EpochSegment};
 use tamis_base::ids::{BlobFileId, FilterFileId, KeyspaceId, LogId, RunId, TableId};
@@ -22,45 +23,45 @@ pub(crate) const MAX_LEVEL: u32 = 63;
 /// The exclusive upper bound of file, run and epoch numbers.
 pub const NUMBER_LIMIT: u64 = 1 << 56;
 
-/// An atomic change of the database's shape. Within one edit, keyspaces are created first, then
-/// renamed, then options and log floors set, tables removed, tables added, filter files removed and
-/// added, and keyspaces dropped last. A table that moves to another level is removed and added
-/// under the same id by one edit.
+/// An atomic change to the database's shape. One edit applies its parts in this order: create
+/// keyspaces, rename keyspaces, set options and log floors, remove tables, add tables, remove
+/// filter files, add filter files, drop keyspaces. To move a table to another level, one edit
+/// removes it and adds it under the same id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VersionEdit {
-    /// Files with this number and above have not been created. Counters never decrease: the larger
-    /// of the old and the new value applies.
+    /// No file with this number or a higher one exists yet. Counters never decrease: the larger of
+    /// the old and the new value applies.
     pub next_file: Option<u64>,
-    /// All sequence numbers in tables and finished logs are at most this.
+    /// Upper bound on the sequence numbers in tables and finished logs.
     pub last_seq: Option<SeqNo>,
-    /// Epochs from this one on have not been assigned to a flush of any keyspace. Only old
-    /// manifests contain this.
+    /// The first epoch not assigned to a flush of any keyspace. Only old manifests contain this
+    /// field.
     pub next_epoch: Option<Epoch>,
-    /// Epochs from this one on have not been assigned to a flush of the keyspace.
+    /// Per keyspace, the first epoch not assigned to one of its flushes.
     pub next_epochs: Vec<(KeyspaceId, Epoch)>,
-    /// Runs with this number and above have not been created.
+    /// The first run number not yet used.
     pub next_run: Option<RunId>,
-    /// Keyspaces with this number and above have not been created.
+    /// The first keyspace number not yet used.
     pub next_keyspace: Option<KeyspaceId>,
-    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
+    /// Logs with smaller ids hold no write of the keyspace that its tables lack.
     pub log_floor: Vec<(KeyspaceId, LogId)>,
-    /// The same for all keyspaces.
+    /// The same floor for all keyspaces.
     pub floor: Option<LogId>,
-    /// New keyspaces: number, name, text of the options.
+    /// New keyspaces: number, name, options text.
     pub create_keyspaces: Vec<(KeyspaceId, String, String)>,
-    /// New option texts of keyspaces.
+    /// New options texts for keyspaces.
     pub set_options: Vec<(KeyspaceId, String)>,
-    /// New names of keyspaces.
+    /// New names for keyspaces.
     pub rename_keyspaces: Vec<(KeyspaceId, String)>,
-    /// Dropped keyspaces, with all their tables.
+    /// Keyspaces dropped, with all their tables.
     pub drop_keyspaces: Vec<KeyspaceId>,
     /// Tables added to a keyspace: keyspace, level, run, table.
     pub added: Vec<(KeyspaceId, u32, RunId, TableMeta)>,
     /// Tables removed from a keyspace.
     pub removed: Vec<(KeyspaceId, TableId)>,
-    /// Times of writes: samples newer than those of earlier edits, ascending.
+    /// Write-time samples, newer than those of earlier edits, ascending.
     pub times: Vec<Sample>,
-    /// Keyspaces whose entries expire, or used to.
+    /// The ages of keyspaces whose entries expire or once did.
     pub ages: Vec<(KeyspaceId, Ages)>,
     /// The known hotness of tables with elastic filters, encoded.
     pub hotness: Vec<(TableId, Vec<u8>)>,
@@ -70,14 +71,14 @@ pub struct VersionEdit {
     pub removed_filters: Vec<(KeyspaceId, FilterFileId)>,
 }
 
-/// The known ages of a keyspace's entries. A keyspace that once had a time to live keeps this
-/// forever.
+/// What is known about the age of a keyspace's entries. A keyspace that once had a time to live
+/// keeps this forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ages {
-    /// Up to this write, entries may have lost their sequence numbers, and with them their age.
+    /// Entries written up to this sequence number may have lost theirs, and with it their age.
     pub since: SeqNo,
-    /// Everything up to this write has expired, and parts of it may be gone: the rest must stay
-    /// invisible, whatever becomes of the clock or of the time to live. 0: nothing.
+    /// Everything up to this write has expired, and some of it may be gone. The rest must stay
+    /// invisible even if the clock or the time to live changes. 0: nothing has expired.
     pub expired: SeqNo,
 }
 
@@ -95,19 +96,19 @@ mod tag {
     pub(super) const REMOVE_TABLE: u64 = 22;
     /// Odd: a reader that does not know it derives the epochs in use from the tables.
     pub(super) const KEYSPACE_EPOCH: u64 = 25;
-    /// Odd: a reader that does not know it takes entries for younger than they are.
+    /// Odd: a reader that does not know it treats entries as younger than they are.
     pub(super) const TIMES: u64 = 27;
-    /// Even: a reader that does not know it would return old entries whose replacements have since
-    /// been dropped.
+    /// Even: a reader that does not know it would return old entries after their replacements
+    /// expired and were dropped.
     pub(super) const AGES: u64 = 28;
-    /// Even: a reader that does not know it would find the data under a name that it no longer has.
+    /// Even: a reader that does not know it would find the data under its old name.
     pub(super) const RENAME_KEYSPACE: u64 = 30;
-    /// Even: a reader that does not know it would miss logs that are gone, since nobody needs them.
+    /// Even: a reader that does not know it would look for logs that were deleted as no longer
+    /// needed.
     pub(super) const FLOOR: u64 = 32;
-    /// Odd: a reader that does not know it learns the hotness anew.
+    /// Odd: a reader that does not know it relearns the hotness.
     pub(super) const HOTNESS: u64 = 29;
-    /// Odd, both of them: a reader that does not know filter files builds the filters from the
-    /// tables.
+    /// Both odd: a reader that does not know filter files rebuilds the filters from the tables.
     pub(super) const ADD_FILTER: u64 = 31;
     pub(super) const REMOVE_FILTER: u64 = 33;
 }
@@ -119,9 +120,9 @@ mod table_tag {
     pub(super) const PINNED: u64 = 3;
     /// Even: a reader that does not know it would lose the list of the blob files.
     pub(super) const BLOBS: u64 = 4;
-    /// Odd: a reader that does not know it estimates the lengths of blocks anew.
+    /// Odd: a reader that does not know it estimates the lengths of blocks of flushes again.
     pub(super) const STRETCH: u64 = 5;
-    /// Odd: a reader that does not know it takes deletes for older than they are.
+    /// Odd: a reader that does not know it treats deletes as older than they are.
     pub(super) const OLDEST_DELETE: u64 = 7;
 }
 
@@ -227,7 +228,7 @@ impl VersionEdit {
         }
     }
 
-    /// Decodes an edit that takes all of `bytes`.
+    /// Decodes an edit that fills `bytes` exactly.
     pub fn decode(bytes: &[u8]) -> Result<VersionEdit, DecodeError> {
         let mut edit = VersionEdit::default();
         let mut samples = None;
@@ -319,7 +320,7 @@ fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), DecodeError> {
     }
 }
 
-/// Decodes a number in use: below the limit.
+/// Decodes an assigned number, which is below the limit.
 fn number(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
     match d.varint().ok_or(CUT)? {
         n if n < NUMBER_LIMIT => Ok(n),
@@ -327,7 +328,7 @@ fn number(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
     }
 }
 
-/// Decodes the next number to be assigned: at most the limit.
+/// Decodes the next number to assign, which is at most the limit.
 fn counter(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
     match d.varint().ok_or(CUT)? {
         n if n <= NUMBER_LIMIT => Ok(n),
@@ -353,7 +354,7 @@ fn text(d: &mut Decoder<'_>) -> Result<String, DecodeError> {
 }
 
 fn key(d: &mut Decoder<'_>) -> Result<KeyBytes, DecodeError> {
-    // The successor of the longest key is longer by a byte, and may bound a range tombstone.
+    // A range tombstone may end at the successor of the longest key, which is one byte longer.
     match d.bytes().ok_or(CUT)? {
         bytes if bytes.len() <= MAX_KEY_BYTES + 1 => Ok(bytes.into()),
         _ => Err(DecodeError("a key is too long")),
@@ -429,7 +430,7 @@ fn encode_table(f: &mut Vec<u8>, table: &TableMeta) {
     }
 }
 
-/// Decodes the fields after a table's epochs, up to the end.
+/// Decodes the fields that follow a table's epochs, to the end of `f`.
 fn decode_extra(f: &mut Decoder<'_>) -> Result<TableExtra, DecodeError> {
     let mut extra = TableExtra::default();
     let (mut written, mut pinned, mut blobs) = (None, None, None);
@@ -534,7 +535,7 @@ fn decode_table(f: &mut Decoder<'_>) -> Result<TableMeta, DecodeError> {
 
 fn decode_epochs(f: &mut Decoder<'_>) -> Result<EpochMap, DecodeError> {
     let count = f.varint_usize().ok_or(CUT)?;
-    // A segment takes at least three bytes, so the count cannot request more memory than the field
+    // A segment takes at least three bytes, so a forged count cannot allocate more than the field
     // justifies.
     if count > f.remaining() / 3 {
         return Err(CUT);

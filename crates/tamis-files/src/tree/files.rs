@@ -1,7 +1,7 @@
-//! The names of the files in a database directory.
+//! File names in a database directory.
 //!
-//! A name and its number determine each other: [`parse`] accepts only the names that these
-//! functions produce, so no two names refer to one file.
+//! A file's name and its kind and number determine each other: [`parse`] accepts only names that
+//! these functions produce, so no file has two names.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use tamis_env::io::SCRATCH_PREFIX;
 
 use crate::tree::edit::NUMBER_LIMIT;
 
-/// The kind of a file in a database directory, derived from its name.
+/// What a file in a database directory is, according to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// `000012.tam`: a table.
@@ -27,15 +27,14 @@ pub enum FileKind {
     Current,
     /// `LOCK`: held by the process that has the database open.
     Lock,
-    /// `OPTIONS`: the options that the database was last opened with, for human readers.
+    /// `OPTIONS`: the options of the last opening, for human readers.
     Options,
-    /// `RESERVE`: space kept for when the disk is full; nothing depends on it.
+    /// `RESERVE`: space to release when the disk is full; nothing depends on it.
     Reserve,
-    /// `STATS`: the metrics of the session, replaced again and again while it lasts; nothing
-    /// depends on it.
+    /// `STATS`: the session's metrics, rewritten repeatedly while it lasts; nothing depends on it.
     Stats,
-    /// `CURRENT.tmp`, `OPTIONS.tmp`, `STATS.tmp`, `LOG.tmp`: a file being replaced or created
-    /// atomically; a leftover of a crash unless it is being written.
+    /// `CURRENT.tmp`, `OPTIONS.tmp`, `STATS.tmp`, `LOG.tmp` or a scratch file: a file being
+    /// replaced or created atomically, or left over from a crash.
     Temporary,
 }
 
@@ -74,7 +73,7 @@ pub fn first_log_path(dir: &Path) -> PathBuf {
     dir.join(FIRST_LOG)
 }
 
-/// The name of a manifest, as [`current_path`]'s file holds it.
+/// The name of a manifest, as stored in the file at [`current_path`].
 pub fn manifest_name(number: u64) -> String {
     format!("{MANIFEST_PREFIX}{number:06}")
 }
@@ -89,7 +88,7 @@ pub fn current_path(dir: &Path) -> PathBuf {
     dir.join(CURRENT)
 }
 
-/// The path of the file that will replace [`current_path`]'s.
+/// The path of the file that will replace the one at [`current_path`].
 pub fn temporary_current_path(dir: &Path) -> PathBuf {
     dir.join(NEXT_CURRENT)
 }
@@ -99,7 +98,7 @@ pub fn lock_path(dir: &Path) -> PathBuf {
     dir.join(LOCK)
 }
 
-/// The path of the file with the options' text.
+/// The path of the file with the options text.
 pub fn options_path(dir: &Path) -> PathBuf {
     dir.join(OPTIONS)
 }
@@ -109,17 +108,17 @@ pub fn stats_path(dir: &Path) -> PathBuf {
     dir.join(STATS)
 }
 
-/// The path of the file that will replace it.
+/// The path of the file that will replace the one at [`stats_path`].
 pub fn next_stats_path(dir: &Path) -> PathBuf {
     dir.join(NEXT_STATS)
 }
 
-/// The path of the file that reserves space for a full disk.
+/// The path of the file that holds space to release when the disk is full.
 pub fn reserve_path(dir: &Path) -> PathBuf {
     dir.join(RESERVE)
 }
 
-/// Returns the last part of a path, for messages.
+/// Returns the last component of a path, for messages.
 pub fn name_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Identifies a file by its contents, whatever its name.
+//! Identifies a file by its contents, ignoring its name.
 
 use std::fmt;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::images;
 use crate::table::{Footer, ReaderConfig, Table};
 use crate::wal::{HEADER_BYTES, LogHeader, LogKind};
 
-/// The number of bytes that decide whether a file is text.
+/// How many bytes at the start decide whether a file is text.
 const TEXT_BYTES: u64 = 4096;
 
-/// The contents of a file, as found by [`identify`]. Its `Display` is a noun with an article.
+/// What a file contains, as found by [`identify`]. `Display` gives a noun with an article.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contents {
@@ -22,7 +22,7 @@ pub enum Contents {
     Nothing,
     /// A table of a database.
     Table,
-    /// A table that was built outside any database.
+    /// A table built outside any database.
     ExternalTable,
     /// A filter file: partitions of a global filter.
     FilterImages,
@@ -32,9 +32,9 @@ pub enum Contents {
     Log(u64),
     /// The manifest of this number.
     Manifest(u64),
-    /// Text: a `CURRENT` or `OPTIONS` file, or one that is not part of a database.
+    /// Text: a `CURRENT` or `OPTIONS` file, or a file that is not part of a database.
     Text,
-    /// Bytes without a magic number: a damaged file (a table without its end, a log without its
+    /// No known magic number: a damaged file (such as a table without its end or a log without its
     /// start), or not a database file.
     Unknown,
 }
@@ -56,11 +56,11 @@ impl fmt::Display for Contents {
 }
 
 /// Identifies the contents of a file. Reads its start and its end, and for a table also its
-/// properties and index. Ignores the file's name; damage is not an error.
+/// properties and index. Damage is not an error.
 ///
 /// # Errors
 ///
-/// A failed system call.
+/// Returns an error if a system call fails.
 pub fn identify(fs: &dyn FileSystem, path: &Path) -> Result<Contents, StorageError> {
     let failed = |e: std::io::Error| StorageError::io("read", path, e);
     let file = fs.open(path, Access::Random).map_err(|e| StorageError::io("open", path, e))?;
@@ -103,7 +103,7 @@ fn is_external(fs: &dyn FileSystem, path: &Path) -> bool {
     Table::open(fs, path, 0, config).is_ok_and(|table| table.properties().external > 0)
 }
 
-/// Reports whether the start of a file is text, which may be cut within a character.
+/// Reports whether the start of a file is text. The start may be cut within a character.
 fn is_text(start: &[u8]) -> bool {
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,

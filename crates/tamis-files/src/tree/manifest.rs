@@ -1,16 +1,17 @@
 //! The manifest: the log of edits that defines which tables make up the database.
 //!
-//! A manifest is a record log (`docs/log-format.md`) named `MANIFEST-<number>`, whose number is its
-//! log id. Its first record is the whole state at its creation, each later one an edit
+//! A manifest is a record log (`docs/log-format.md`) named `MANIFEST-<number>`; the number is its
+//! log id. Its first record is the whole state at its creation, and each later one is an edit
 //! (`docs/manifest-format.md`). `CURRENT` names the manifest in force.
 //!
 //! Invariants:
 //!
 //! * `CURRENT` names a manifest whose first record is durable: [`Manifest::create`] syncs the file
-//!   and the directory before [`set_current`] may be called.
-//! * An edit is durable when [`Manifest::append`] returns. What it depends on (tables, their names)
-//!   must be durable before, and what it makes obsolete may be removed only after.
-//! * A manifest is never appended to after a restart: every opening for writing starts a new one.
+//!   and the directory, and only then may [`set_current`] be called.
+//! * An edit is durable when [`Manifest::append`] returns. What it depends on (tables and their
+//!   directory entries) must be durable before the call. What it makes obsolete may be removed only
+//!   afterwards.
+//! * Every opening for writing starts a new manifest; an old one is never appended to.
 //!
 //! Threads: one owner at a time.
 
@@ -27,12 +28,12 @@ use crate::wal::{End, LogHeader, LogKind, LogReader, LogWriter, ReadOptions};
 /// A manifest shorter than this is never rolled.
 const MIN_ROLL_BYTES: u64 = 1 << 20;
 
-/// A manifest is rolled when it has grown to this many times the length of its first record.
+/// A manifest is rolled once it exceeds this many times the length of its first record.
 const ROLL_FACTOR: u64 = 4;
 
-/// Space for edits to come is reserved in steps of so many bytes, or of two edits, before half of
-/// it is used. On a full disk an edit that frees space must fit: after one that does not, a whole
-/// manifest is needed.
+/// Space reserved ahead for coming edits: this many bytes, or twice the last edit if that is more.
+/// It is topped up once half is used. On a full disk, an edit that frees space must still fit; if
+/// its append fails, the only remedy is a whole new manifest.
 const RESERVED_BYTES: u64 = 64 << 10;
 
 /// The maximum length of a valid `CURRENT`, in bytes.
@@ -42,7 +43,7 @@ const MAX_CURRENT_BYTES: u64 = 64;
 #[derive(Debug)]
 pub struct Manifest {
     log: LogWriter,
-    /// The length right after the first record.
+    /// The length up to the end of the first record.
     snapshot_end: u64,
     buf: Vec<u8>,
 }
@@ -54,13 +55,13 @@ pub struct LoadedManifest {
     pub number: u64,
     /// The state after all its edits.
     pub state: ManifestState,
-    /// How the file ends: [`End::Torn`] if its last edit was incomplete, and dropped.
+    /// How the file ends: [`End::Torn`] if its last edit was incomplete and therefore dropped.
     pub end: End,
 }
 
 impl Manifest {
-    /// Writes manifest `number` with `state` as its first record and makes it and its name durable.
-    /// It is not in force before [`set_current`].
+    /// Writes manifest `number` with `state` as its first record, and makes the file and its name
+    /// durable. It takes force with [`set_current`].
     pub fn create(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -81,16 +82,17 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Reads the manifest in force. `None` if there is no `CURRENT`, and thus no database.
+    /// Reads the manifest in force. Returns `None` if there is no `CURRENT`, and thus no database.
     ///
-    /// A torn last edit is dropped with a warning: nothing that depends on it was done. Errors:
-    /// damage, with file and offset; a newer format; edits that this library does not understand or
-    /// that do not apply.
+    /// A torn last edit is dropped with a warning, since nothing that depends on it was done.
+    /// Errors: damage, with file and offset; a newer format; an edit that this library does not
+    /// understand or that does not apply.
     pub fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<LoadedManifest>, FileError> {
         let Some(number) = read_current(fs, dir)? else { return Ok(None) };
         let path = files::manifest_path(dir, number);
         let mut state = ManifestState::default();
-        // In old manifests every edit sets the epochs of all keyspaces; once is enough.
+        // In old manifests every edit sets the epochs of all keyspaces; setting them once is
+        // enough.
         let mut next_epoch = None;
         let end = read_edits(fs, &path, number, |offset, mut edit| {
             next_epoch = next_epoch.max(edit.next_epoch.take());
@@ -106,10 +108,10 @@ impl Manifest {
         Ok(Some(LoadedManifest { number, state, end }))
     }
 
-    /// Reads the readable part of manifest `number`: returns the state after its first edits, up to
-    /// one that is damaged or does not apply, and the error. A state without keyspaces means that
-    /// not even the first edit could be read. Errors: failed reads, except of a missing file; a
-    /// newer format.
+    /// Reads as much of manifest `number` as possible. Returns the state before the first edit that
+    /// is damaged or does not apply, and the error. A state without keyspaces means that not even
+    /// the first edit could be read. Errors: failed reads, except of a missing file; a newer
+    /// format.
     pub fn read_what_is_there(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -162,7 +164,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// A failure is tried again after the next edit.
+    /// Reserves space ahead, for at least `least` bytes. A failure is retried after the next edit.
     fn reserve(&mut self, least: u64) {
         let bytes = RESERVED_BYTES.max(least);
         if self.log.allocated() < self.log.len() + bytes / 2 {
@@ -177,21 +179,21 @@ impl Manifest {
         self.log.len()
     }
 
-    /// Reports whether a new manifest should replace this one because most of it is history.
+    /// Reports whether this manifest is mostly history, so that a new one should replace it.
     pub fn should_roll(&self) -> bool {
         let len = self.log.len();
         len > MIN_ROLL_BYTES && len > ROLL_FACTOR * self.snapshot_end
     }
 
-    /// Closes the manifest cleanly, so that damage to its last edits cannot pass for a torn end.
+    /// Closes the manifest cleanly, so damage to its last edits cannot pass for a torn end.
     pub fn close(self) -> Result<(), StorageError> {
         self.log.close().map(drop)
     }
 }
 
-/// Reads the manifest in force of a database that another process may be writing to, and what is
-/// added to it since. After an error the state may be that of no moment: the reader is to be made
-/// anew.
+/// Reads the manifest in force of a database that another process may be writing to, and then
+/// follows it. After an error the state may match no point in time: discard the reader and open a
+/// new one.
 #[derive(Debug)]
 pub struct ManifestReader {
     number: u64,
@@ -200,7 +202,7 @@ pub struct ManifestReader {
 }
 
 impl ManifestReader {
-    /// Reads the manifest in force. `None` if there is no `CURRENT`. Errors: those of
+    /// Reads the manifest in force. Returns `None` if there is no `CURRENT`. Errors: those of
     /// [`Manifest::open`].
     pub fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<ManifestReader>, FileError> {
         let Some(number) = read_current(fs, dir)? else { return Ok(None) };
@@ -208,7 +210,7 @@ impl ManifestReader {
         let file = fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
         let log = LogReader::open(file, &path, LogKind::Manifest, number, ReadOptions::default())?;
         let mut reader = ManifestReader { number, log, state: ManifestState::default() };
-        // With a look at what is behind the last edit: it may be damage.
+        // Unlike `poll`, this also examines what follows the last edit: it may be damage.
         if !reader.read(LogReader::next_record)? {
             return Err(StorageError::corrupt(&path, 0, "its first record is missing").into());
         }
@@ -216,7 +218,8 @@ impl ManifestReader {
         Ok(Some(reader))
     }
 
-    /// Reads what is new; returns whether there was anything.
+    /// Reads new edits, or the new manifest if `CURRENT` changed. Returns whether there was
+    /// anything new.
     pub fn refresh(&mut self, fs: &dyn FileSystem, dir: &Path) -> Result<bool, FileError> {
         let path = files::current_path(dir);
         let number = read_current(fs, dir)?.ok_or_else(|| {
@@ -233,7 +236,8 @@ impl ManifestReader {
         &mut self,
         mut next: impl FnMut(&mut LogReader) -> Result<Option<crate::wal::Record<'_>>, StorageError>,
     ) -> Result<bool, FileError> {
-        // In old manifests every edit sets the epochs of all keyspaces; once is enough.
+        // In old manifests every edit sets the epochs of all keyspaces; setting them once is
+        // enough.
         let (mut any, mut next_epoch) = (false, None);
         let path = self.log.path().to_owned();
         while let Some(record) = next(&mut self.log)? {
@@ -248,7 +252,7 @@ impl ManifestReader {
         Ok(any)
     }
 
-    /// The manifest's number, and where its next edit will begin. Equal ones mean equal states.
+    /// The manifest's number and the offset of its next edit. Equal marks mean equal states.
     pub fn mark(&self) -> (u64, u64) {
         (self.number, self.log.pos())
     }
@@ -258,7 +262,7 @@ impl ManifestReader {
         &self.state
     }
 
-    /// Reports whether the database was closed in order.
+    /// Reports whether the database was closed cleanly.
     pub fn is_closed(&self) -> bool {
         matches!(self.log.end(), Some(End::Closed { .. }))
     }
@@ -271,8 +275,8 @@ pub fn set_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), S
     switch_current(fs, dir)
 }
 
-/// Writes the file that [`switch_current`] makes the new `CURRENT`. After an error nothing has
-/// changed.
+/// Writes the file that [`switch_current`] makes the new `CURRENT`. An error leaves `CURRENT`
+/// unchanged.
 pub fn prepare_current(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<(), StorageError> {
     let line = format!("{}\n", files::manifest_name(number));
     let written = (|| {
@@ -309,8 +313,7 @@ pub fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<Option<u64>, Stor
     }
 }
 
-/// Reports whether an error means that a file is damaged or missing, so that retrying does not
-/// help.
+/// Reports whether an error means that a file is damaged or missing, so retrying does not help.
 pub fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
@@ -319,9 +322,9 @@ pub fn is_damage(error: &StorageError) -> bool {
     }
 }
 
-/// Passes the edits of manifest `number` at `path` to `each`, in order with their offsets, and
-/// returns how the file ends. The first edit is the state at the manifest's creation; there is
-/// always one.
+/// Passes the edits of manifest `number` at `path` to `each`, in order, with their offsets, and
+/// returns how the file ends. The first edit is the state at the manifest's creation; without one,
+/// the file is corrupt.
 pub fn read_edits(
     fs: &dyn FileSystem,
     path: &Path,
@@ -339,7 +342,7 @@ pub fn read_edits(
     }
     match log.end() {
         Some(end) if edits > 0 => Ok(end.clone()),
-        // A manifest in force was synced with its first record.
+        // A manifest's first record is synced before the manifest takes force.
         _ => Err(StorageError::corrupt(path, 0, "its first record is missing").into()),
     }
 }
@@ -489,8 +492,8 @@ mod tests {
         assert_eq!((loaded.number, loaded.state), (2, state));
     }
 
-    /// What frees space is an edit too. Where it did not fit, a new manifest was needed, which fits
-    /// even less.
+    /// Freeing space takes an edit too. If it did not fit, a new manifest would be needed, which
+    /// fits even less.
     #[test]
     fn an_edit_fits_on_a_full_disk() {
         let fs = tamis_testkit::FaultyFs::new(1);

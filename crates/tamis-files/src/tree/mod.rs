@@ -1,5 +1,5 @@
-//! The shape of trees on disk: names of files, range tombstones, version edits, and the manifest
-//! that records them.
+//! The on-disk shape of the trees: file names, range tombstones, version edits, and the manifest
+//! that records the edits.
 
 pub mod edit;
 pub mod files;

@@ -1,14 +1,14 @@
-//! The state that results from a manifest's edits, as plain data.
+//! The state that a manifest's edits add up to, as plain data.
 //!
 //! Invariants, kept by [`ManifestState::apply`]:
 //!
-//! * a table id occurs once in the whole database; a keyspace's name occurs once;
-//! * the tables of a run are ordered by key and no two have a key in common;
+//! * table ids and keyspace names are unique across the database;
+//! * the tables of a run are ordered by key and disjoint;
 //! * no run is empty;
 //! * each counter exceeds every number of its kind in the state.
 //!
-//! A manifest is untrusted until it is applied: no part of an edit may cost time proportional to
-//! the state, or a file of some megabytes could keep an opening busy for hours.
+//! A manifest is untrusted until it is applied. No part of an edit may take time proportional to
+//! the state, or a manifest of a few megabytes could make opening take hours.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
@@ -27,18 +27,18 @@ use crate::tree::times::SeqTimes;
 pub struct KeyspaceState {
     /// The keyspace's name.
     pub name: Arc<str>,
-    /// The text of its options, which many keyspaces share.
+    /// Its options text, which many keyspaces share.
     pub options: Arc<str>,
-    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables; see
+    /// Logs with smaller ids hold no write of the keyspace that its tables lack; see
     /// [`ManifestState::floor_of`].
     pub log_floor: LogId,
     /// The first epoch not assigned to a flush of the keyspace.
     pub next_epoch: Epoch,
     /// The tables by level and run.
     pub runs: BTreeMap<(u32, RunId), RunTables>,
-    /// The known ages of its entries, if it has had a time to live.
+    /// What is known about the age of its entries, if it ever had a time to live.
     pub ages: Option<Ages>,
-    /// The filter files with images of its global filter, and their bytes.
+    /// The filter files that hold images of its global filter, and their sizes in bytes.
     pub filter_files: BTreeMap<FilterFileId, u64>,
 }
 
@@ -49,8 +49,8 @@ impl KeyspaceState {
     }
 }
 
-/// The tables of one run, ordered by key. Their key ranges are disjoint, so their smallest keys
-/// identify them. Shared, so that a copy of the state is cheap.
+/// The tables of one run, ordered by key. Their key ranges are disjoint, so a smallest key
+/// identifies a table. Tables are shared, which makes copying the state cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunTables(BTreeMap<KeyBytes, Arc<TableMeta>>);
 
@@ -60,7 +60,7 @@ impl RunTables {
         self.0.values()
     }
 
-    /// Adds a table, or returns the number of one that it overlaps.
+    /// Adds a table, or returns the id of one that it overlaps.
     fn insert(&mut self, table: &TableMeta) -> Result<(), TableId> {
         let smallest = &table.smallest;
         let before = self.0.range(..=smallest.clone()).next_back();
@@ -91,7 +91,7 @@ impl FromIterator<Arc<TableMeta>> for RunTables {
 }
 
 /// The shape of a database. Read the fields freely; change them only through
-/// [`apply`](Self::apply). A copy shares all that does not change.
+/// [`apply`](Self::apply). A copy shares everything until it changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ManifestState {
     /// The first unused file number.
@@ -102,14 +102,13 @@ pub struct ManifestState {
     pub next_run: RunId,
     /// The first unused keyspace number.
     pub next_keyspace: KeyspaceId,
-    /// No keyspace needs logs with smaller ids; 0 in a manifest that says so for each keyspace
-    /// alone.
+    /// No keyspace needs logs with smaller ids; 0 if the manifest has only per-keyspace floors.
     floor: LogId,
     /// The keyspaces by number.
     pub keyspaces: SharedMap<KeyspaceId, Arc<KeyspaceState>>,
     /// Times of writes.
     pub times: SeqTimes,
-    /// The hotness of tables with elastic filters when it was last saved, encoded.
+    /// The last saved hotness of tables with elastic filters, encoded.
     hotness: SharedMap<TableId, Arc<[u8]>>,
     /// The location of each table: keyspace, level, run and smallest key.
     places: SharedMap<TableId, (KeyspaceId, u32, RunId, KeyBytes)>,
@@ -152,7 +151,7 @@ impl ManifestState {
         &self.names
     }
 
-    /// Returns the keyspace of this name.
+    /// Returns the keyspace with this name.
     pub fn named(&self, name: &str) -> Option<KeyspaceId> {
         self.names.get(name).copied()
     }
@@ -165,13 +164,13 @@ impl ManifestState {
         }
     }
 
-    /// Logs with smaller ids hold nothing of the keyspace that is not in its tables.
+    /// The log floor of a keyspace: logs with smaller ids hold no write of it that its tables lack.
     pub fn floor_of(&self, keyspace: &KeyspaceState) -> LogId {
         keyspace.log_floor.max(self.floor)
     }
 
-    /// Forgets what was written after `until`, which is in no table; otherwise returns the oldest
-    /// state that the tables allow.
+    /// Forgets the writes after `until`. If tables or recorded ages already reach beyond `until`,
+    /// returns the smallest bound that they allow as an error.
     pub fn cut_at(&mut self, until: SeqNo) -> Result<(), SeqNo> {
         let newest = |keyspace: &Arc<KeyspaceState>| {
             let tables = keyspace.tables().map(|table| table.max_seq);
@@ -186,20 +185,20 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Takes the keyspace's next epoch, which is not assigned again; `None` if there is no such
-    /// keyspace. An edit that records its use must follow.
+    /// Takes the keyspace's next epoch, which is never assigned again; `None` if there is no such
+    /// keyspace. The caller must record its use in an edit.
     pub fn take_epoch(&mut self, keyspace: KeyspaceId) -> Option<Epoch> {
         let next = &mut Arc::make_mut(self.keyspaces.get_mut(&keyspace)?).next_epoch;
         *next += 1;
         Some(*next - 1)
     }
 
-    /// Applies an edit, in the order of parts that [`VersionEdit`] describes.
+    /// Applies an edit, part by part in the order given at [`VersionEdit`].
     ///
-    /// An edit that does not apply (an unknown keyspace or table, an id in use, tables of a run
-    /// that overlap) is an error message. The state is then partly changed and must be discarded.
+    /// Returns an error message if the edit does not apply: an unknown keyspace or table, an id in
+    /// use, or overlapping tables in a run. The state is then partly changed and must be discarded.
     ///
-    /// Cost: for each table added or removed, one hash probe and a search among the tables of its
+    /// Cost: for each table added or removed, one map lookup and a search among the tables of its
     /// run.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
         for (id, name, options) in &edit.create_keyspaces {
@@ -235,7 +234,7 @@ impl ManifestState {
             self.hotness.remove(table);
         }
         for (table, hotness) in &edit.hotness {
-            // Hotness is advisory: for an unknown table it is ignored, not an error.
+            // Hotness is advisory: an unknown table is ignored, not an error.
             if self.places.contains_key(table) {
                 self.hotness.insert(*table, hotness[..].into());
             }
@@ -245,8 +244,7 @@ impl ManifestState {
             raise(&mut known.since, Some(ages.since));
             raise(&mut known.expired, Some(ages.expired));
         }
-        // Filter files are advisory: one of an unknown keyspace, or one that is not there, is
-        // ignored.
+        // Filter files are advisory: an unknown keyspace or file is ignored.
         for (id, file) in &edit.removed_filters {
             if let Some(keyspace) = self.keyspaces.get_mut(id) {
                 Arc::make_mut(keyspace).filter_files.remove(file);
@@ -299,7 +297,7 @@ impl ManifestState {
         Ok(Arc::make_mut(keyspace))
     }
 
-    /// Returns a text of options, shared with the newest keyspace if that has the same.
+    /// Returns the options text, shared with the newest keyspace if it has the same one.
     fn shared_options(&self, options: &str) -> Arc<str> {
         let newest = self.keyspaces.values().next_back();
         newest
@@ -389,7 +387,7 @@ impl ManifestState {
             return Err(format!("table {id} already exists"));
         }
         raise(&mut self.next_file, Some(id + 1));
-        // A blob file may be missing: a new file of its number would be taken for it.
+        // A blob file may be missing; a new file with its number would be mistaken for it.
         raise(&mut self.next_file, table.extra.blobs.last().map(|(file, _)| file + 1));
         raise(&mut self.next_run, Some(run + 1));
         raise(&mut self.last_seq, Some(table.max_seq));
@@ -397,7 +395,7 @@ impl ManifestState {
     }
 }
 
-/// Raises a counter; it never decreases, as edits may be logged in a different order than their
+/// Raises a counter. It never decreases: edits may be logged in a different order than their
 /// counters were read.
 fn raise<T: Ord + Copy>(counter: &mut T, to: Option<T>) {
     *counter = (*counter).max(to.unwrap_or(*counter));
@@ -426,9 +424,8 @@ mod tests {
         state
     }
 
-    /// Each of these edits makes some ten megabytes of manifest. With time quadratic in their
-    /// number, any of them would keep an opening busy for many minutes, and this test would not
-    /// end.
+    /// Each kind of edit here makes some ten megabytes of manifest. If applying any of them took
+    /// quadratic time, opening would take many minutes and this test would not end.
     #[test]
     fn a_hostile_manifest_is_applied_in_linear_time() {
         let mut state = ManifestState::new("default", "");
@@ -438,7 +435,7 @@ mod tests {
         for id in (1..400_000).rev() {
             state.apply(&VersionEdit { drop_keyspaces: vec![id], ..Default::default() }).unwrap();
         }
-        // Each table comes before all others of its run, and they are removed from the back.
+        // Each table sorts before all others of its run; removal starts at the back.
         let key = |id: u64| format!("{:07}", 9_999_999 - id);
         for id in 1..300_000 {
             let table = table(id, &key(id), &key(id));
@@ -492,7 +489,7 @@ mod tests {
         assert_eq!(rebuilt, state);
     }
 
-    /// A blob file that is missing has its number all the same.
+    /// A missing blob file still occupies its number.
     #[test]
     fn numbers_of_blob_files_that_tables_refer_to_are_taken() {
         let referring = |file| {

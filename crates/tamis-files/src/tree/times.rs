@@ -1,22 +1,22 @@
-//! Times of writes: samples of the sequence number and the time.
+//! Write times: samples that pair a sequence number with a time.
 //!
-//! A sample (t, s) states that every write with a sequence number up to s was made at or before the
-//! time t. So the writes covered by a sample older than the time to live have certainly outlived
-//! it. Later writes may be as old as the previous sample and have to wait for the next one. Entries
-//! expire late by at most the time between two samples, never early.
+//! A sample (t, s) states that every write with a sequence number up to s was made at or before
+//! time t. The writes covered by a sample older than the time to live have therefore outlived it.
+//! Later writes may be as old as that sample, but must wait until the next one is old enough.
+//! Entries never expire early, and expire late by at most the time between two samples.
 //!
 //! # Invariants
 //!
-//! * Samples ascend strictly, in time and in sequence number. A clock that goes back does not
-//!   affect them: a sample gets at least the time of the newest one, so writes made meanwhile count
-//!   as younger than they are.
-//! * Two samples are at most the requested distance or 1/128 of their age apart, wherever there was
-//!   a write. A query for an age uses the samples of that age and older, so the error stays below
-//!   1/128 of any time to live. The number of samples is thus logarithmic in the time that they
-//!   span: at most 256 for the youngest, and 256 more for each time that the age grows by a factor
-//!   of e.
+//! * Samples ascend strictly in time and in sequence number. If the clock goes back, a sample still
+//!   gets at least the time of the newest one, so the writes made meanwhile count as younger than
+//!   they are.
+//! * Where there were writes, neighbouring samples are at most the requested distance or 1/128 of
+//!   their age apart, whichever is more. A query for an age uses the samples of that age and older,
+//!   so the error stays below 1/128 of any time to live (or the distance). The number of samples is
+//!   thus logarithmic in the time they span: at most 256 for the youngest, and 256 more each time
+//!   the age grows by a factor of e.
 //!
-//! Plain data: the owner locks it.
+//! Plain data; the owner provides locking.
 
 use tamis_base::key::{MAX_SEQNO, SeqNo};
 
@@ -31,7 +31,7 @@ pub const PRECISION: u64 = 128;
 pub struct Sample {
     /// Seconds since 1970.
     pub time: u64,
-    /// Everything up to this number was written by then.
+    /// Every write up to this number was made by then.
     pub seq: SeqNo,
 }
 
@@ -60,7 +60,8 @@ impl SeqTimes {
         self.0.truncate(self.0.partition_point(|sample| sample.seq <= seq));
     }
 
-    /// The last write up to which everything was made before `time`; 0 if unknown.
+    /// Returns the last known sequence number whose write, and all writes before it, were made
+    /// before `time`; 0 if unknown.
     pub fn made_before(&self, time: u64) -> SeqNo {
         match self.0.partition_point(|sample| sample.time < time) {
             0 => 0,
@@ -69,8 +70,8 @@ impl SeqTimes {
     }
 
     /// Records that all writes up to `seq` were made by `time`. Within one interval of `distance`
-    /// seconds (at least 1) only the last sample is kept. O(1); linear in the samples when an
-    /// interval begins.
+    /// seconds (at least 1) only the last sample is kept. O(1), except linear in the samples when a
+    /// new interval begins.
     pub fn note(&mut self, sample: Sample, distance: u64, keep: u64) {
         let Sample { mut time, seq } = sample;
         if let Some(newest) = self.0.last_mut() {
@@ -87,7 +88,7 @@ impl SeqTimes {
         self.thin(distance, keep);
     }
 
-    /// Adds stored samples, in the order of their numbers. Linear in both lists.
+    /// Adds stored samples, in sequence number order. Linear in both lists.
     pub fn note_all(&mut self, samples: &[Sample]) {
         for &Sample { time, seq } in samples {
             match self.0.last_mut() {
@@ -99,8 +100,8 @@ impl SeqTimes {
         self.thin(1, u64::MAX);
     }
 
-    /// Drops the samples older than `keep` seconds, except the newest of them, and those whose
-    /// neighbours are close enough together for their age.
+    /// Drops the samples older than `keep` seconds, except the newest of them. Also drops each
+    /// sample whose neighbours are close enough together for their age.
     fn thin(&mut self, distance: u64, keep: u64) {
         let Some(newest) = self.newest() else { return };
         let outdated = self.0.partition_point(|sample| sample.time < newest.time.saturating_sub(keep));
@@ -121,7 +122,7 @@ impl SeqTimes {
     }
 }
 
-/// Appends ascending samples: time and number of the first, then the differences.
+/// Appends ascending samples: the first one's time and sequence number, then differences.
 pub(crate) fn encode(samples: &[Sample], out: &mut Vec<u8>) {
     let mut last = Sample { time: 0, seq: 0 };
     for sample in samples {
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(times.after(5), &times.samples()[1..]);
     }
 
-    /// Times that went back would make new writes seem old.
+    /// If sample times went back, new writes would seem old.
     #[test]
     fn a_clock_that_goes_back_does_not_affect_the_samples() {
         let times = times(&[(100, 1), (50, 2), (60, 3), (101, 4)], 1, YEAR);
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn a_year_of_writes_takes_some_thousand_samples() {
         let mut times = SeqTimes::default();
-        // Steps grow with the age, as thinning would make them, to shorten the test.
+        // Steps grow with age, as thinning would make them, to shorten the test.
         let (mut time, mut seq) = (0, 0);
         while time < YEAR {
             time += ((YEAR - time) / 1000).max(1);
@@ -222,8 +223,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// A write never seems older than it is, and seems younger by less than the distance or
-        /// 1/128 of its age.
+        /// A write never seems older than it is. It seems younger by less than the distance or
+        /// 1/128 of its age, whichever is more.
         #[test]
         fn ages_are_never_too_high_and_barely_too_low(
             steps in prop::collection::vec(prop_oneof![8 => 0..3u64, 2 => 0..100u64, 1 => 0..5000u64], 1..400),

@@ -1,21 +1,21 @@
-//! Range tombstones: deletes of whole key ranges, cut into disjoint fragments.
+//! Range tombstones, cut into disjoint fragments.
 //!
 //! A range tombstone deletes every older version in `[start, end)`. Overlapping tombstones are
-//! *fragmented*: cut at each other's borders, so that one binary search finds all tombstones over a
-//! key.
+//! *fragmented*, that is, cut at each other's borders, so one binary search finds all the
+//! tombstones over a key.
 //!
 //! Invariants of [`Tombstones`]:
-//! * Fragments are sorted by start, not empty, and do not overlap; only the last may have no end.
-//! * A fragment's sequence numbers are strictly descending, never 0, and at least one.
-//! * Two fragments that touch differ in their sequence numbers. So equal sets of deletes are equal
+//! * Fragments are sorted by start, disjoint and never empty; only the last may be unbounded.
+//! * A fragment has at least one sequence number; they descend strictly and are never 0.
+//! * Adjacent fragments differ in their sequence numbers, so equal sets of deletes are equal
 //!   values.
 //!
-//! Immutable values; any thread may read them.
+//! The values are immutable, so any thread may read them.
 //!
 //! Nested tombstones cost space: `n` of them, each within the one before, make `2n − 1` fragments
-//! with `n²` sequence numbers in total. So what goes to tables is fragmented with only the numbers
-//! that readers can tell apart ([`fragment_for`](Tombstones::fragment_for)): one in each fragment
-//! for each snapshot, and one for all other readers.
+//! with `n²` sequence numbers in total. Tables therefore get only the numbers that readers can tell
+//! apart ([`fragment_for`](Tombstones::fragment_for)): in each fragment, one per snapshot and one
+//! for all other readers.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -25,7 +25,7 @@ use crate::codec::{Decoder, Encode};
 pub use tamis_base::key::RangeTombstone;
 use tamis_base::key::{Cover, KeyBytes, MAX_SEQNO, SeqNo};
 
-/// The sequence number of range tombstones in a table built outside a database, until it is
+/// The sequence number of range tombstones in a table built outside a database, until the table is
 /// ingested.
 pub const EXTERNAL_TOMBSTONE_SEQ: SeqNo = 1;
 
@@ -34,7 +34,7 @@ pub const EXTERNAL_TOMBSTONE_SEQ: SeqNo = 1;
 pub struct Fragment {
     /// The first key.
     pub start: KeyBytes,
-    /// The first key behind the range; `None` if it is unbounded.
+    /// The exclusive end of the range; `None` if unbounded.
     pub end: Option<KeyBytes>,
     /// The tombstones over the range, newest first.
     pub seqs: Box<[SeqNo]>,
@@ -59,7 +59,7 @@ pub struct Tombstones {
 }
 
 impl Tombstones {
-    /// About the memory besides this value.
+    /// Returns the approximate heap memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let keys =
             |fragment: &Fragment| fragment.start.len() + fragment.end.as_ref().map_or(0, |end| end.len());
@@ -76,16 +76,18 @@ impl Tombstones {
         Self::fragment_with(tombstones, |open| open.keys().rev().copied().collect())
     }
 
-    /// The same with the numbers that readers can tell apart, as
-    /// [`retain_visible`](Self::retain_visible) leaves them. O((n + size of the result) · log n).
+    /// Like [`fragment`](Self::fragment), with only the numbers that readers can tell apart, as
+    /// [`retain_visible`](Self::retain_visible) would leave them.
+    ///
+    /// Cost: O((n + size of the result) · log n).
     pub fn fragment_for(tombstones: Vec<RangeTombstone>, readers: &[SeqNo]) -> Self {
         Self::fragment_with(tombstones, |open| {
             let newest = readers.last().copied().unwrap_or(0);
             let mut seqs: Vec<SeqNo> =
                 open.range((Excluded(newest), Unbounded)).rev().map(|(&seq, _)| seq).collect();
             let mut readers = readers;
-            // The newest that the newest reader sees, then the newest that the next reader sees
-            // which does not see that one.
+            // Take the newest tombstone that the newest reader sees, skip the readers that also see
+            // it, and repeat with the next reader.
             while let Some(&reader) = readers.last()
                 && let Some((&seq, _)) = open.range(..=reader).next_back()
             {
@@ -96,13 +98,14 @@ impl Tombstones {
         })
     }
 
-    /// The same with the numbers, newest first, that `seqs` chooses of those over each fragment.
+    /// Fragments tombstones, letting `seqs` choose each fragment's numbers, newest first, from all
+    /// those over it.
     fn fragment_with(
         tombstones: Vec<RangeTombstone>,
         seqs: impl Fn(&BTreeMap<SeqNo, usize>) -> Box<[SeqNo]>,
     ) -> Self {
         let is_empty = |t: &RangeTombstone| t.seq == 0 || t.end.as_ref().is_some_and(|end| *end <= t.start);
-        // The starts (true) and ends (false) of tombstones.
+        // Starts (true) and ends (false) of tombstones.
         let mut borders: Vec<(KeyBytes, SeqNo, bool)> = Vec::with_capacity(2 * tombstones.len());
         for t in tombstones.into_iter().filter(|t| !is_empty(t)) {
             borders.push((t.start, t.seq, true));
@@ -111,8 +114,8 @@ impl Tombstones {
         borders.sort_unstable_by(|a, b| a.0.cmp(&b.0));
 
         let mut result = Tombstones::default();
-        // The number of tombstones of each sequence number over the current range: pieces of one
-        // tombstone that was cut elsewhere may overlap.
+        // How many tombstones with each sequence number cover the current range. The count may
+        // exceed one, as pieces of one tombstone that was cut elsewhere may overlap.
         let mut open: BTreeMap<SeqNo, usize> = BTreeMap::new();
         for stretch in borders.chunk_by(|a, b| a.0 == b.0) {
             let key = &stretch[0].0;
@@ -123,8 +126,7 @@ impl Tombstones {
             }
             for &(_, seq, begins) in stretch {
                 let count = open.entry(seq).or_insert(0);
-                // Ends and starts at one key come in any order: the count may dip below zero in
-                // between.
+                // Ends and starts at one key come in any order, so the count may dip below zero.
                 *count = if begins { count.wrapping_add(1) } else { count.wrapping_sub(1) };
             }
             for (_, seq, _) in stretch {
@@ -139,7 +141,7 @@ impl Tombstones {
         result
     }
 
-    /// Appends a fragment, joining it with the last one if they touch and have the same sequence
+    /// Appends a fragment, joining it with the last one if they touch and have equal sequence
     /// numbers.
     fn push(&mut self, fragment: Fragment) {
         match self.fragments.last_mut() {
@@ -150,7 +152,7 @@ impl Tombstones {
         }
     }
 
-    /// Reports whether there are none.
+    /// Reports whether there are no tombstones.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.fragments.is_empty()
@@ -168,7 +170,7 @@ impl Tombstones {
         &self.fragments
     }
 
-    /// Every tombstone of every fragment: by key, then newest first.
+    /// Every tombstone of every fragment, by key, then newest first.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
         self.fragments.iter().flat_map(|f| {
@@ -183,7 +185,8 @@ impl Tombstones {
         self.fragment_at(key).map_or(0, |fragment| fragment.visible_at(snapshot))
     }
 
-    /// The same with the keys around `key` for which it is the same. O(log n).
+    /// Like [`cover`](Self::cover), with the range of keys around `key` that share the answer.
+    /// O(log n).
     pub fn cover_around(&self, key: &[u8], snapshot: SeqNo) -> Cover {
         let next = self.fragments.partition_point(|f| &f.start[..] <= key);
         let until = self.fragments.get(next).map(|f| f.start.clone());
@@ -202,8 +205,8 @@ impl Tombstones {
         self.fragments[..next].last().filter(|f| f.ends_behind(key))
     }
 
-    /// Returns the same ranges with the number `to`, for a set whose tombstones all have the number
-    /// `from`; `None` for any other set.
+    /// Returns the same ranges with sequence number `to`, if all tombstones have the number `from`;
+    /// otherwise `None`.
     pub fn renumbered(mut self, from: SeqNo, to: SeqNo) -> Option<Tombstones> {
         for fragment in &mut self.fragments {
             match &mut *fragment.seqs {
@@ -241,29 +244,29 @@ impl Tombstones {
         Self::fragment(sets.into_iter().flat_map(Tombstones::iter).collect())
     }
 
-    /// The same with the numbers that readers can tell apart, as
-    /// [`retain_visible`](Self::retain_visible) leaves them.
+    /// Like [`merge`](Self::merge), with only the numbers that readers can tell apart, as
+    /// [`retain_visible`](Self::retain_visible) would leave them.
     #[inline]
     pub fn merge_for<'a>(sets: impl IntoIterator<Item = &'a Tombstones>, readers: &[SeqNo]) -> Tombstones {
         Self::fragment_for(sets.into_iter().flat_map(Tombstones::iter).collect(), readers)
     }
 
-    /// Returns the tombstones that a compaction keeps. `readers` are the sequence numbers of
-    /// possible reads, ascending: all snapshots and, last, the newest visible one. Of the
-    /// tombstones between two readers only the newest matters; those newer than every reader all
+    /// Returns the tombstones that a compaction keeps. `readers` are the sequence numbers at which
+    /// reads may happen, ascending: all snapshots and, last, the newest visible number. Of the
+    /// tombstones between two readers only the newest matters. Those newer than every reader all
     /// stay, as new readers may come between them.
     ///
-    /// With `bottommost` (nothing older lies below the compaction in its key range) a tombstone
-    /// that even the oldest reader sees is dropped too: the same compaction drops everything that
-    /// it deletes.
+    /// With `bottommost` (no older data lies below the compaction in its key range), a tombstone
+    /// that even the oldest reader sees is dropped too, because the same compaction drops
+    /// everything it deletes.
     pub fn retain_visible(&self, readers: &[SeqNo], bottommost: bool) -> Tombstones {
         let oldest = readers.first().copied().unwrap_or(0);
         let mut result = Tombstones::default();
         for fragment in &self.fragments {
             let mut stripe_of_last = usize::MAX;
             let kept = fragment.seqs.iter().copied().filter(|&seq| {
-                // The first reader that sees it; no reader can distinguish tombstones that share
-                // it.
+                // The index of the oldest reader that sees it. No reader can distinguish tombstones
+                // that share this index.
                 let stripe = readers.partition_point(|&reader| reader < seq);
                 let is_newest = stripe == readers.len() || stripe != stripe_of_last;
                 stripe_of_last = stripe;
@@ -277,9 +280,9 @@ impl Tombstones {
         result
     }
 
-    /// Appends the binary form: the number of fragments, and for each a byte of flags, its borders
-    /// and its sequence numbers, the first one absolute and the others as differences. A start that
-    /// equals the end of the previous fragment is omitted.
+    /// Appends the binary form: the number of fragments, then for each a flags byte, its borders
+    /// and its sequence numbers, the first absolute and the others as differences. A start equal to
+    /// the previous fragment's end is omitted.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.fragments.len() as u64);
         let mut previous_end: Option<&KeyBytes> = None;

@@ -1,5 +1,5 @@
-//! An in-memory test double of the file system for the record log and the manifest: files as byte
-//! vectors, and a switch that makes writes fail.
+//! An in-memory file system for tests of the record log and the manifest: files are byte vectors,
+//! and a switch makes writes fail.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ struct State {
     appends: u32,
 }
 
-/// The file system. Clones share it.
+/// The file system. Clones share its state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToyFs(Arc<Mutex<State>>);
 

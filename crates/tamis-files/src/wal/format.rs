@@ -1,4 +1,4 @@
-//! The encoding of a log's header and of a record's head, as specified in `docs/log-format.md`.
+//! Encodes log headers and record heads, as specified in `docs/log-format.md`.
 
 use tamis_base::ids::LogId;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -8,18 +8,19 @@ use crate::codec::{Decoder, Encode};
 /// The length of a log's header, in bytes. The first record starts here.
 pub(crate) const HEADER_BYTES: u64 = 32;
 
-/// The format version that this code writes, and the newest that it reads.
+/// The format version that this code writes, and the only one that it reads.
 pub(super) const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"TAMISLOG";
 const FLAG_REUSED: u8 = 1;
 
-/// Reports whether the first bytes of a file begin as those of a log or a manifest do.
+/// Reports whether a file's first bytes mark it as a log or a manifest.
 pub fn is_marked(start: &[u8]) -> bool {
     start.starts_with(&MAGIC)
 }
 
-/// Reports whether these are the first bytes of [such a file](is_marked), but not enough to tell.
+/// Reports whether these could be the first bytes of [such a file](is_marked), but are too few to
+/// tell.
 pub fn begins_mark(start: &[u8]) -> bool {
     start.len() < MAGIC.len() && MAGIC.starts_with(start)
 }
@@ -50,12 +51,12 @@ pub struct LogHeader {
     pub kind: LogKind,
     /// The log's id, which is also in its file name.
     pub id: LogId,
-    /// True if the file was recycled: bytes of its old content may follow the log's last record.
+    /// True if the file was recycled, so bytes of its old content may follow the log's last record.
     pub reused: bool,
 }
 
 impl LogHeader {
-    /// Decodes the header at the start of `bytes`; `None` if it is cut short, not intact, or of an
+    /// Decodes the header at the start of `bytes`; `None` if it is cut short, damaged, or of an
     /// unknown kind.
     pub(crate) fn decode(bytes: &[u8]) -> Option<LogHeader> {
         let raw = RawHeader::decode(bytes)?;
@@ -76,7 +77,7 @@ impl LogHeader {
     }
 }
 
-/// A header with a valid checksum, whatever its content.
+/// A header with a valid checksum; its fields are not yet validated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawHeader {
     pub(super) version: u32,
@@ -86,7 +87,7 @@ pub(super) struct RawHeader {
 }
 
 impl RawHeader {
-    /// Decodes the header at the start of `bytes`; `None` if it is cut short or not intact.
+    /// Decodes the header at the start of `bytes`; `None` if it is cut short or damaged.
     pub(super) fn decode(bytes: &[u8]) -> Option<RawHeader> {
         let mut d = Decoder::new(bytes);
         let magic = d.take(MAGIC.len())?;
@@ -123,8 +124,8 @@ impl RecordType {
 
 /// Returns the checksum seed of the record at `offset` of log `id`.
 pub(super) fn seed(id: LogId, offset: u64) -> u64 {
-    // A multiplication spreads the id before a bijective finaliser: the seeds of two places differ
-    // unless their ids and offsets were chosen to collide.
+    // A multiplication spreads the id, then a bijective finaliser mixes: the seeds of two places
+    // differ unless their ids and offsets were chosen to collide.
     let mut x = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ offset;
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -132,8 +133,7 @@ pub(super) fn seed(id: LogId, offset: u64) -> u64 {
 }
 
 /// Returns the check over type, length and distance alone (`bytes` starts at the type byte). It
-/// lets a search for records dismiss a false match without hashing as many bytes as its would-be
-/// length says.
+/// lets a search for records dismiss a false match without hashing a payload of the claimed length.
 fn head_check(seed: u64, bytes: &[u8]) -> u32 {
     xxh3_64_with_seed(bytes, !seed) as u32
 }
@@ -150,8 +150,8 @@ pub(super) struct RecordHead {
 }
 
 impl RecordHead {
-    /// Appends the head of a record at `offset` to `buf`, with zeros in place of the checksum, and
-    /// returns the head's length.
+    /// Appends the head of a record at `offset` to `buf`, with zeros for the checksum, and returns
+    /// the head's length.
     pub(super) fn encode(
         buf: &mut Vec<u8>,
         id: LogId,
@@ -170,8 +170,8 @@ impl RecordHead {
         buf.len() - start
     }
 
-    /// Parses the head at the start of `bytes`, which lie at `offset` of a log of `file_len` bytes.
-    /// Returns `None` if it is not intact or describes a record that would not fit.
+    /// Parses the head at the start of `bytes`, which were read at `offset` of a log of `file_len`
+    /// bytes. Returns `None` if the head is damaged or its record would not fit.
     pub(super) fn parse(bytes: &[u8], id: LogId, offset: u64, file_len: u64) -> Option<RecordHead> {
         let mut d = Decoder::new(bytes);
         d.u64()?;

@@ -2,13 +2,15 @@
 //!
 //! A bad record is either *torn* (it was being written when the power failed or the process died)
 //! or *damaged* (it was once intact on disk and no longer is). A torn record and everything after
-//! it may be dropped, since it was never reported as durable; dropping a damaged one would silently
-//! lose acknowledged writes. The records after the bad one distinguish the two. Each states how far
-//! the log had been synced when it was written; if that is beyond the bad record, the bad record is
-//! damaged. If no intact record says so, the bad one is torn, even if intact records follow:
-//! unsynced sectors may survive in any order.
+//! it may be dropped, since none of it was reported as durable. Dropping a damaged record would
+//! silently lose acknowledged writes.
 //!
-//! The search for later records is linear in the file's length: the check over a record's head
+//! The records after the bad one tell the two apart. Each states how far the log had been synced
+//! when it was written; if that is beyond the start of the bad record, the bad record is damaged.
+//! If no intact record says so, the bad one is torn, even if intact records follow: unsynced
+//! sectors may survive in any order.
+//!
+//! The search for later records is linear in the file's length. The check over a record's head
 //! dismisses nearly every position without hashing a payload, and a budget bounds the hashing that
 //! hostile bytes can cause.
 
@@ -30,8 +32,8 @@ use crate::error::{FileError, StorageError};
 /// How to read a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions {
-    /// The log was finished before anything that depends on it happened (a later log exists), so
-    /// anything but a closing record at its end is damage.
+    /// The log was finished before anything relied on it (a later log exists), so any end other
+    /// than a closing record is damage.
     pub expect_complete: bool,
     /// Continue after damage with the next intact record, and list what was skipped.
     pub salvage: bool,
@@ -60,7 +62,7 @@ pub enum End {
         /// The log that continues this one, if the closing record names one.
         successor: Option<LogId>,
     },
-    /// The last record, followed only by zeros or the old content of a recycled file.
+    /// The last record, followed by nothing, zeros, or the old content of a recycled file.
     Clean {
         /// The end of the last record.
         offset: u64,
@@ -70,8 +72,8 @@ pub enum End {
         /// The start of the bad record; everything from here on must be dropped.
         offset: u64,
     },
-    /// Damage: bytes that had been synced and differ from what was written. A salvaging reader ends
-    /// like this if no intact record follows the damage.
+    /// Synced bytes that differ from what was written. A salvaging reader ends like this if no
+    /// intact record follows the damage.
     Damaged {
         /// The start of the bad record.
         offset: u64,
@@ -106,10 +108,9 @@ pub struct LogReader {
     reused: bool,
     /// Where the next record starts.
     pos: u64,
-    /// Everything before this offset was once synced: the largest such claim of the intact records
-    /// read so far.
+    /// Everything before this offset was once synced, according to the intact records read so far.
     proven: u64,
-    /// The number of bytes that searches for records may still hash.
+    /// How many bytes the searches for records may still hash.
     budget: u64,
     gaps: Vec<Gap>,
     end: Option<End>,
@@ -123,11 +124,11 @@ enum Place {
 }
 
 impl LogReader {
-    /// Opens log `id` of the given kind in `file`; errors name the file `path`.
+    /// Opens log `id` of the given kind in `file`. Errors name the file `path`.
     ///
-    /// Errors: [`FileError::Format`] for a newer format, damage if the header is bad although the
-    /// log had been synced (unless salvaging), failed reads. A file without any trace of the log
-    /// (created but never synced) is not an error: it has no records.
+    /// Errors: [`FileError::Format`] for another format version; damage, if the header is bad
+    /// although the log had been synced (unless salvaging); failed reads. A file without any trace
+    /// of the log (created but never synced) is not an error and has no records.
     pub fn open(
         file: Arc<dyn ReadFile>,
         path: &Path,
@@ -167,8 +168,8 @@ impl LogReader {
                 return Err(StorageError::corrupt(path, 0, what).into());
             }
             other => {
-                // An earlier log's header: the file was recycled and the new header did not reach
-                // the disk.
+                // If this is an earlier log's header, the file was recycled and the new header
+                // never reached the disk.
                 reader.reused = other.is_some();
                 reader.pos = 0;
                 reader.resolve("the header is not intact", false)?;
@@ -178,7 +179,7 @@ impl LogReader {
     }
 
     /// Returns the next record, or `None` at the end, which [`end`](Self::end) then describes.
-    /// Damage is an error that names the offset, unless the reader salvages. The whole payload is
+    /// Damage is an error that gives the offset, unless the reader salvages. The whole payload is
     /// held in memory.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, StorageError> {
         while self.end.is_none() {
@@ -195,8 +196,8 @@ impl LogReader {
     }
 
     /// Returns the next record of a log that another process appends to, or `None` if there is none
-    /// yet: the next call looks again. Once the log is closed, [`end`](Self::end) says so; nothing
-    /// else is concluded from what is behind the last record.
+    /// yet; the next call looks again. Once the log is closed, [`end`](Self::end) says so. Whatever
+    /// else follows the last record is not judged.
     pub fn poll(&mut self) -> Result<Option<Record<'_>>, StorageError> {
         let mut is_fresh = false;
         while self.end.is_none() {
@@ -212,7 +213,7 @@ impl LogReader {
         Ok(None)
     }
 
-    /// Looks at what is behind the last record: damage is an error, and nothing else is concluded.
+    /// Examines what follows the last record. Damage is an error; nothing else is concluded.
     pub fn look_behind(&mut self) -> Result<(), StorageError> {
         if self.end.is_none()
             && let Place::Bad { what, head_intact } = self.look(self.pos)?
@@ -223,19 +224,19 @@ impl LogReader {
         Ok(())
     }
 
-    /// Allows more records behind an end that may have been one for now.
+    /// Continues past an end that may be temporary, so that later records can be read.
     pub(crate) fn resume(&mut self) {
         if matches!(self.end, Some(End::Clean { .. } | End::Torn { .. })) {
             self.end = None;
         }
     }
 
-    /// Returns where the next record starts.
+    /// Returns the offset of the next record.
     pub fn pos(&self) -> u64 {
         self.pos
     }
 
-    /// Passes the record that was found; returns it unless it is the closing one.
+    /// Advances past the record found and returns it, unless it is the closing one.
     fn pass(&mut self, head: RecordHead) -> Result<Option<Record<'_>>, StorageError> {
         let offset = self.pos;
         self.pos = head.end(offset);
@@ -243,7 +244,7 @@ impl LogReader {
         let (end, synced, is_close) = (self.pos, head.synced, head.kind == RecordType::Close);
         let payload = self.window.get(offset + head.head_len as u64, head.payload_len)?;
         if is_close {
-            // Logs of earlier versions do not name a successor.
+            // Logs written by earlier versions do not name a successor.
             let successor = payload.first_chunk().map(|bytes| LogId::from_le_bytes(*bytes));
             self.end = Some(End::Closed { offset: end, successor });
             return Ok(None);
@@ -251,14 +252,14 @@ impl LogReader {
         Ok(Some(Record { offset, end, synced, payload }))
     }
 
-    /// Reads anew what was behind the last record, and from there on what was appended since. Only
-    /// for a log that has grown: its next record must be whole by now.
+    /// Drops the buffered bytes and picks up what was appended. Only for a log that has grown: its
+    /// next record must be complete by now.
     pub fn refresh(&mut self) -> Result<(), StorageError> {
         self.window.refresh()
     }
 
-    /// Refreshes, and reports whether the log has become shorter: once it is full, it gives back
-    /// the space behind its last record.
+    /// Refreshes, and reports whether the file has become shorter: a full log gives back the space
+    /// after its last record.
     pub fn was_cut(&mut self) -> Result<bool, StorageError> {
         let known = self.window.len;
         self.window.refresh()?;
@@ -300,8 +301,8 @@ impl LogReader {
         })
     }
 
-    /// Classifies the bad record at `self.pos`: sets the end of the log, or (salvaging) continues
-    /// after the damage.
+    /// Classifies the bad record at `self.pos`. Sets the end of the log, or, when salvaging,
+    /// continues after the damage.
     fn resolve(&mut self, what: &'static str, head_intact: bool) -> Result<(), StorageError> {
         let bad = self.pos;
         let mut damaged = self.options.expect_complete || self.proven > bad;
@@ -313,8 +314,8 @@ impl LogReader {
             let Search::Found { offset, head } = self.find_record(from, &mut undecided)? else { break };
             next.get_or_insert(offset);
             self.proven = self.proven.max(head.synced);
-            // The header shares a sector with the record right after it, so the header was lost
-            // later.
+            // The header shares a sector with the record right after it. If that record survived,
+            // the header reached the disk too and was lost later.
             damaged |= self.proven > bad || (bad == 0 && offset == HEADER_BYTES);
             from = head.end(offset);
         }
@@ -350,14 +351,14 @@ impl LogReader {
         Ok(())
     }
 
-    /// Finds the first intact record at or after `from`. Sets `exhausted` if the budget ended the
-    /// search.
+    /// Finds the first intact record at or after `from`. Sets `exhausted` if the budget ran out
+    /// first.
     fn find_record(&mut self, mut from: u64, exhausted: &mut bool) -> Result<Search, StorageError> {
         let (id, file_len) = (self.id, self.window.len);
         while from.saturating_add(MIN_RECORD_BYTES) <= file_len {
             let bytes = self.window.ahead(from, MIN_RECORD_BYTES.max(MAX_HEAD_BYTES as u64))?;
             let at_file_end = from + bytes.len() as u64 == file_len;
-            // A head that crosses the end of these bytes is checked again with the next ones.
+            // A head that may cross the end of these bytes is checked with the next chunk.
             let places = if at_file_end { bytes.len() } else { bytes.len() - MAX_HEAD_BYTES + 1 };
             let Some((skip, head)) = first_head(bytes, places, id, from, file_len) else {
                 from += places as u64;
@@ -385,7 +386,7 @@ impl LogReader {
     }
 }
 
-/// Reports whether `file` still begins as log `id` does, and so was not overwritten for a later
+/// Reports whether `file` still has the header of log `id`, and so was not recycled for a later
 /// log.
 pub fn is_header_of(file: &dyn ReadFile, id: LogId) -> std::io::Result<bool> {
     let mut bytes = [0; HEADER_BYTES as usize];
@@ -401,8 +402,8 @@ enum Search {
     Nothing,
 }
 
-/// Finds the first record head among the first `places` positions of `bytes`, which lie at `base`
-/// of log `id`, a file of `file_len` bytes.
+/// Finds the first record head among the first `places` positions of `bytes`, which were read at
+/// offset `base` of log `id`, a file of `file_len` bytes.
 fn first_head(
     bytes: &[u8],
     places: usize,
@@ -414,7 +415,7 @@ fn first_head(
     let mut at = 0;
     while at < places {
         match bytes.get(at + TYPE_AT)? {
-            // Preallocated tails are long and zero, and no record type is zero.
+            // Preallocated tails are long runs of zeros, and no record type is zero.
             0 if bytes[at + TYPE_AT..].starts_with(&ZEROS) => at += ZEROS.len(),
             &byte if RecordType::from_byte(byte).is_some() => {
                 match RecordHead::parse(&bytes[at..], id, base + at as u64, file_len) {

@@ -1,4 +1,4 @@
-//! A bounded view of a log file that moves forward as it is read.
+//! A bounded view of a log file that moves forward as the log is read.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::StorageError;
 
-/// The read size, in bytes. Only a longer record grows the window.
+/// The read size, in bytes. Only a longer record makes the window larger.
 pub(super) const CHUNK_BYTES: usize = 256 << 10;
 
-/// Part of a file in memory. Invariant: `buf` holds the bytes of the file from `base` on.
+/// Part of a file in memory. Invariant: `buf` holds the file's bytes from `base` on.
 #[derive(Debug)]
 pub(super) struct Window {
     file: Arc<dyn ReadFile>,
@@ -29,7 +29,7 @@ impl Window {
         Ok(Window { file, path, len, base: 0, buf: Vec::new() })
     }
 
-    /// Forgets the bytes read, and looks how long the file is now.
+    /// Forgets the bytes read and updates the file's length.
     pub(super) fn refresh(&mut self) -> Result<(), StorageError> {
         self.base = 0;
         self.buf.clear();
@@ -87,8 +87,8 @@ impl Window {
         Ok(hasher.digest())
     }
 
-    /// Reports whether all bytes from `offset` to the end of the file are zero. Stops at the first
-    /// that is not.
+    /// Reports whether all bytes from `offset` to the end of the file are zero. Stops reading after
+    /// the first chunk with another byte.
     pub(super) fn zeros_from(&mut self, offset: u64) -> Result<bool, StorageError> {
         let mut at = offset;
         while at < self.len {

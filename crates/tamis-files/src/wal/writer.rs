@@ -10,13 +10,13 @@ use super::format::{HEADER_BYTES, LogHeader, RecordHead, RecordType, seed};
 use crate::error::StorageError;
 
 /// Records up to this size are assembled in memory and written with one call. Longer ones are
-/// written in parts, so that a huge value is not held twice.
+/// written in parts, so a huge value is never held twice.
 const ASSEMBLE_BYTES: u64 = 1 << 20;
 
 /// Appends records to one log file.
 ///
-/// After a failed append or sync the state of the file's end is unknown, so the writer is poisoned:
-/// every later call returns the first error and does nothing.
+/// After a failed append or sync the state of the file's end is unknown. The writer is then
+/// poisoned: every later call returns the first error and does nothing.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
@@ -28,7 +28,7 @@ pub struct LogWriter {
     /// The end of the file's allocated space, if beyond `len`: preallocated, or the old content of
     /// a recycled file.
     reserved: u64,
-    /// A reservation was refused; none is retried before the log reaches this length.
+    /// The size of a refused reservation; none is retried before the log reaches this length.
     refused: u64,
     /// The record being assembled; kept for its allocation.
     buf: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// The memory of the record that is being assembled.
+    /// Returns the memory of the record buffer, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.buf.capacity()
     }
@@ -64,13 +64,14 @@ impl LogWriter {
     }
 
     /// Appends one record with the concatenated `parts` as its payload, and returns the offset of
-    /// its end. On return the operating system has the record. Costs one write call for a record of
-    /// up to 1 MiB; larger ones are written in parts of that size without a copy.
+    /// its end. On return the operating system has the record. A payload of up to 1 MiB costs one
+    /// write call. A larger one is written in several calls, and parts of 1 MiB or more are not
+    /// copied.
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<u64, StorageError> {
         self.append_record(RecordType::Data, parts)
     }
 
-    /// Makes all appended records survive a power cut.
+    /// Makes all appended records durable.
     pub fn sync(&mut self) -> Result<(), StorageError> {
         self.check()?;
         if let Err(e) = self.file.sync() {
@@ -91,9 +92,9 @@ impl LogWriter {
         self
     }
 
-    /// Reserves space for a log of `bytes` in total; returns `false` if there is none. A failure
-    /// does not poison the writer, since the append that needs the space will fail anyway. It is
-    /// not retried before the log reaches that length.
+    /// Reserves space for a log of `bytes` in total; returns `false` if the reservation was refused
+    /// just now. A failure does not poison the writer, since the append that needs the space will
+    /// fail anyway. No reservation is retried before the log reaches `bytes`.
     pub fn preallocate(&mut self, bytes: u64) -> bool {
         if bytes <= self.allocated() || self.len < self.refused || self.failure.is_some() {
             return true;
@@ -103,7 +104,7 @@ impl LogWriter {
             Err(e) => {
                 log::debug!("could not reserve {bytes} bytes for {}: {e}", self.path.display());
                 self.refused = bytes;
-                // Part of the space may have been reserved: release it for others.
+                // Part of the space may have been reserved; release it.
                 self.reserved = bytes;
                 self.give_back();
                 return false;
@@ -112,11 +113,10 @@ impl LogWriter {
         true
     }
 
-    /// Cuts off space reserved after the records or left over from a recycled file. A failure only
-    /// wastes space.
+    /// Cuts off the space reserved after the records or left over from a recycled file. A failure
+    /// only wastes space.
     pub fn give_back(&mut self) {
-        // After a failed append the file's end is unknown; it is left for the next opening to
-        // judge.
+        // After a failure the file's end is unknown; the next opening judges it.
         if self.failure.is_some() || self.reserved <= self.len {
             return;
         }
@@ -136,7 +136,7 @@ impl LogWriter {
     }
 
     /// Appends the closing record without syncing. Nothing may be appended after it. `successor` is
-    /// the log that continues this one; its name is durable.
+    /// the log that continues this one; its name must already be durable.
     pub fn finish(&mut self, successor: Option<LogId>) -> Result<u64, StorageError> {
         match successor {
             Some(id) => self.append_record(RecordType::Close, &[&id.to_le_bytes()]),
@@ -149,23 +149,23 @@ impl LogWriter {
         self.len <= HEADER_BYTES
     }
 
-    /// Returns the bytes written: the header and all records, without preallocated space.
+    /// Returns the bytes written: header and records, without preallocated space.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns how many of the bytes reached the system by a mapping.
+    /// Returns how many of the bytes were written through a mapping.
     pub fn mapped(&self) -> u64 {
         self.file.mapped()
     }
 
-    /// Returns the bytes that the file takes, including space reserved after the records or left
+    /// Returns the bytes that the file occupies, including space reserved after the records or left
     /// over from a recycled file.
     pub fn allocated(&self) -> u64 {
         self.len.max(self.reserved)
     }
 
-    /// Returns the offset up to which the log is known to survive a power cut.
+    /// Returns the offset up to which the log is known to be durable.
     #[cfg(test)]
     pub(crate) fn synced(&self) -> u64 {
         self.synced

@@ -1,37 +1,41 @@
-//! Estimates how many of the cache's misses a larger cache would have answered.
+//! Estimates how many of the cache's misses would have been hits in a larger cache.
 //!
-//! The ghost holds the keys of recently evicted blocks, as many as `S` more bytes (the step) would
-//! still hold, but not the blocks. A miss whose key is here would have been a hit. For an LRU cache
-//! this is exact (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems
-//! Journal 1970: the larger cache holds what the smaller one does, and the next `S` bytes below).
-//! Our cache keeps hot blocks in a clock and makes new ones prove themselves first, so here it is
-//! an estimate; the tests check its error.
+//! The ghost holds the keys, not the contents, of recently evicted blocks: as many as `S` more
+//! bytes (the step) would still hold. A miss whose key is here would have been a hit. For an LRU
+//! cache this is exact (Mattson et al., "Evaluation techniques for storage hierarchies", IBM
+//! Systems Journal 1970: the larger cache holds what the smaller one does, plus the next `S`
+//! bytes). Our cache keeps hot blocks in a clock and makes new ones prove themselves first, so here
+//! it is an estimate. The tests check its error.
 //!
-//! Only one in 2^k keys is tracked, chosen by bits of the key's mixed hash: spatial sampling, as in
-//! SHARDS (Waldspurger et al., "Efficient MRC construction with SHARDS", FAST 2015, section 3). A
-//! tracked key is tracked completely, so a list of `S / 2^k` bytes stands for one of `S`, and its
-//! counts times 2^k for all keys.
+//! Only one in 2^k keys is tracked, chosen by bits of its hash: spatial sampling, as in SHARDS
+//! (Waldspurger et al., "Efficient MRC construction with SHARDS", FAST 2015, section 3). All events
+//! of a tracked key are seen, so a list of `S / 2^k` bytes stands for one of `S`, and its counts
+//! times 2^k estimate those for all keys.
 //!
-//! A larger cache gives most of the step to its hot blocks and the rest to the new ones, as the
-//! smaller one does ([`HOT_SHARE`]). So there are two lists: a flood of blocks that are read once
-//! passes through the small one and does not wash out the hot blocks that matter to the step. The
-//! new blocks get the room that the hot ones do not fill.
+//! A larger cache gives most of the step to hot blocks and the rest to new ones, as the smaller one
+//! does ([`HOT_SHARE`]). So there are two lists: a flood of blocks that are read once passes
+//! through the small list and does not wash out the hot blocks that matter. New blocks get the room
+//! that hot ones do not fill.
 //!
-//! Accuracy, for a step of a sixteenth of the cache: on draws from Zipf's distribution (exponents 0
-//! to 1.2) between 0.6 and 1.15 of the truth, where one list gave 0.45 to 0.9; with a third of the
-//! reads going to blocks that never recur between 0.55 and 0.75, where one list gave 0.2. It is
-//! mostly below the truth because a larger cache also recognises more recurring blocks. If most
-//! misses are of blocks that never recur, hardly anything hot is evicted, and the estimate is a
-//! small part of a truth that is small itself.
+//! Accuracy, for a step of a sixteenth of the cache:
 //!
-//! Threads: every method may be called from any thread. The lists are behind one mutex that only
-//! misses, insertions and evictions of tracked keys take, each of which accompanies a read from a
-//! file. It is a leaf: no other lock is taken under it, but it may be taken under a shard's. The
-//! number of misses is one word that every miss adds to, and nothing depends on its order relative
-//! to the lists: a report is not a consistent snapshot, which suffices for rates.
+//! * Zipf-distributed reads (exponents 0 to 1.2): 0.6 to 1.15 of the true value; a single list gave
+//!   0.45 to 0.9.
+//! * With a third of the reads going to blocks that never recur: 0.55 to 0.75; a single list gave
+//!   0.2.
 //!
-//! Costs: a branch per hit; that is why hits are not counted here but by the readers, in per-thread
-//! counters. Memory: some 100 bytes per tracked block, for at least 256 of them if the step has as
+//! The estimate is mostly low because a larger cache also recognises more recurring blocks. If most
+//! misses are of blocks that never recur, hardly any hot blocks are evicted; the estimate is then a
+//! small fraction of a value that is itself small.
+//!
+//! Threads: any thread may call any method. One mutex guards the lists. Only misses, insertions and
+//! evictions of tracked keys (each of which accompanies a file read), capacity changes and reports
+//! take it. It is a leaf: no other lock is taken under it, though it may be taken under a shard's.
+//! Misses are counted in one word, and nothing depends on its order relative to the lists. A report
+//! is therefore not a consistent snapshot, which suffices for rates.
+//!
+//! Costs: a branch per hit, which is why readers count hits in per-thread counters instead. Memory:
+//! some 100 bytes per tracked block, of which there are at least 256 if the step has room for that
 //! many.
 
 use std::collections::VecDeque;
@@ -44,35 +48,35 @@ use tamis_env::sync::{Mutex, MutexGuard};
 
 use super::key::{CacheKey, ENTRY_OVERHEAD, Mix};
 
-/// The share of a cache's capacity for hot blocks; a new block that is not requested again passes
+/// The share of a cache's capacity for hot blocks. A new block that is not requested again passes
 /// through the rest.
 pub(super) const HOT_SHARE: f64 = 0.97;
 
-/// The minimum number of blocks that represent the step, so that a chance choice of keys matters
+/// The minimum number of blocks that represent the step, so that the random choice of keys matters
 /// little.
 const LEAST_FOLLOWED: u64 = 256;
 
-/// At most 6 sampling bits, that is, at least one key in 2^6 is tracked: fewer save nothing
-/// measurable.
+/// The maximum number of sampling bits: at least one key in 2^6 is tracked, as tracking fewer saves
+/// nothing measurable.
 const MOST_SAMPLING_BITS: u32 = 6;
 
-/// The counts of a cache since its creation. All counters only grow; subtract two readings to get
-/// the changes in between.
+/// The counts of a cache since its creation. Counters only grow; subtract two readings to get the
+/// change in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GhostReport {
-    /// Lookups that did not find their entry. Exact.
+    /// Lookups that did not find their entry; exact.
     pub(crate) misses: u64,
-    /// Misses that a cache with `step_bytes` more would have answered: an estimate, the number
+    /// Estimated misses that a cache with `step_bytes` more would have answered: the number
     /// observed times `sampling`.
     pub ghost_hits: u64,
-    /// Bytes of entries evicted for lack of room, their overhead included: an estimate, scaled like
-    /// `ghost_hits`. After a change of the capacity the ghost has adapted once about two steps have
-    /// passed through.
+    /// Estimated bytes of entries evicted for lack of room, including their overhead, scaled like
+    /// `ghost_hits`. After a capacity change, the ghost has adapted once about two steps have been
+    /// evicted.
     pub evicted_bytes: u64,
-    /// One in this many keys is tracked: `ghost_hits / sampling` misses were actually observed, and
+    /// One in this many keys is tracked. `ghost_hits / sampling` misses were actually observed, and
     /// the noise is that of this smaller number.
     pub sampling: u64,
-    /// How much larger the cache is assumed to be.
+    /// How many bytes larger the hypothetical cache is.
     pub step_bytes: u64,
 }
 
@@ -82,7 +86,7 @@ pub(super) struct Dropped {
     pub(super) key: CacheKey,
     /// Its bytes and overhead.
     pub(super) weight: u64,
-    /// It was one of the hot entries.
+    /// Whether it was a hot entry.
     pub(super) hot: bool,
 }
 
@@ -94,10 +98,10 @@ pub(super) struct Ghost {
     lists: Mutex<Lists>,
 }
 
-/// The state of the tracked keys; not scaled.
+/// The state of the tracked keys, unscaled.
 #[derive(Debug)]
 struct Lists {
-    /// The bytes that both lists may represent, and the first alone.
+    /// The bytes that both lists together may represent, and the hot list alone.
     followed: u64,
     most_hot: u64,
     hot: Recent,
@@ -107,7 +111,7 @@ struct Lists {
 }
 
 impl Ghost {
-    /// Creates an estimator of the value of `step_bytes` more for a cache whose entries are usually
+    /// Creates an estimator for a step of `step_bytes` in a cache whose entries are usually
     /// `block_bytes` long.
     pub(super) fn new(step_bytes: u64, block_bytes: u64) -> Ghost {
         let blocks = step_bytes / (block_bytes + ENTRY_OVERHEAD as u64).max(1);
@@ -132,7 +136,7 @@ impl Ghost {
         }
     }
 
-    /// Reports whether `key` is tracked. The bits used differ from those that choose a shard,
+    /// Reports whether `key` is tracked. It uses other hash bits than those that choose a shard,
     /// unless there are more than 2^16 shards.
     #[inline]
     pub(super) fn follows(&self, key: CacheKey) -> bool {
@@ -143,8 +147,8 @@ impl Ghost {
         self.misses.fetch_add(1, Relaxed);
         if self.follows(key) {
             let mut lists = self.lists();
-            // The key stays until the block is back: a second reader that misses it before that
-            // would have hit, too.
+            // The key stays until the block is back: a second reader that misses before then would
+            // have hit too.
             if lists.hot.holds(key) || lists.cold.holds(key) {
                 lists.hits += 1;
             }
@@ -152,7 +156,7 @@ impl Ghost {
     }
 
     /// Records that `key` is in the cache and that `dropped` made room for it. If `key` is among
-    /// them it was replaced, or is too large for the cache, and would be for a larger one.
+    /// them, it was replaced, or is too large for this cache and a larger one.
     pub(super) fn inserted(&self, key: CacheKey, dropped: &[Dropped]) {
         let follows = self.follows(key);
         if !follows && dropped.is_empty() {
@@ -166,15 +170,15 @@ impl Ghost {
         }
     }
 
-    /// Records that `dropped` made room because the capacity fell.
+    /// Records that `dropped` were evicted because the capacity fell.
     pub(super) fn shrunk(&self, dropped: &[Dropped]) {
         if !dropped.is_empty() {
             self.lists().take(dropped.iter());
         }
     }
 
-    /// Records that the capacity grew. The keys held are those that the cache itself has room for
-    /// now; each will be missed once more, which says nothing about a further step.
+    /// Records that the capacity grew. The cache itself now has room for the keys held here. Each
+    /// will be missed once more, which says nothing about a further step.
     pub(super) fn grown(&self) {
         let mut lists = self.lists();
         lists.hot.clear();
@@ -192,7 +196,8 @@ impl Ghost {
         }
     }
 
-    /// Nothing panics halfway through a change under this lock, so a poisoned one is still valid.
+    /// Nothing panics halfway through a change under this lock, so its data is valid even if the
+    /// lock is poisoned.
     fn lists(&self) -> MutexGuard<'_, Lists> {
         self.lists.lock()
     }
@@ -211,10 +216,10 @@ impl Lists {
     }
 }
 
-/// Recently evicted keys, oldest first, and the bytes that they represent.
+/// Recently evicted keys, oldest first, and the bytes they represent.
 ///
-/// Every key held is once in `order` under the number in `held`. Removed keys leave a stale entry
-/// behind; after a `shrink_to` there are never many more stale entries than live ones.
+/// Every key held is in `order` once, under its number in `held`. A removed key leaves a stale
+/// entry behind; after a `shrink_to`, stale entries never far outnumber live ones.
 #[derive(Debug)]
 struct Recent {
     bytes: u64,

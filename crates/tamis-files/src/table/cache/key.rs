@@ -1,9 +1,10 @@
-//! What identifies an entry of the cache, and how it is hashed.
+//! Cache keys and how they are hashed.
 
 use std::hash::{BuildHasher, Hasher};
 
-/// Identifies a block: the table's number and the block's offset in its file. Table numbers are
-/// never reused, so entries of deleted tables are harmless and age out.
+/// Identifies an entry: the table's number and the block's offset in its file. Table numbers are
+/// never reused, so entries of deleted tables are harmless and age out. Blob records share this key
+/// space, with their checksum in place of the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CacheKey {
     /// The table's number.
@@ -12,7 +13,7 @@ pub struct CacheKey {
     pub(crate) offset: u64,
 }
 
-/// The overhead of an entry: the cache's own slot and the allocation's header.
+/// The overhead per entry, in bytes: the cache's own slot and the allocation's header.
 pub(crate) const ENTRY_OVERHEAD: usize = 96;
 
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ impl BuildHasher for Mix {
     }
 }
 
-/// Multiplies and folds each number it is given: few cycles, and all bits affect all bits.
+/// Multiplies and folds each number: a few cycles, and every bit affects all bits.
 pub(crate) struct MixHasher(u64);
 
 impl Hasher for MixHasher {

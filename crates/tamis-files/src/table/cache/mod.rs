@@ -1,12 +1,11 @@
-//! The cache of uncompressed blocks and of metadata that is not pinned.
+//! The cache of uncompressed blocks and unpinned metadata.
 //!
 //! Mapped, uncompressed blocks are never cached here: the operating system's page cache already
 //! holds them.
 //!
-//! Entries are spread over shards by a mix of (table, offset), not by a key's digest: one block
-//! serves many keys, and all of them must find it in the same shard. Every method may be called
-//! from any thread; a shard's lock is held for a hash table lookup, never across a read from a
-//! file.
+//! Entries are spread over shards by a hash of (table, offset), not by a key's digest: one block
+//! serves many keys, and all of them must find it in the same shard. Any thread may call any
+//! method. A shard's lock is held for a hash table lookup, never across a file read.
 
 mod ghost;
 mod key;
@@ -37,7 +36,7 @@ pub enum CacheEntry {
     Block(HeapBlock),
     /// The index of a table.
     Index(Arc<Index>),
-    /// A filter, in the form its user stores it, and its memory in bytes.
+    /// A filter, in whatever form its user stores it, and its memory in bytes.
     Filter(Arc<dyn Any + Send + Sync>, usize),
 }
 
@@ -62,42 +61,41 @@ impl Weighter<CacheKey, CacheEntry> for ByBytes {
 
 type Entries = Cache<CacheKey, CacheEntry, ByBytes, Mix, Evictions>;
 
-/// A cache with a capacity in bytes; with capacity 0 it holds nothing and costs a branch.
+/// A cache with a capacity in bytes. With capacity 0 it holds nothing and costs a branch.
 #[derive(Debug)]
 pub struct BlockCache {
     entries: Option<Entries>,
     ghost: Option<Arc<Ghost>>,
-    /// Read by insertions, so that a cache that was turned off stays empty. Nothing depends on its
-    /// order relative to the entries: see [`BlockCache::set_capacity`].
+    /// Insertions check this, so that a cache that was turned off stays empty. Nothing depends on
+    /// its order relative to the entries; see [`BlockCache::set_capacity`].
     off: AtomicBool,
-    /// The requested capacity; only reported.
+    /// The requested capacity, kept for reports and to tell growth from shrinking.
     capacity: AtomicU64,
-    /// Held during the whole of a capacity change. Shard locks are taken under it.
+    /// Held throughout a capacity change. Shard locks are taken under it.
     shard: Mutex<ShardSize>,
 }
 
-/// How a cache is measured and resized while in use.
+/// How a cache in use is measured and resized.
 #[derive(Clone, Copy, Debug)]
 pub struct Resizing {
-    /// The minimum capacity that it will be given, in bytes; its shards are sized for that.
+    /// The minimum capacity that it will be given, in bytes. Its shards are sized for that.
     pub least_bytes: u64,
-    /// The additional bytes that the ghost assumes when estimating the value of a larger cache.
+    /// The additional bytes of the larger cache whose value the ghost estimates.
     pub step_bytes: u64,
 }
 
 impl BlockCache {
-    /// Creates an empty cache of `capacity` bytes. `block_bytes` is the usual size of an entry, a
-    /// hint.
+    /// Creates an empty cache of `capacity` bytes. `block_bytes` hints at the usual size of an
+    /// entry.
     ///
     /// A shard holds at least 4 MiB (or everything, in smaller caches), so that the index of a
-    /// typical table fits into one; an entry larger than a shard is not cached.
+    /// typical table fits. An entry larger than a shard is not cached.
     pub fn new(capacity: u64, block_bytes: u64) -> BlockCache {
         BlockCache::build(capacity, block_bytes, capacity / SHARD_BYTES, None)
     }
 
-    /// Creates an empty cache that estimates the value of another step
-    /// ([`BlockCache::ghost_report`]), and whose shards still hold 512 KiB each at the minimum
-    /// capacity.
+    /// Creates an empty cache that estimates the value of `step_bytes` more
+    /// ([`BlockCache::ghost_report`]). Its shards still hold 512 KiB each at the minimum capacity.
     pub fn with_ghost(capacity: u64, block_bytes: u64, resizing: Resizing) -> BlockCache {
         let shards = (capacity / SHARD_BYTES).min(resizing.least_bytes / LEAST_SHARD_BYTES);
         BlockCache::build(capacity, block_bytes, shards, Some(Ghost::new(resizing.step_bytes, block_bytes)))
@@ -105,12 +103,12 @@ impl BlockCache {
 
     fn build(capacity: u64, block_bytes: u64, most_shards: u64, ghost: Option<Ghost>) -> BlockCache {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // The cache rounds the number of shards up; halving first keeps shards from becoming too
-        // small.
+        // The cache library rounds the number of shards up to a power of two. Rounding down first
+        // keeps shards from becoming too small.
         let mut shards = 1u64 << most_shards.max(1).ilog2().min((cores * 4).ilog2());
         let items = (capacity / (block_bytes + ENTRY_OVERHEAD as u64)).clamp(1, 1 << 32);
-        // With fewer items the cache itself would merge shards, and `ShardSize` would not know
-        // their size.
+        // With fewer items per shard the cache library would merge shards itself, and `ShardSize`
+        // would not know their size.
         while shards > 1 && items / shards < 2 * LEAST_REMEMBERED {
             shards /= 2;
         }
@@ -164,12 +162,12 @@ impl BlockCache {
     }
 
     /// Changes the capacity. Excess entries are evicted before this returns, shard by shard, under
-    /// the shard's lock; so a large cache is better shrunk in steps. The effective capacity is up
-    /// to two blocks per shard below the requested one, never above. If the request is below that,
-    /// the capacity is 0 and the cache is off; an insertion in flight may then leave its entry
-    /// behind, at most two blocks per shard, until the next change.
+    /// the shard's lock, so shrink a large cache in steps. The effective capacity is up to two
+    /// blocks per shard below the requested one, never above. If the request is smaller than that,
+    /// the cache is off and empty. An insertion in flight may then leave its entry behind, at most
+    /// two blocks per shard, until the next change.
     ///
-    /// A cache created without capacity stays without. The number of shards does not change.
+    /// A cache created with capacity 0 stays off. The number of shards never changes.
     pub fn set_capacity(&self, bytes: u64) {
         let Some(entries) = &self.entries else { return };
         let mut shard = self.shard.lock();
@@ -188,9 +186,8 @@ impl BlockCache {
         }
     }
 
-    /// Returns the counts since creation and the estimated value of another step; `None` if the
-    /// cache was not created [with a ghost](BlockCache::with_ghost). Takes the ghost's lock
-    /// briefly.
+    /// Returns the counts since creation and the estimated value of another step; `None` for a
+    /// cache created without [a ghost](BlockCache::with_ghost). Takes the ghost's lock briefly.
     pub fn ghost_report(&self) -> Option<GhostReport> {
         self.ghost.as_ref().map(|ghost| ghost.report())
     }
@@ -209,20 +206,20 @@ impl BlockCache {
 /// The minimum size of a shard in a cache of fixed size, if the cache is that large.
 const SHARD_BYTES: u64 = 4 << 20;
 
-/// The minimum size of a shard in a cache that was shrunk, so that the index of a typical table
-/// still fits into one.
+/// The minimum size of a shard in a shrunken cache, so that the index of a typical table still
+/// fits.
 const LEAST_SHARD_BYTES: u64 = 512 << 10;
 
-/// The minimum number of evicted keys that a shard remembers, if there is more than one shard.
+/// The minimum number of evicted keys that each shard remembers, if there are several shards.
 const LEAST_REMEMBERED: u64 = 16;
 
 /// The size of one shard.
 ///
 /// A shard remembers evicted keys, one for every two blocks of capacity, to admit them as hot if
-/// they come back. At each change the cache library scales that number with the capacity and
-/// truncates it. So a capacity that goes up and down forever would leave no memory at all, and at
-/// capacity 0 it is lost for good. Hence a shard is only given sizes at which the number is a whole
-/// one, and never 0.
+/// they come back. At each capacity change the cache library scales that number with the capacity
+/// and truncates it. A capacity that keeps going up and down would wear the number down to nothing,
+/// and capacity 0 would lose it for good. So a shard is only given sizes at which the number is
+/// whole and not 0.
 #[derive(Clone, Copy, Debug)]
 struct ShardSize {
     bytes: u64,
@@ -231,29 +228,29 @@ struct ShardSize {
 }
 
 impl ShardSize {
-    /// Takes the largest such size that is at most `bytes`; or the smallest one, returning `false`,
-    /// if all are larger.
+    /// Takes the largest such size up to `bytes`. If all are larger, takes the smallest and returns
+    /// `false`.
     fn resize(&mut self, bytes: u64) -> bool {
         if bytes == self.bytes {
             return true;
         }
         let (from, memory) = (u128::from(self.bytes), u128::from(self.remembered));
-        // A byte more than the exact size: the cache library computes with floats, and must not
-        // round to below the number. It costs a millionth of the memory per change.
+        // One byte more than the exact size: the cache library computes with floats and must not
+        // round below the number. Each change loses a millionth of the memory to this.
         let size_of = |remembered: u128| (remembered * from).div_ceil(memory) + 1;
         let mut remembered = (u128::from(bytes) * memory / from).max(1);
         if remembered > 1 && size_of(remembered) > u128::from(bytes) {
             remembered -= 1;
         }
         let size = size_of(remembered);
-        // Neither exceeds the request, or the present size plus one byte.
+        // Neither exceeds the request, or else the present size plus one byte.
         (self.bytes, self.remembered) = (size as u64, remembered as u64);
         size <= u128::from(bytes)
     }
 }
 
-/// Collects what an operation on the cache evicts. Entries are moved out of the shard's lock to be
-/// freed: two of them; more are rare if entries have similar sizes.
+/// Collects what a cache operation evicts. Up to two entries are moved out of the shard's lock to
+/// be freed; more are rare if entries have similar sizes.
 #[derive(Clone, Debug)]
 struct Evictions {
     ghost: Option<Arc<Ghost>>,
@@ -261,7 +258,7 @@ struct Evictions {
 
 #[derive(Default)]
 struct Gathered {
-    /// Only kept to be dropped with this value.
+    /// Kept only to be dropped with this value.
     entries: [Option<CacheEntry>; 2],
     followed: SmallVec<[Dropped; 4]>,
 }

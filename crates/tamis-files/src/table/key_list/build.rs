@@ -11,7 +11,7 @@ const CHUNK_KEYS: u64 = 4096;
 /// … or with the key that brings it to this many bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Builds a key list from ascending keys. Memory: the list, and two keys.
+/// Builds a key list from ascending keys. Memory: the list and two keys.
 #[derive(Debug, Default)]
 pub struct KeyListBuilder {
     chunks: Vec<u8>,
@@ -71,7 +71,7 @@ impl KeyListBuilder {
         (self.chunk_start, self.chunk_keys) = (self.chunks.len(), 0);
     }
 
-    /// Returns the bytes of the list. Even an empty list has some.
+    /// Returns the encoded list. Even an empty list has a trailer.
     pub fn finish(mut self) -> Vec<u8> {
         self.end_chunk();
         let mut out = self.chunks;

@@ -1,26 +1,27 @@
-//! The list of a table's keys, which replaces its filter in a keyspace with a global filter, if the
-//! table brings keys that the global filter lacks: they are added to it without reading the data. A
-//! merge brings none, so its tables have no list.
+//! A list of a table's keys. It replaces the table's filter in a keyspace with a global filter, if
+//! the table brings keys that the global filter lacks. They can then be added without reading the
+//! data. A merge brings no new keys, so its tables have no list.
 //!
-//! It holds all distinct user keys, including deleted ones, in ascending order, in *chunks* of some
-//! thousands. Within a chunk a key is stored as the length shared with the previous one plus the
-//! rest (front coding): six bytes for an eight-byte integer out of some hundred million. A
-//! directory has the first key of each chunk, so that a key range decodes only the chunks that it
-//! meets. `docs/table-format.md` describes the bytes:
+//! The list holds all distinct user keys, including deleted ones, in ascending order, in *chunks*
+//! of a few thousand. Within a chunk a key is stored as the length shared with the previous key
+//! plus the rest (front coding): six bytes for an eight-byte integer out of some hundred million. A
+//! directory holds the first key of each chunk, so reading a key range decodes only the chunks that
+//! it meets. `docs/table-format.md` describes the bytes:
 //!
 //! ```text
-//! chunks | directory: the last key, then for each chunk its length, its number of keys, its first key | trailer
+//! chunks | directory | trailer
+//! directory: the last key, then for each chunk its length, its number of keys, its first key
 //! ```
 //!
 //! # Invariants
 //!
-//! * Keys ascend strictly, within a chunk and from chunk to chunk. The reader checks it on every
-//!   step, so that not even a hostile list yields keys out of order or twice.
-//! * Stored values are not trusted: every length is checked against the available bytes, and a key
+//! * Keys ascend strictly, within a chunk and from chunk to chunk. The reader checks this at every
+//!   step, so not even a hostile list yields keys twice or out of order.
+//! * Stored values are not trusted: every length is checked against the remaining bytes, and a key
 //!   grows only by bytes that were read. The reader's memory is one key.
 //!
-//! Builder and cursor belong to one thread at a time; the reader is a view of bytes that do not
-//! change.
+//! Threads: a builder or cursor belongs to one thread at a time. The reader is a view of immutable
+//! bytes.
 
 mod build;
 mod read;
@@ -30,10 +31,10 @@ mod tests;
 pub use build::KeyListBuilder;
 pub use read::{KeyListCursor, KeyListReader};
 
-/// The filter kind recorded by a table with a key list.
+/// The filter kind recorded in a table with a key list.
 pub const KEY_LIST: &str = "keys";
 
-/// The filter kind that is recorded by a table with neither a filter nor a key list, as a global
+/// The filter kind recorded in a table with neither a filter nor a key list, because a global
 /// filter has its keys.
 pub const GLOBAL: &str = "global";
 
@@ -46,6 +47,6 @@ const VERSION: u32 = 1;
 /// Number of keys, length of the directory, version, zero, checksum, magic.
 const TRAILER_BYTES: usize = 40;
 
-/// The first length that does not fit its half of a key's first byte; the excess follows as a
+/// The smallest length that does not fit its half of a key's first byte; the excess follows as a
 /// varint.
 const LONG: usize = 15;

@@ -10,7 +10,7 @@ use crate::table::frame::Damage;
 const BAD_DIRECTORY: Damage = Damage("a key list whose directory does not decode");
 const BAD_CHUNK: Damage = Damage("a key list with a chunk that does not decode");
 
-/// One chunk, as described by the directory.
+/// One chunk, as the directory describes it.
 #[derive(Clone, Copy, Debug)]
 struct Chunk<'b> {
     /// Length of the chunk's bytes.
@@ -37,8 +37,8 @@ pub struct KeyListReader<'b> {
 }
 
 impl<'b> KeyListReader<'b> {
-    /// Checks the checksum and the directory of a key list. Cost: one pass over the bytes at the
-    /// speed of the checksum; no memory. The chunks' contents are checked as they are decoded.
+    /// Verifies the checksum and directory of a key list. Cost: one pass over the bytes at checksum
+    /// speed; no allocation. The chunks' contents are checked as they are decoded.
     pub fn open(bytes: &'b [u8]) -> Result<Self, Damage> {
         let Some((body, trailer)) = bytes.split_last_chunk::<TRAILER_BYTES>() else {
             return Err(Damage("a key list shorter than its trailer"));
@@ -68,13 +68,13 @@ impl<'b> KeyListReader<'b> {
     }
 
     /// Checks that the chunks fill their part of the bytes and have as many keys as the trailer
-    /// says. Sets the first key.
+    /// states. Sets the first key.
     fn check_directory(&mut self) -> Result<(), Damage> {
         let mut directory = self.directory;
         let (mut bytes, mut keys, mut before) = (0usize, 0u64, None);
         while !directory.is_empty() {
             let Chunk { len, keys: count, first } = chunk(&mut directory).ok_or(BAD_DIRECTORY)?;
-            // A key takes at least two bytes.
+            // Each further key takes at least two bytes.
             let others = count.checked_sub(1).ok_or(BAD_DIRECTORY)?;
             if others > (len / 2) as u64 || before.is_some_and(|before| before >= first) {
                 return Err(BAD_DIRECTORY);
@@ -101,14 +101,14 @@ impl<'b> KeyListReader<'b> {
         self.keys
     }
 
-    /// The first and the last key; `None` for an empty list.
+    /// The first and last keys; `None` for an empty list.
     #[inline]
     pub fn bounds(&self) -> Option<(&'b [u8], &'b [u8])> {
         (self.keys > 0).then_some((self.first, self.last))
     }
 
-    /// Iterates over the keys from `start` up to `end` (excluded; `None`: all). Cost: a pass over
-    /// the directory, then on average half a chunk to the first key.
+    /// Iterates over the keys from `start` to `end` (exclusive; unbounded if `None`). Cost: a pass
+    /// over the directory, then half a chunk on average to reach the first key.
     pub fn range<'q>(&self, start: &'q [u8], end: Option<&'q [u8]>) -> KeyListCursor<'b, 'q> {
         let mut cursor = KeyListCursor {
             chunks: self.chunks,
@@ -122,7 +122,7 @@ impl<'b> KeyListReader<'b> {
             start,
             end,
         };
-        // Chunks before one that starts at or before `start` hold nothing in the range.
+        // A chunk holds nothing in the range if the next one starts at or before `start`.
         while !cursor.done {
             let (mut ahead, here) = (cursor.directory, cursor.directory);
             let skipped = chunk(&mut ahead);
@@ -144,7 +144,7 @@ impl<'b> KeyListReader<'b> {
 /// Iterates over the keys of a range. After an error it yields nothing more.
 #[derive(Debug)]
 pub struct KeyListCursor<'b, 'q> {
-    /// The remainder behind the current chunk: bytes, and entries of the directory.
+    /// What follows the current chunk: bytes, and directory entries.
     chunks: &'b [u8],
     directory: Decoder<'b>,
     /// The last key of the list.
@@ -162,7 +162,7 @@ pub struct KeyListCursor<'b, 'q> {
 
 impl KeyListCursor<'_, '_> {
     /// Returns the next key, valid until the next call; `None` at the end of the range. Allocates
-    /// only if a key is longer than all before it.
+    /// only for a key longer than all before it.
     #[expect(clippy::should_implement_trait, reason = "it lends the key, and may fail")]
     pub fn next(&mut self) -> Result<Option<&[u8]>, Damage> {
         while !self.done {
@@ -179,14 +179,15 @@ impl KeyListCursor<'_, '_> {
         Ok(None)
     }
 
-    /// The last key that was decoded. After an error: all keys of the range up to it were returned,
-    /// and none behind it.
+    /// The last key decoded. After an error, exactly the keys of the range up to this one have been
+    /// returned.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.entered.then_some(&self.key)
     }
 
-    /// Decodes the next key into `key`; `false` behind the range. Changes `key` only on success.
+    /// Decodes the next key into `key`; returns `false` past the end of the range. Changes `key`
+    /// only on success.
     fn step(&mut self) -> Result<bool, Damage> {
         if self.left == 0 {
             return self.enter_chunk();
@@ -198,7 +199,7 @@ impl KeyListCursor<'_, '_> {
             *len = len.checked_add(beyond).filter(|len| *len <= MAX_KEY_BYTES).ok_or(BAD_CHUNK)?;
         }
         let rest = self.chunk.take(more + 1).ok_or(BAD_CHUNK)?;
-        // The keys ascend, and `shared` is exactly their common prefix length.
+        // Keys must ascend, and `shared` must be exactly their common prefix length.
         let ascends = match self.key.get(shared) {
             Some(byte) => rest[0] > *byte,
             None => shared == self.key.len(),

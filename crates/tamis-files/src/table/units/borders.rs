@@ -1,23 +1,23 @@
-//! The borders between the segments of a table: which segment a key belongs to.
+//! The borders between a table's segments, which determine the segment of a key.
 //!
-//! A border is the shortest key that is above all keys of the segment before it and begins the
-//! first key of its own. So what tells the borders of one table apart is mostly within four bytes
-//! behind their common prefix, or, if keys are written in digits, within eight. Then these bytes,
-//! as a number, are all that is kept of a border. Otherwise borders are kept as they are, with a
-//! search structure over their first eight bytes.
+//! A border is the shortest prefix of a segment's first key that is above all keys of the previous
+//! segment. What tells the borders of a table apart is mostly within four bytes after their common
+//! prefix, or within eight if keys are written in digits. If so, only these bytes are kept of a
+//! border, as a number. Otherwise the whole borders are kept, with a search structure over their
+//! first eight bytes.
 //!
 //! # Why numbers suffice
 //!
-//! Let `s` be what follows the common prefix in a border, of at most four (or eight) bytes of which
-//! the last is not zero, and `t` what follows it in a key. Both are compared as numbers of that
-//! many bytes, padded with zeros. Numbers that differ do so in the order of `s` and `t`. If they
-//! are equal, `t` begins with `s`: were it shorter, the last byte of `s` would be zero.
+//! Let `s` be what follows the common prefix in a border: at most four (or eight) bytes, the last
+//! of them not zero. Let `t` be what follows it in a key. Both are compared as numbers of that many
+//! bytes, padded with zeros. If the numbers differ, they are ordered as `s` and `t` are. If they
+//! are equal, `t` begins with `s`: were `t` shorter than `s`, the last byte of `s` would be zero.
 //!
 //! # Costs
 //!
-//! Numbers take four bytes a segment, or eight. Up to 64 of four bytes are compared with a key one
-//! by one, by vector instructions, more after a binary search for eight of them; those of eight
-//! bytes are searched binarily. Borders as they are take their bytes and 13 more.
+//! Numbers take four or eight bytes per segment. Up to 64 four-byte numbers are all compared with a
+//! key, by vector instructions; with more, a binary search first finds the eight to compare.
+//! Eight-byte numbers are binary-searched. A whole border takes its bytes and 13 more.
 
 use std::cmp::Ordering;
 
@@ -25,17 +25,17 @@ use tamis_base::key::{BorderKey, common_prefix_len, prefix_of};
 
 use crate::table::search::SearchTree;
 
-/// Numbers compared at once.
+/// How many numbers are compared at once.
 const GROUP: usize = 8;
 
-/// Groups that are all compared: a binary search among so few would take longer.
+/// Up to this many groups are all compared, as a binary search among them would take longer.
 const FEW_GROUPS: usize = 8;
 
-/// A tree of this many segments is as large as the line-up of them that it would make faster to
-/// search.
+/// From this many segments on, prefixes are searched through a tree. With fewer, the tree is not
+/// worth its memory.
 const MANY: usize = 64;
 
-/// See the [module](self). The borders ascend strictly; there is at least one.
+/// See the [module](self). There is at least one border, and borders ascend strictly.
 #[derive(Debug)]
 pub(super) struct Borders {
     count: usize,
@@ -50,7 +50,7 @@ enum Form {
 }
 
 impl Borders {
-    /// Takes over borders, concatenated, with their ends.
+    /// Takes over concatenated borders and their ends.
     pub(super) fn new(keys: Vec<u8>, ends: Vec<u32>) -> Borders {
         let keys = Keys::new(keys, ends);
         let count = keys.ends.len();
@@ -65,8 +65,8 @@ impl Borders {
         self.count
     }
 
-    /// The last segment whose border is not above `key`, whose [`prefix_of`] is `prefix`, or the
-    /// first.
+    /// Returns the last segment whose border is not above `key`, or the first segment. `prefix` is
+    /// the key's [`prefix_of`].
     #[inline(always)]
     pub(super) fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         match &self.form {
@@ -76,7 +76,7 @@ impl Borders {
         }
     }
 
-    /// The border before a segment.
+    /// Returns the border before a segment.
     pub(super) fn get(&self, segment: usize) -> BorderKey {
         match &self.form {
             Form::Narrow(numbers) => numbers.get(segment),
@@ -95,29 +95,30 @@ impl Borders {
     }
 }
 
-/// Ascending numbers of a fixed length. One is passed as what [`prefix_of`] makes of its bytes:
-/// bytes beyond the length are zero, or ignored.
+/// Ascending numbers of a fixed length. A number is passed as the [`prefix_of`] its bytes; bytes
+/// beyond the length are zero or ignored.
 trait List: Sized {
-    /// The length of a number.
+    /// The length of a number in bytes.
     const BYTES: usize;
 
     fn of(numbers: impl Iterator<Item = u64>) -> Self;
 
     fn get(&self, place: usize) -> u64;
 
-    /// How many are at most `number`; or more, if it is the largest number.
+    /// Returns how many numbers are at most `number`; possibly more if `number` is the largest
+    /// possible.
     fn up_to(&self, number: u64) -> usize;
 
     fn memory_bytes(&self) -> usize;
 }
 
-/// Numbers of four bytes, in an order of signed numbers, which is that of vector instructions.
-/// Padded with the largest.
+/// Four-byte numbers, mapped to signed numbers because vector instructions compare those. Padded
+/// with the largest.
 #[derive(Debug)]
 struct Narrow(Box<[[i32; GROUP]]>);
 
 impl Narrow {
-    /// A number in the order of signed numbers.
+    /// Maps a number to a signed one, preserving order.
     #[inline(always)]
     fn signed(number: u64) -> i32 {
         ((number >> 32) as u32 ^ (1 << 31)) as i32
@@ -161,7 +162,7 @@ impl List for Narrow {
     }
 }
 
-/// Numbers of eight bytes.
+/// Eight-byte numbers.
 #[derive(Debug)]
 struct Wide(Box<[u64]>);
 
@@ -189,12 +190,12 @@ impl List for Wide {
 /// Borders as numbers.
 #[derive(Debug)]
 struct Numbers<L> {
-    /// The common prefix of all borders but the first, and the first, which need not have it:
-    /// nothing is before it.
+    /// The common prefix of all borders but the first, then the first border, which need not have
+    /// that prefix because no segment precedes it.
     heads: Box<[u8]>,
     /// The length of the common prefix.
     common: u32,
-    /// Whether a key's first eight bytes tell how it compares with all borders, and if so, the
+    /// Whether a key's first eight bytes decide how it compares with every border, and if so, the
     /// common prefix as a number.
     is_told: bool,
     lead: u64,
@@ -203,7 +204,7 @@ struct Numbers<L> {
 }
 
 impl<L: List> Numbers<L> {
-    /// Returns the numbers of borders, if these suffice.
+    /// Returns the borders as numbers, if numbers suffice.
     fn of(keys: &Keys) -> Option<Numbers<L>> {
         let count = keys.ends.len();
         let common = match count {
@@ -227,8 +228,8 @@ impl<L: List> Numbers<L> {
         &self.heads[..self.common as usize]
     }
 
-    /// The number of borders but the first that are not above a key; or more, if it is the largest
-    /// number.
+    /// Returns how many borders, not counting the first, are not above a key; possibly more if the
+    /// key's number is the largest possible.
     #[inline(always)]
     fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         let bytes = self.common as usize;
@@ -243,7 +244,8 @@ impl<L: List> Numbers<L> {
         }
     }
 
-    /// How a key compares with the common prefix, and if it begins with it, the number behind.
+    /// Returns how a key compares with the common prefix and, if it begins with that, the number
+    /// that follows.
     #[inline(never)]
     fn behind_common(&self, key: &[u8]) -> (Ordering, u64) {
         match key.strip_prefix(self.common()) {
@@ -265,17 +267,17 @@ impl<L: List> Numbers<L> {
     }
 }
 
-/// The first `bytes` bytes, at most four, of eight.
+/// Returns the first `bytes` bytes, at most four, of eight.
 #[inline(always)]
 fn lead(prefix: u64, bytes: usize) -> u64 {
     (prefix >> 1) >> (63 - 8 * bytes)
 }
 
-/// Borders as they are.
+/// Whole borders.
 #[derive(Debug)]
 struct Keys {
     prefixes: Prefixes,
-    /// Concatenated, and their ends.
+    /// The borders, concatenated, and their ends.
     keys: Box<[u8]>,
     ends: Box<[u32]>,
 }
@@ -303,7 +305,7 @@ impl Prefixes {
         }
     }
 
-    /// The first segment whose prefix is not less.
+    /// Returns the first segment whose prefix is not less than `prefix`.
     #[inline]
     fn lower_bound(&self, prefix: u64) -> usize {
         match self {
@@ -332,7 +334,7 @@ impl Keys {
         &self.keys[start as usize..self.ends[segment] as usize]
     }
 
-    /// Keys are compared only if prefixes are equal.
+    /// Returns the segment of a key. Compares whole keys only if prefixes are equal.
     #[inline]
     fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         let from = self.prefixes.lower_bound(prefix);
@@ -342,7 +344,8 @@ impl Keys {
         self.segment_by_key(key, prefix, from)
     }
 
-    /// The same if borders have this prefix; `from` is the first of them.
+    /// Like [`segment_of`](Self::segment_of), if borders have this prefix; `from` is the first of
+    /// them.
     #[inline(never)]
     fn segment_by_key(&self, key: &[u8], prefix: u64, mut from: usize) -> usize {
         let mut to = prefix.checked_add(1).map_or(self.ends.len(), |next| self.prefixes.lower_bound(next));
@@ -379,7 +382,7 @@ mod tests {
     }
 
     /// Checks borders against a linear search, with keys at, around and within them. Returns the
-    /// bytes of their numbers, 0 if they are none.
+    /// bytes per number, 0 if whole borders are kept.
     fn check(keys: &BTreeSet<Vec<u8>>, more: &[Vec<u8>]) -> usize {
         let (borders, all) = (borders(keys), keys.iter().cloned().collect::<Vec<_>>());
         assert_eq!(borders.count(), all.len());
@@ -433,7 +436,7 @@ mod tests {
             assert_eq!(check(&narrow, &[]), 4, "{count}");
             let wide = (0..count).map(|i| (u64::from(i) << 40 | 1).to_be_bytes().to_vec()).collect();
             assert_eq!(check(&wide, &[]), if count < 3 { 4 } else { 8 }, "{count}");
-            // Four or eight bytes a border, but for the first ones and padding.
+            // Four or eight bytes per border, except for the first ones and padding.
             let (narrow, wide) = (borders(&narrow).memory_bytes(), borders(&wide).memory_bytes());
             assert!(narrow <= 4 * (count as usize + GROUP) + 8, "{narrow} for {count}");
             assert!(count < 3 || wide <= 8 * count as usize + 16, "{wide} for {count}");
@@ -448,8 +451,7 @@ mod tests {
             common in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..10),
         ) {
             check(&keys, &more);
-            // Behind a common prefix, as the shortest separators would be: without a zero at the
-            // end.
+            // With a common prefix and no trailing zero, as the shortest separators would be.
             for most in [4, 7] {
                 let trimmed = keys.iter().map(|key| {
                     let len = key.iter().take(most).rposition(|&byte| byte != 0).map_or(0, |last| last + 1);

@@ -1,4 +1,4 @@
-//! Builds the filter units of a table while it is written.
+//! Builds a table's filter units while the table is written.
 
 use tamis_base::key::common_prefix_len;
 use tamis_env::sync::channel::{Receiver, Sender, bounded};
@@ -11,55 +11,56 @@ use super::directory::Trailer;
 use super::{VERSION, group_salt, layout_of, segment_keys};
 use crate::codec::Encode;
 
-/// The number of segments queued for the building thread; when the queue is full, adding keys
-/// waits.
+/// How many segments may be queued for the building thread. Adding keys waits while the queue is
+/// full.
 const QUEUE: usize = 2;
 
-/// Why a table gets no filter.
+/// Why a table's filter could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterBuildError {
-    /// The filter of a segment could not be built.
+    /// A segment's filter could not be built.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// The building thread has panicked.
+    /// The building thread panicked.
     #[error("the thread that built it panicked")]
     Panicked,
 }
 
 /// Builds an elastic filter from ascending keys.
 ///
-/// A complete segment is handed to a thread that builds its units while more keys arrive. The
-/// thread starts with the first complete segment that is followed by another one, so a table of one
-/// segment needs no thread; if none can be started, the caller builds the units. Dropping the
-/// builder waits for the thread, which has at most three segments to finish.
+/// A complete segment goes to a thread that builds its units while more keys arrive. The thread
+/// starts once a complete segment is followed by another, so a table of one segment needs no
+/// thread. If no thread can be started, the caller builds the units. Dropping the builder waits for
+/// the thread, which has at most three segments to finish.
 ///
-/// Memory: eight bytes per key for at most five segments (the open one, one that may absorb the
-/// rest of the table, two in the queue, one in progress), and the units built so far. Independent
+/// Memory: the units built so far, and eight bytes per key for at most five segments (the open one,
+/// one that may absorb the rest of the table, two in the queue, one in progress). Independent
 /// hashing keeps 248 bytes per key instead of eight.
 #[derive(Debug)]
 pub struct ElasticBuilder {
     spec: ElasticSpec,
     verify: Verify,
     salt: Option<u64>,
-    /// Keys of a full segment, and the minimum of the last one.
+    /// Keys in a full segment, and the minimum for the last one.
     full: usize,
     fewest: usize,
     open: Segment,
-    /// The last key, to cut the next segment's first one to what tells them apart.
+    /// The last key of a full segment, to cut the next segment's first key to what tells the two
+    /// apart.
     last: Option<Vec<u8>>,
-    /// A full segment that is not yet followed by enough keys for another.
+    /// A full segment not yet followed by enough keys for another.
     held: Option<Segment>,
     pub(super) work: Work,
 }
 
-/// Neighbouring keys.
+/// A run of neighbouring keys.
 #[derive(Debug)]
 pub(super) struct Segment {
     first: Vec<u8>,
     keys: Keys,
 }
 
-/// The part of the keys that the units need.
+/// What the units need of the keys.
 #[derive(Debug)]
 enum Keys {
     Shared(Vec<Digest>),
@@ -91,18 +92,19 @@ impl Segment {
     }
 }
 
-/// Where units are built.
+/// Where the units are built.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Nothing is to be built yet.
+    /// There is nothing to build yet.
     None,
     Here(Assembler),
     There(Worker),
 }
 
 impl ElasticBuilder {
-    /// Creates an empty builder. `unit_bytes` is the encoded length of a unit. Without a `salt`,
-    /// one is derived from the keys of the first segment, so that it is a function of the contents.
+    /// Creates an empty builder. `unit_bytes` is the target for a unit's encoded length. Without a
+    /// `salt`, one is derived from the keys of the first segment, so it depends only on the
+    /// contents.
     pub fn new(
         (units, bits_per_key, scheme): (u32, f64, BloomScheme),
         unit_bytes: u64,
@@ -116,17 +118,17 @@ impl ElasticBuilder {
         ElasticBuilder { spec, verify, salt, full, fewest, open, last: None, held: None, work: Work::None }
     }
 
-    /// Sets the salt of the table. Must be called before the first key.
+    /// Sets the table's salt. Must be called before the first key is added.
     pub fn set_salt(&mut self, salt: u64) {
         self.salt = Some(salt);
     }
 
-    /// Adds a key with its digest. Keys ascend; another version of the last key changes nothing.
-    /// Waits if the building thread is three segments behind.
+    /// Adds a key with its digest. Keys must ascend; another version of the last key changes
+    /// nothing. Waits if the building thread is three segments behind.
     #[inline]
     pub fn add(&mut self, key: &[u8], digest: Digest) {
-        // Keys with equal digests are one key to a filter. A key that is skipped here belongs to
-        // the segment of the previous key: the next segment starts behind both.
+        // To a filter, keys with equal digests are one key. A key skipped here belongs to the
+        // previous key's segment, as the next segment starts after both.
         let probes = self.spec.units * self.spec.probes();
         let independent = match &self.open.keys {
             Keys::Shared(keys) if keys.last() == Some(&digest) => return self.skip(key),
@@ -170,8 +172,8 @@ impl ElasticBuilder {
         last.extend_from_slice(key);
     }
 
-    /// Takes a key that the open segment has already, or one of the same digest, which the segment
-    /// must reach as well.
+    /// Skips a key that the open segment already has, or one with the same digest, which the
+    /// segment must also cover.
     fn skip(&mut self, key: &[u8]) {
         if self.open.len() == self.full {
             self.end_segment(key);
@@ -183,7 +185,7 @@ impl ElasticBuilder {
         Assembler::new(self.spec, salt, self.verify)
     }
 
-    /// Ensures that something builds, in the background if possible.
+    /// Ensures that there is a builder of units, in the background if possible.
     fn start(&mut self, first: &Segment) {
         if !matches!(self.work, Work::None) {
             return;
@@ -210,8 +212,9 @@ impl ElasticBuilder {
         }
     }
 
-    /// Returns the bytes of the filter part; `None` without keys. Waits for the thread. Memory
-    /// briefly: the result, and one further unit of all segments.
+    /// Returns the bytes of the filter part; `None` without keys. Waits for the thread. Peak
+    /// memory: the result, and one row of units (one unit of all segments) that is being copied
+    /// into it.
     ///
     /// # Errors
     /// An error of [`ElasticGroup::build`] for a segment, or a panic of the thread.
@@ -235,7 +238,7 @@ impl ElasticBuilder {
     }
 }
 
-/// Derives a salt that differs between tables unless the keys of their first segments are the same.
+/// Derives a salt that differs between tables unless their first segments have the same keys.
 fn salt_from(segment: &Segment) -> u64 {
     let mut hasher = Xxh3::new();
     match &segment.keys {
@@ -248,13 +251,13 @@ fn salt_from(segment: &Segment) -> u64 {
     hasher.digest()
 }
 
-/// The units of the segments built so far.
+/// Builds the units of segments and collects them.
 #[derive(Debug)]
 pub(super) struct Assembler {
     spec: ElasticSpec,
     salt: u64,
     verify: Verify,
-    /// One row per unit of a group: that unit of all segments.
+    /// One row per unit number: that unit of all segments.
     rows: Vec<Vec<u8>>,
     directory: Vec<u8>,
     segments: u32,
@@ -272,7 +275,7 @@ impl Assembler {
         self.finish()
     }
 
-    /// Builds the units of the next segment. Does nothing after an error, which `finish` returns.
+    /// Builds the units of the next segment. Does nothing after an error; `finish` returns it.
     fn add(&mut self, segment: Segment) {
         if self.failed.is_none() {
             self.failed = self.build(segment).err();
@@ -320,7 +323,7 @@ impl Assembler {
         };
         let units: usize = self.rows.iter().map(Vec::len).sum();
         let mut out = Vec::with_capacity(units + self.directory.len() + Trailer::BYTES);
-        // Each row is freed before the next one is copied.
+        // Each row is freed before the next is copied.
         self.rows.into_iter().for_each(|row| out.extend_from_slice(&row));
         out.extend_from_slice(&self.directory);
         trailer.encode(&mut out);

@@ -1,4 +1,4 @@
-//! The directory of an elastic filter: which keys form a segment, and where its units are.
+//! The directory of an elastic filter: which keys form each segment and where its units are.
 
 use tamis_base::key::{BorderKey, MAX_KEY_BYTES};
 use tamis_filter::format::TRAILER_LEN as UNIT_TRAILER;
@@ -28,7 +28,7 @@ impl Trailer {
     /// version, zero, checksum, magic.
     pub(super) const BYTES: usize = 56;
 
-    /// Appends the trailer behind the directory that ends `out`.
+    /// Appends the trailer to `out`, which ends with the directory.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let directory_at = out.len() - self.directory_bytes as usize;
         out.put_u64(self.salt);
@@ -43,8 +43,8 @@ impl Trailer {
         out.extend_from_slice(&MAGIC);
     }
 
-    /// Decodes the trailer that ends `tail`. [`UnitDirectory::open`] verifies the checksum: until
-    /// then the values are only known to be plausible.
+    /// Decodes the trailer at the end of `tail`. The values are merely plausible until
+    /// [`UnitDirectory::open`] verifies the checksum.
     pub(super) fn decode(tail: &[u8]) -> Result<Trailer, Damage> {
         const CUT: Damage = Damage("an elastic filter that is too short");
         let (_, bytes) = tail.split_last_chunk::<{ Trailer::BYTES }>().ok_or(CUT)?;
@@ -81,17 +81,18 @@ impl Trailer {
         Ok(Trailer { salt, directory_bytes, segments, spec, probes })
     }
 
-    /// Returns the length of directory and trailer, if it fits a filter part of `part_len` bytes.
+    /// Returns the length of directory and trailer, which must fit a filter part of `part_len`
+    /// bytes.
     pub(super) fn tail_len(&self, part_len: u64) -> Result<u64, Damage> {
         let len = self.directory_bytes.checked_add(Trailer::BYTES as u64);
         len.filter(|len| *len <= part_len).ok_or(BAD_DIRECTORY)
     }
 }
 
-/// Keys, and the words of a unit's payload, of a segment.
+/// A segment's keys, and the eight-byte words of its units' payloads.
 type Size = (u32, u32);
 
-/// The sizes of all segments. Writers fill all but the last one alike.
+/// The sizes of all segments. Writers make all but the last one alike.
 #[derive(Debug)]
 enum Sizes {
     Alike {
@@ -99,7 +100,7 @@ enum Sizes {
         each: Size,
         last: Size,
     },
-    /// The words are those of all segments up to this one.
+    /// The words are cumulative, including the segment's own.
     Any(Box<[Size]>),
 }
 
@@ -126,7 +127,7 @@ impl Sizes {
         }
     }
 
-    /// The words of the segments before this one, and its own.
+    /// Returns the words of all earlier segments, and of this one.
     #[inline]
     fn words(&self, segment: usize) -> (u64, u64) {
         match self {
@@ -149,7 +150,7 @@ impl Sizes {
     }
 }
 
-/// Which keys form a segment, and where its units are. At least one segment. See the
+/// Which keys form each segment, and where its units are. Has at least one segment. See the
 /// [module](super).
 #[derive(Debug)]
 pub struct UnitDirectory {
@@ -158,14 +159,15 @@ pub struct UnitDirectory {
     spec: ElasticSpec,
     probes: u8,
     salt: u64,
-    /// The stack of any group of the table: [`stack`](Self::stack) fills in the rest.
+    /// The part of a stack common to all groups of the table; [`stack`](Self::stack) fills in the
+    /// rest.
     stack: ElasticStack,
 }
 
 impl UnitDirectory {
-    /// Decodes the directory of a filter part of `part_len` bytes that ends with `tail`: directory,
-    /// trailer and anything before them. Linear in the directory. An entry of at least three bytes
-    /// takes 22 bytes and its key, so memory is bounded by the input.
+    /// Decodes the directory of a filter part of `part_len` bytes. `tail` is the end of the part
+    /// and contains at least the directory and trailer. Takes time linear in the directory. An
+    /// entry of at least three bytes takes 22 bytes and its key, so the input bounds the memory.
     pub fn open(part_len: u64, tail: &[u8]) -> Result<UnitDirectory, Damage> {
         let trailer = Trailer::decode(tail)?;
         let tail_len = trailer.tail_len(part_len)?;
@@ -226,7 +228,7 @@ impl UnitDirectory {
         })
     }
 
-    /// The number of segments; at least one. Methods that take a segment's number panic if it is
+    /// The number of segments, at least one. Methods that take a segment's number panic if it is
     /// out of range.
     #[inline]
     pub fn segments(&self) -> usize {
@@ -245,46 +247,45 @@ impl UnitDirectory {
         self.spec
     }
 
-    /// Probes per unit. Independent hashing needs this many digests of a key for each unit of a
-    /// group.
+    /// Probes per unit. Independent hashing needs this many digests of a key per unit of a group.
     #[inline]
     pub fn probes(&self) -> u32 {
         self.probes.into()
     }
 
-    /// The segment that `key`, whose [`prefix_of`](tamis_base::key::prefix_of) is `prefix`, belongs
-    /// to if the table holds it: the last one that starts at or before it, or the first.
+    /// Returns the segment that `key` belongs to if the table holds it: the last one that starts at
+    /// or before it, or the first. `prefix` is the key's [`prefix_of`](tamis_base::key::prefix_of).
     #[inline(always)]
     pub fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         self.borders.segment_of(key, prefix)
     }
 
-    /// A lower bound on the keys of a segment that no key of the segment before it reaches. As of
-    /// format 2 it is the shortest one that begins the segment's first key.
+    /// A lower bound on a segment's keys that is above all keys of the previous segment. As of
+    /// format 2, it is the shortest such prefix of the segment's first key.
     #[inline]
     pub fn first_key(&self, segment: usize) -> BorderKey {
         self.borders.get(segment)
     }
 
-    /// The number of distinct keys of a segment.
+    /// The number of distinct keys in a segment.
     #[inline]
     pub fn keys(&self, segment: usize) -> u64 {
         self.sizes.keys(segment)
     }
 
-    /// The number of distinct keys of the table.
+    /// The number of distinct keys in the table.
     #[inline]
     pub fn total_keys(&self) -> u64 {
         (0..self.segments()).map(|segment| self.keys(segment)).sum()
     }
 
-    /// The words of the payloads of a unit's segments before this one, and of its own.
+    /// Returns the payload words, in one row of units, of all earlier segments and of this one.
     #[inline]
     fn words(&self, segment: usize) -> (u64, u64) {
         self.sizes.words(segment)
     }
 
-    /// The location of a unit: offset within the filter part, and length, in bytes.
+    /// Returns the location of a unit: its offset within the filter part and its length, in bytes.
     pub fn unit_span(&self, segment: usize, unit: u32) -> (u64, u64) {
         debug_assert!(unit < self.spec.units);
         let trailer = UNIT_TRAILER as u64;
@@ -294,7 +295,7 @@ impl UnitDirectory {
         (row * u64::from(unit) + before * 8 + segment as u64 * trailer, own * 8 + trailer)
     }
 
-    /// How units of a segment lie in memory together.
+    /// Returns how a segment's units lie in memory together.
     #[inline]
     pub fn stack(&self, segment: usize) -> ElasticStack {
         self.stack.of_group(self.salt(segment), self.keys(segment), self.words(segment).1)

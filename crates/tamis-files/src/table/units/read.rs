@@ -1,4 +1,4 @@
-//! Reads the directory and the units of a table, each separately.
+//! Reads a table's directory and units, each separately.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use crate::error::StorageError;
 use crate::table::frame::Damage;
 use crate::table::reader::Table;
 
-/// The first read of a directory takes this many bytes from the end of the filter part: enough for
-/// some hundred short keys.
+/// The first read of a directory takes this many bytes from the end of the filter part, enough for
+/// a few hundred short keys.
 const TAIL_BYTES: u64 = 4 << 10;
 
-/// Adjacent units are read in ranges of at most this many bytes, which bounds the memory for it.
-/// The first units of a table of eight million keys are one range.
+/// Adjacent units are read in ranges of at most this many bytes, which bounds the memory. The first
+/// units of a table of eight million keys are one range.
 const MAX_STRETCH: u64 = 4 << 20;
 
 /// One of the requested units, or why it could not be read.
@@ -29,16 +29,16 @@ pub struct LoadedUnit {
 /// The result of [`UnitDirectory::read_units`].
 #[derive(Debug, Default)]
 pub struct UnitsRead {
-    /// All requested units: units ascending, and for each unit its segments ascending.
+    /// All requested units, by unit number and then by segment.
     pub units: Vec<LoadedUnit>,
-    /// The number of byte ranges read, and their bytes.
+    /// How many byte ranges were read, and their total bytes.
     pub reads: u64,
     pub bytes: u64,
 }
 
 impl UnitDirectory {
-    /// Reads the directory of an open table, with one read if it is short and two otherwise.
-    /// Errors: a failed system call, or damage.
+    /// Reads the directory of an open table, with one read if it is short, otherwise two. Errors: a
+    /// failed system call, or damage.
     pub fn read(table: &Table) -> Result<UnitDirectory, StorageError> {
         let part_len = table.filter_len();
         let damaged = |damage: Damage| table.damaged(table.filter_offset(part_len), damage);
@@ -59,10 +59,10 @@ impl UnitDirectory {
         self.open_unit(table, segment, unit, &table.filter_stretch(offset, len)?)
     }
 
-    /// Reads some units of some segments, adjacent ones with one read. All units of all segments
-    /// are adjacent; of fewer segments, those of one number are. A damaged unit affects no other;
-    /// units of a range that cannot be read are read one by one. Besides the units, memory for one
-    /// range is needed, unless the file is mapped.
+    /// Reads some units of some segments, adjacent ones with one read. For all segments, all units
+    /// are adjacent; for fewer segments, those with the same number are. A damaged unit affects no
+    /// other. If a range cannot be read, its units are read one by one. Memory: the units, and one
+    /// range unless the file is mapped.
     pub fn read_units(&self, table: &Table, units: Range<u32>, segments: Range<usize>) -> UnitsRead {
         let mut wanted =
             units.flat_map(|unit| segments.clone().map(move |segment| (segment, unit))).peekable();
@@ -115,7 +115,7 @@ impl UnitDirectory {
         }
     }
 
-    /// Decodes a unit and verifies that it is the one requested: another one would reject keys that
+    /// Decodes a unit and verifies that it is the one requested, as another would reject keys that
     /// exist.
     fn open_unit(
         &self,

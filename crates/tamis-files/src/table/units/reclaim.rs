@@ -1,32 +1,31 @@
-//! When the memory of units can be freed that readers may still be probing.
+//! Decides when to free the memory of units that readers may still be probing.
 //!
-//! Readers probe units without a lock: a get *pins* the present generation, once, and then follows
-//! the words of as many segments as it has runs. A change replaces a segment's word, and hands the
-//! old memory to [`retire`], which puts it into the present generation and begins the next one. A
-//! generation keeps the next one alive, so it is freed, with what was put into it, when no pin of
-//! it or of an older one is left.
+//! Readers probe units without a lock. A get *pins* the present generation once and then follows
+//! the words of one segment per run. A change replaces a segment's word and hands the old memory to
+//! [`retire`], which puts it into the present generation and begins the next one. A generation
+//! keeps the next one alive. So a generation is freed, with the memory retired into it, once no pin
+//! of it or of an older one is left.
 //!
 //! # Why no freed memory is probed
 //!
-//! A reader probes memory that it found in a word after it had pinned generation `g`. Let that
-//! memory be retired into `r`.
+//! A reader pins generation `g` and then finds memory in a word. Let that memory be retired into
+//! `r`.
 //!
 //! * If `r` is `g` or younger, the pin keeps `g` alive, and `g` keeps `r` alive.
-//! * If `r` is older than `g`: the word was replaced before `retire` began the generation after `r`
-//!   (with a store that releases), and `g` is that one or younger (the load that pinned it
-//!   acquires). So the reader saw the new word, or one still newer: a contradiction.
+//! * If `r` is older than `g`, the word was replaced before `retire` began the generation after `r`
+//!   with a releasing store. `g` is that generation or a younger one, and the load that pinned it
+//!   acquires. So the reader saw the new word or a newer one, a contradiction.
 //!
-//! `model` checks this under loom, with this code and the words' ([`Word`](super::word::Word)).
+//! `model` checks this under loom, with this code and that of [`Word`](super::word::Word).
 //!
 //! # Threads
 //!
-//! Any thread may pin at any time; pins are short, the length of a get. A thread that is suspended
-//! in the middle of one delays the freeing of what is retired meanwhile, which is why its bytes are
-//! counted ([`Retired`]). One list of generations serves the whole process, as the pin of a get
-//! must cover every segment that it may come to. Any thread may retire; the lock makes the two
-//! steps of it one.
+//! Any thread may pin at any time. A pin is short: it lasts for one get. A thread suspended during
+//! a pin delays the freeing of all memory retired meanwhile, which is why retired bytes are counted
+//! ([`Retired`]). One list of generations serves the whole process, as a get's pin must cover every
+//! segment that it may reach. Any thread may retire; the lock makes its two steps one.
 //!
-//! Pinning is one load of an [`ArcSwap`](arc_swap::ArcSwap), without a write to memory that other
+//! Pinning is one load of an [`ArcSwap`](arc_swap::ArcSwap) and writes to no memory that other
 //! threads write to.
 
 use std::ptr::NonNull;
@@ -49,14 +48,14 @@ use super::model::present as sync;
 
 use sync::{Guard, Mutex, Present, Shared};
 
-/// The generations of the units of all databases of the process.
+/// The generations of the units of all databases in the process.
 static UNITS: LazyLock<Generations<Retired>> = LazyLock::new(Generations::new);
 
-/// Frees memory `R` by dropping it, when no pin that is older than its retirement is left.
+/// Frees memory `R` by dropping it, once no pin older than its retirement is left.
 #[derive(Debug)]
 pub(super) struct Generations<R> {
     present: Present<Generation<R>>,
-    /// Held while one generation follows another.
+    /// Held while one generation succeeds another.
     retiring: Mutex<()>,
 }
 
@@ -71,13 +70,13 @@ impl<R> Generations<R> {
         Pin { _generation: self.present.load() }
     }
 
-    /// Frees memory that no word leads to any more, when no pin is left under which it may have
+    /// Takes memory that no word leads to. Frees it once no pin is left under which it may have
     /// been found.
     pub(super) fn retire(&self, memory: Vec<R>) {
         let _retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Shared::new(Generation::new());
         let present = self.present.load_full();
-        // Both are empty, as each generation is followed once.
+        // Both are still empty, as each generation is succeeded only once.
         let _ = present.retired.set(memory);
         let _ = present.next.set(next.clone());
         self.present.store(next);
@@ -98,8 +97,7 @@ impl<R> Generation<R> {
 
 impl<R> Drop for Generation<R> {
     fn drop(&mut self) {
-        // One after the other instead of each within the drop of the one before it: there may be a
-        // million.
+        // Drop generations one by one rather than recursively: there may be a million.
         let mut next = self.next.take();
         while let Some(mut generation) = next.and_then(Shared::into_inner) {
             next = generation.next.take();
@@ -107,20 +105,20 @@ impl<R> Drop for Generation<R> {
     }
 }
 
-/// Keeps memory that was found in a word while this lives from being freed.
+/// While this lives, memory found in a word since it was taken is not freed.
 #[derive(Debug)]
 pub struct Pin<R = Retired> {
     _generation: Guard<Generation<R>>,
 }
 
-/// Pins the present generation. A thread should hold few pins at a time, as each after the eighth
+/// Pins the present generation. A thread should hold few pins at a time, as each beyond the eighth
 /// costs more.
 #[inline]
 pub fn pin() -> Pin {
     UNITS.pin()
 }
 
-/// Memory that no word leads to any more. Its bytes are counted until it is freed.
+/// Memory that no word leads to. Its bytes are counted until it is freed.
 #[derive(Debug)]
 pub struct Retired {
     lines: NonNull<ElasticLine>,
@@ -129,7 +127,7 @@ pub struct Retired {
     counter: Option<Arc<AtomicU64>>,
 }
 
-// SAFETY: it owns its lines, which are plain integers; no method gives access to them.
+// SAFETY: it owns its lines, which are plain integers, and no method gives access to them.
 unsafe impl Send for Retired {}
 // SAFETY: as above.
 unsafe impl Sync for Retired {}
@@ -138,7 +136,7 @@ impl Retired {
     /// Takes over `count` lines.
     ///
     /// # Safety
-    /// They were allocated as a boxed slice of `count` lines, whose owner gives it up. No word
+    /// They were allocated as a boxed slice of `count` lines, which its owner gives up. No word
     /// leads to them.
     pub(super) unsafe fn new(lines: NonNull<ElasticLine>, count: usize, bytes: u64) -> Retired {
         Retired { lines, count, bytes, counter: None }
@@ -148,8 +146,8 @@ impl Retired {
 impl Drop for Retired {
     fn drop(&mut self) {
         let slice = NonNull::slice_from_raw_parts(self.lines, self.count);
-        // SAFETY: the promise of `new`. Readers that found the lines have ended, by the argument in
-        // the module's header.
+        // SAFETY: the promise made to `new`. Readers that found the lines have ended, by the
+        // argument in the module header.
         drop(unsafe { Box::from_raw(slice.as_ptr()) });
         if let Some(counter) = &self.counter {
             counter.fetch_sub(self.bytes, Relaxed);
@@ -157,8 +155,8 @@ impl Drop for Retired {
     }
 }
 
-/// Frees memory when no get can be probing it any more: at once, if there is none. `counter` has
-/// its bytes until then.
+/// Frees memory as soon as no get can be probing it, which may be at once. `counter` includes its
+/// bytes until then.
 pub fn retire(mut memory: Vec<Retired>, counter: &Arc<AtomicU64>) {
     if memory.is_empty() {
         return;

@@ -1,26 +1,25 @@
-//! The elastic filter of one table as the read path uses it: for each segment the units that are in
-//! memory now.
+//! A table's elastic filter as the read path uses it: the units of each segment that are in memory
+//! now.
 //!
 //! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read
-//! Performance in Large Key-Value Stores" (ATC 2019), section 3. Which units are in memory is
-//! decided elsewhere (`db/elastic`); here they are probed.
+//! Performance in Large Key-Value Stores" (ATC 2019), section 3. `db/elastic` decides which units
+//! are in memory; this module probes them.
 //!
 //! # Structure
 //!
-//! A segment has the first `k` of its units in memory, in one piece
-//! ([`tamis_filter::ElasticStack`]), and one word that says how many they are and where ([`Word`]).
-//! So a unit takes its bits, a piece [`PIECE_BYTES`] more, and a segment without units nothing but
-//! its word.
+//! A segment has its first `k` units in memory, in one piece ([`tamis_filter::ElasticStack`]), and
+//! one word that says how many there are and where ([`Word`]). A unit thus takes its bits, a piece
+//! [`PIECE_BYTES`] more, and a segment without units only its word.
 //!
 //! # Threads
 //!
-//! Any thread may probe at any time without a lock, under a [`Pin`]. Changes
-//! ([`grow`](ElasticFilter::grow), [`keep`](ElasticFilter::keep), [`clear`](ElasticFilter::clear))
-//! are made by one thread at a time, the holder of the engine's lock over elastic filters: they
-//! make a new piece, replace the word, and return the old piece, which is to be
-//! [retired](super::retire). A piece is never written to while a word leads to it. A reader that
-//! loaded a word before a change may probe its piece after it, which is equally correct: no subset
-//! of a segment's units rejects any of its keys.
+//! Any thread may probe at any time without a lock, under a [`Pin`]. Only one thread at a time, the
+//! holder of the engine's lock over elastic filters, makes changes ([`grow`](ElasticFilter::grow),
+//! [`keep`](ElasticFilter::keep), [`clear`](ElasticFilter::clear)). A change makes a new piece,
+//! replaces the word and returns the old piece, which the caller must [retire](super::retire). A
+//! piece is never written to while a word leads to it. A reader that loaded a word before a change
+//! may probe the old piece after it. That is equally correct, as no subset of a segment's units
+//! rejects any of its keys.
 
 use std::ptr::{self, NonNull};
 
@@ -33,13 +32,13 @@ use super::word::Word;
 use super::{Pin, Retired, UnitDirectory};
 use crate::table::prefetch::prefetch_place;
 
-/// What a piece takes beside its lines: the header of an allocation.
+/// What a piece takes beside its lines, in bytes: an allocation header.
 const PIECE_BYTES: u64 = 16;
 
-/// The units to probe for a key: a segment, and its units at that moment.
+/// The units to probe for a key: a segment and its units at that moment.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundUnits<'f> {
-    /// The position of the segment in the table.
+    /// The number of the segment in the table.
     pub segment: usize,
     units: u32,
     stack: ElasticStack,
@@ -53,13 +52,13 @@ impl FoundUnits<'_> {
         self.units
     }
 
-    /// Reports whether all of them accept a key.
+    /// Reports whether all units accept a key.
     #[inline]
     pub fn contains(&self, digest: Digest) -> bool {
         self.stack.contains(self.lines, self.units, digest)
     }
 
-    /// The same for independent hashing.
+    /// Like [`contains`](Self::contains), for independent hashing.
     #[inline]
     pub fn contains_independent(&self, digests: &IndependentDigests) -> Result<bool, FilterError> {
         self.stack.contains_independent(self.lines, self.units, digests)
@@ -88,36 +87,37 @@ impl ElasticFilter {
         &self.directory
     }
 
-    /// The segment that `key`, whose [`prefix_of`](tamis_base::key::prefix_of) is `prefix`, belongs
-    /// to, if it is in the table.
+    /// Returns the segment that `key` belongs to, if it is in the table. `prefix` is the key's
+    /// [`prefix_of`](tamis_base::key::prefix_of).
     #[inline]
     pub fn segment_of(&self, key: &[u8], prefix: u64) -> usize {
         self.directory.segment_of(key, prefix)
     }
 
-    /// The units of a segment at this moment, and their lines.
+    /// Returns the number of units that a segment has at this moment, and their lines.
     ///
     /// # Safety
-    /// `stack` is the segment's, and the piece that its word leads to now is not freed during `'f`.
+    /// `stack` must be the segment's. The piece that its word leads to now must not be freed during
+    /// `'f`.
     #[inline]
     unsafe fn piece<'f>(&self, segment: usize, stack: &ElasticStack) -> (u32, &'f [ElasticLine]) {
         let (lines, units) = self.words[segment].load();
         if units == 0 {
             return (0, &[]);
         }
-        // SAFETY: the piece has that many lines, as `install` made it for that many units, and
-        // lives, as the caller promises. Nobody writes to it: pieces are immutable.
+        // SAFETY: `install` made the piece for that many units, so it has that many lines. It
+        // lives, as the caller promises. Nobody writes to it, as pieces are immutable.
         (units, unsafe { std::slice::from_raw_parts(lines, stack.lines(units)) })
     }
 
-    /// Reports whether [`locate`](Self::locate) works.
+    /// Reports whether [`locate`](Self::locate) works with the layout of this filter.
     #[inline]
     pub fn locates(&self) -> bool {
         self.directory.spec().layout == ElasticLayout::Interleaved
     }
 
-    /// The same as [`segment_of`](Self::segment_of), for [`locate`](Self::locate), which will read
-    /// the segment's word: it is prefetched.
+    /// Like [`segment_of`](Self::segment_of), but prefetches the segment's word for
+    /// [`locate`](Self::locate).
     #[inline(always)]
     pub fn seek(&self, key: &[u8], prefix: u64) -> usize {
         let segment = self.segment_of(key, prefix);
@@ -125,8 +125,8 @@ impl ElasticFilter {
         segment
     }
 
-    /// Returns where the units of a segment have the bits of a key, and prefetches what a probe
-    /// reads first. `None` if no unit is in memory.
+    /// Returns where a segment's units have the bits of a key, and prefetches what a probe reads
+    /// first. `None` if no unit is in memory.
     #[inline(always)]
     pub fn locate<'f>(&'f self, segment: usize, digest: Digest, _pin: &'f Pin) -> Option<ElasticProbe<'f>> {
         let stack = self.directory.stack(segment);
@@ -146,8 +146,8 @@ impl ElasticFilter {
     ) -> FoundUnits<'f> {
         let segment = self.segment_of(key, prefix);
         let stack = self.directory.stack(segment);
-        // SAFETY: the pin is older than the load of the word and lives as long as what is returned;
-        // pieces are freed only by way of `retire`, or with this filter, which is borrowed.
+        // SAFETY: the pin is older than the load of the word and outlives the result. Pieces are
+        // freed only through `retire`, or with this filter, which is borrowed.
         let (units, lines) = unsafe { self.piece(segment, &stack) };
         if units > 0
             && let Some(digest) = digest
@@ -157,13 +157,13 @@ impl ElasticFilter {
         FoundUnits { segment, units, stack, lines }
     }
 
-    /// Puts the next units of a segment into use, in order.
+    /// Puts the next units of a segment into use. Returns the old piece, if any.
     ///
     /// # Errors
-    /// [`FilterError::Parameter`] if they are not the next units of the segment.
+    /// Returns [`FilterError::Parameter`] if they are not the segment's next units.
     pub fn grow(&self, segment: usize, more: &[ElasticUnit]) -> Result<Option<Retired>, FilterError> {
         let stack = self.directory.stack(segment);
-        // SAFETY: pieces are retired only by the one thread that makes changes, which is this one.
+        // SAFETY: only the one thread that makes changes, which is this one, retires pieces.
         let (before, old) = unsafe { self.piece(segment, &stack) };
         let after = before + more.len() as u32;
         if after > self.directory.units() {
@@ -180,7 +180,8 @@ impl ElasticFilter {
         Ok(self.install(segment, lines, after))
     }
 
-    /// Takes all units of a segment but the first `units` out of use.
+    /// Takes all but the first `units` units of a segment out of use. Returns the old piece, if it
+    /// was replaced.
     pub fn keep(&self, segment: usize, units: u8) -> Option<Retired> {
         let stack = self.directory.stack(segment);
         // SAFETY: as in `grow`.
@@ -194,7 +195,7 @@ impl ElasticFilter {
         self.install(segment, lines, after)
     }
 
-    /// Makes `lines` the piece of a segment, with `units` units, and returns the piece before it.
+    /// Makes `lines` the segment's piece, with `units` units, and returns the previous piece.
     fn install(&self, segment: usize, lines: Box<[ElasticLine]>, units: u32) -> Option<Retired> {
         let lines = match units {
             0 => ptr::null_mut(),
@@ -204,11 +205,12 @@ impl ElasticFilter {
         let lines = NonNull::new(lines)?;
         let count = self.directory.stack(segment).lines(units);
         // SAFETY: `install` made the piece from a box of that many lines, and the word that led to
-        // it has been replaced.
+        // it was replaced.
         Some(unsafe { Retired::new(lines, count, self.bytes(segment, units as u8)) })
     }
 
-    /// Disables all units: the table has left the tree. Remaining readers do without them.
+    /// Takes all units out of use when the table has left the tree. Remaining readers do without
+    /// them.
     #[inline]
     pub fn clear(&self) -> Vec<Retired> {
         (0..self.words.len()).filter_map(|segment| self.keep(segment, 0)).collect()
@@ -220,7 +222,7 @@ impl ElasticFilter {
         self.words[segment].units()
     }
 
-    /// What the first `units` units of a segment take in memory, in bytes.
+    /// Returns the memory that the first `units` units of a segment take, in bytes.
     #[inline]
     pub fn bytes(&self, segment: usize, units: u8) -> u64 {
         match self.directory.stack(segment).lines(units.into()) {
@@ -229,14 +231,14 @@ impl ElasticFilter {
         }
     }
 
-    /// All that is in memory, in bytes.
+    /// Returns the total memory in bytes.
     #[inline]
     pub fn memory_bytes(&self) -> u64 {
         let units = |segment| self.bytes(segment, self.enabled(segment) as u8);
         self.fixed_bytes() + (0..self.words.len()).map(units).sum::<u64>()
     }
 
-    /// What is always in memory: the directory, and a word for each segment.
+    /// Returns the bytes that are always in memory: the directory and a word per segment.
     #[inline]
     pub fn fixed_bytes(&self) -> u64 {
         (size_of::<Self>() + self.directory.memory_bytes() + size_of_val(&*self.words)) as u64
@@ -245,7 +247,7 @@ impl ElasticFilter {
 
 impl Drop for ElasticFilter {
     fn drop(&mut self) {
-        // No reader has found anything in a filter that nobody holds any more.
+        // No reader holds anything found in a filter that is being dropped.
         (0..self.words.len()).for_each(|segment| drop(self.keep(segment, 0)));
     }
 }

@@ -1,12 +1,12 @@
-//! The word of a segment: which of its units are in memory, and where.
+//! A segment's word: how many of its units are in memory, and where.
 //!
-//! An address that is a multiple of 64, plus the number of units, so that both change at once.
+//! It holds an address that is a multiple of 64 plus the number of units, so both change at once.
 //!
 //! # Threads
 //!
 //! Any thread may load a word at any time. Following the address is safe under a
-//! [`Pin`](super::Pin) that is older than the load: see [`reclaim`](super::reclaim). A replacement
-//! releases what its thread wrote before, the piece above all, and a load acquires it.
+//! [`Pin`](super::Pin) taken before the load; see [`reclaim`](super::reclaim). A replacement
+//! releases what its thread wrote before, above all the piece, and a load acquires it.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicPtr;
@@ -15,10 +15,10 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-/// The part of a word that is the number of units. Pieces are aligned to more.
+/// The bits of a word that hold the number of units; pieces are aligned to 64 bytes.
 const COUNT: usize = 63;
 
-/// The address of a piece, null if there is none, and its number of units.
+/// The address of a piece (null if there is none) and its number of units.
 type Place<T> = (*mut T, u32);
 
 /// See the [module](self).
@@ -26,7 +26,7 @@ type Place<T> = (*mut T, u32);
 pub(super) struct Word<T>(AtomicPtr<T>);
 
 impl<T> Word<T> {
-    /// A word that leads to nothing.
+    /// Creates a word that leads to nothing.
     pub(super) fn empty() -> Word<T> {
         Word(AtomicPtr::new(ptr::null_mut()))
     }
@@ -36,13 +36,15 @@ impl<T> Word<T> {
         (word.map_addr(|address| address & !COUNT), (word.addr() & COUNT) as u32)
     }
 
-    /// Returns where the units are. The one thread that replaces words calls it without a pin.
+    /// Returns the piece and its number of units. Only the one thread that replaces words may call
+    /// this without a pin.
     #[inline]
     pub(super) fn load(&self) -> Place<T> {
         Self::split(self.0.load(Acquire))
     }
 
-    /// Leads to another piece, and returns the one before, which readers may still be probing.
+    /// Points the word at another piece and returns the previous one, which readers may still be
+    /// probing.
     pub(super) fn replace(&self, (piece, units): Place<T>) -> Place<T> {
         debug_assert!(
             piece.addr() & COUNT == 0 && units as usize <= COUNT && piece.is_null() == (units == 0)
@@ -50,7 +52,7 @@ impl<T> Word<T> {
         Self::split(self.0.swap(piece.map_addr(|address| address | units as usize), AcqRel))
     }
 
-    /// The number of units alone, for statistics.
+    /// Returns the number of units alone, for statistics.
     pub(super) fn units(&self) -> u32 {
         Self::split(self.0.load(Relaxed)).1
     }

@@ -1,13 +1,14 @@
-//! [`ArcSwap`](arc_swap::ArcSwap) and [`Arc`](std::sync::Arc) for the model, which cannot look into
-//! them: what they promise in its atomics, and no more.
+//! Models of [`ArcSwap`](arc_swap::ArcSwap) and [`Arc`](std::sync::Arc), whose insides loom cannot
+//! see. They are built on loom's atomics and promise no more than the originals do.
 //!
 //! * A load returns what was stored last, together with a reference to it. It acquires what the
-//!   store released, and orders nothing else: not one load with another, as a lock would.
+//!   store released and orders nothing else. In particular, it does not order two loads, as a lock
+//!   would.
 //! * A store releases and acquires.
-//! * The drop of a reference releases, and the last one acquires all others.
+//! * Dropping a reference releases; dropping the last one acquires all the others.
 //!
-//! The pointer and the number of its loads are one word, so that a load is one step. The number is
-//! settled with the count of references when the pointer is replaced.
+//! One word holds the pointer and the number of its loads, so a load is one step. Replacing the
+//! pointer adds that number to the reference count.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -20,17 +21,17 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 /// Bits of the word that count loads.
 const LOADS: u32 = 16;
 
-/// The references that the pointer itself stands for: more than it will ever have loads.
+/// How many references the pointer itself counts as: more than it will ever have loads.
 const OWN: u64 = 1 << LOADS;
 
 #[derive(Debug)]
 struct Counted<T> {
-    /// References, the pointer's own included.
+    /// References, including the pointer's own.
     count: AtomicU64,
     value: T,
 }
 
-/// As `Arc`.
+/// Like `Arc`.
 #[derive(Debug)]
 pub(in crate::table::units) struct Shared<T>(NonNull<Counted<T>>);
 
@@ -47,9 +48,9 @@ impl<T> Shared<T> {
         Shared(NonNull::from(Box::leak(Box::new(Counted { count: AtomicU64::new(1), value }))))
     }
 
-    /// Gives up `references`, and reports whether they were the last ones.
+    /// Gives up `references` references and reports whether they were the last ones.
     fn release(&self, references: u64) -> bool {
-        // SAFETY: a reference keeps it.
+        // SAFETY: a reference keeps it alive.
         let last = unsafe { self.0.as_ref() }.count.fetch_sub(references, Ordering::Release) == references;
         if last {
             fence(Ordering::Acquire);
@@ -57,7 +58,8 @@ impl<T> Shared<T> {
         last
     }
 
-    /// Gives up `references`, this one included, and returns the value if they were the last ones.
+    /// Gives up `references` references, including this one, and returns the value if they were the
+    /// last ones.
     fn release_all(self, references: u64) -> Option<T> {
         let this = ManuallyDrop::new(self);
         this.release(references).then(|| {
@@ -73,7 +75,7 @@ impl<T> Shared<T> {
 
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Shared<T> {
-        // SAFETY: this reference keeps it.
+        // SAFETY: this reference keeps it alive.
         unsafe { self.0.as_ref() }.count.fetch_add(1, Ordering::Relaxed);
         Shared(self.0)
     }
@@ -83,7 +85,7 @@ impl<T> Deref for Shared<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this reference keeps it.
+        // SAFETY: this reference keeps it alive.
         &unsafe { self.0.as_ref() }.value
     }
 }
@@ -97,10 +99,10 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// As `ArcSwap`.
+/// Like `ArcSwap`.
 #[derive(Debug)]
 pub(in crate::table::units) struct Present<T> {
-    /// The address, and in the lower bits the loads since it was stored.
+    /// The address and, in the low bits, the number of loads since it was stored.
     word: AtomicU64,
     value: PhantomData<Shared<T>>,
 }
@@ -110,15 +112,15 @@ impl<T> Present<T> {
         Present { word: AtomicU64::new(Self::word(Shared::new(value))), value: PhantomData }
     }
 
-    /// Makes a reference the pointer's own.
+    /// Turns a reference into the pointer's own references.
     fn word(value: Shared<T>) -> u64 {
         let value = ManuallyDrop::new(value);
-        // SAFETY: the reference keeps it.
+        // SAFETY: the reference keeps it alive.
         unsafe { value.0.as_ref() }.count.fetch_add(OWN - 1, Ordering::Relaxed);
         (value.0.as_ptr().expose_provenance() as u64) << LOADS
     }
 
-    /// A reference that is already counted.
+    /// Returns a reference that is already counted.
     fn reference(word: u64) -> Shared<T> {
         let address = std::ptr::with_exposed_provenance_mut((word >> LOADS) as usize);
         Shared(NonNull::new(address).expect("the address of a box"))
@@ -137,7 +139,7 @@ impl<T> Present<T> {
         Self::give_up(old);
     }
 
-    /// Gives up the pointer's own references but those that its loads have taken.
+    /// Gives up the pointer's own references, except those that its loads have taken.
     fn give_up(word: u64) {
         drop(Self::reference(word).release_all(OWN - word % OWN));
     }
