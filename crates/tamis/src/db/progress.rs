@@ -1,4 +1,4 @@
-//! Background work that all jobs share, and the progress of running compactions.
+//! State shared by all background jobs, and the progress of running compactions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use crate::compaction::execute::Helpers;
 use crate::db::pace::Pace;
 use crate::options::Options;
 
-/// State shared by the background work of one database.
+/// State shared by the background jobs of one database.
 #[derive(Debug)]
 pub(crate) struct Background {
     pub(crate) pace: Pace,
