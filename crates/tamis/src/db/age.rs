@@ -1,4 +1,5 @@
-//! How old the writes of a keyspace are: its times of flushes, and from which write on a read sees.
+//! How old the writes of a keyspace are: its time to live, and the horizon up to which they have
+//! expired.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -311,7 +311,7 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         // Only in a panic after the append.
         if self.ticket.is_some() {
-            // First, so that nobody writes after those who waited in vain.
+            // First, so that no write follows those that waited in vain.
             self.db.gate.stop(&PANICKED);
             self.db.committer.give_up();
             self.db.monitor.poison(&PANICKED);

@@ -56,8 +56,8 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Queues a batch. The next leader sleeps at a bell of its own, so that it is woken alone. The
-    /// members of its group sleep at another, so that one ring wakes all of them, and nobody of the
-    /// group after it.
+    /// members of its group sleep at another, so that one ring wakes all of them, but not the group
+    /// after it.
     fn push(&mut self, batch: WriteBatch, sync: bool, condition: Option<Arc<Condition>>) -> Arc<Waiter> {
         let bell = if self.pending.is_empty() { HEIR } else { 1 + self.groups % 2 };
         let waiter = Arc::new(Waiter { bell, given: AtomicBool::new(false), turn: Mutex::default() });

@@ -3,7 +3,6 @@
 //! Deleting a range writes one tombstone; merging it with everything below rewrites all the rest. A
 //! table that is wholly covered by newer range tombstones holds nothing visible, so it is dropped
 //! at once, without writing a byte: this needs no room, so it works on a full disk.
-//! room.
 //!
 //! # Why reads are unaffected
 //!

@@ -2,8 +2,8 @@
 //!
 //! Compaction threads do these walks between their jobs: see `Deletions` of the gaps for when and
 //! how far. A walk is an iteration of the current state, and finds [gaps](crate::read::Gaps) like
-//! any other. Its reads are not counted, since they are nobody's. Keyspaces whose compaction is
-//! held back, or whose reads must cost the same each time (`deterministic`), are left alone.
+//! any other. Its reads are not counted, since no caller asked for them. Keyspaces whose compaction
+//! is held back, or whose reads must cost the same each time (`deterministic`), are left alone.
 
 use std::sync::Arc;
 

@@ -208,7 +208,7 @@ impl Expiry {
         self.times.lock().samples.after(known).to_vec()
     }
 
-    /// Reports whether unsaved samples are so old that an edit should store them.
+    /// Reports whether samples have gone unsaved for so long that an edit should store them.
     pub(crate) fn is_save_due(&self, stored: Option<Sample>) -> bool {
         let (ages_entries, ages_deletes) = (self.wanted.load(Ordering::Relaxed), self.ages_deletes());
         if !ages_entries && !ages_deletes {

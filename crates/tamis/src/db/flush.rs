@@ -98,8 +98,9 @@ impl DbInner {
         }
     }
 
-    /// Seals the memtables that have to become tables because of the age of their deletes. While
-    /// somebody writes, it is retried a second later. Only for the flush thread.
+    /// Seals the memtables that have to become tables because of the age of their deletes. Does
+    /// nothing while a writer holds the log or is in flight, and is retried a second later. Only
+    /// for the flush thread.
     pub(crate) fn seal_old_deletes(&self) {
         if !self.expiry.ages_deletes() {
             return;
@@ -117,8 +118,8 @@ impl DbInner {
         }
     }
 
-    /// Seals the memtables of these keyspaces, unless somebody writes or writing fails. For the
-    /// flush thread, which must not wait for the log.
+    /// Seals the memtables of these keyspaces, unless a writer holds the log or is in flight, or
+    /// writes fail. For the flush thread, which must not wait for the log.
     pub(crate) fn try_seal(&self, due: &[Arc<KeyspaceInner>]) {
         let Some(mut log) = self.try_lock_log() else { return };
         if self.gate.check().is_ok() {

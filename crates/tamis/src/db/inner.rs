@@ -241,7 +241,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Fails if the database's files were removed by somebody else: writes to them would be lost.
+    /// Fails if the database's files were removed from outside: what is written to them is lost.
     pub(crate) fn check_named(&self) -> Result<(), StorageError> {
         let path = current_path(&self.dir);
         let found = self.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))?;
@@ -366,7 +366,8 @@ impl DbInner {
         log
     }
 
-    /// Like [`lock_log`](Self::lock_log), but only if nobody writes now.
+    /// Like [`lock_log`](Self::lock_log), but returns `None` while a writer holds the log or is in
+    /// flight.
     pub(crate) fn try_lock_log(&self) -> Option<MutexGuard<'_, Current>> {
         let log = self.log.try_lock()?;
         (self.committer.visible() >= log.last_seq()).then_some(log)

@@ -7,10 +7,10 @@
 //!
 //! # Order
 //!
-//! Flushes go first, since writers stall behind them: while a flush waits, compactions get nothing,
-//! except that while both wait, compactions get a tenth of what is granted. Otherwise, flushes that
-//! use up the whole rate would starve them until level 0 is full and writers stall for that. Within
-//! a class, the order is first in, first out.
+//! Flushes go first, since writers stall behind them. But while flushes and compactions both wait,
+//! compactions get a tenth of what is granted: flushes that use up the whole rate would otherwise
+//! starve them until level 0 is full and writers stall for that. Within a class, the order is first
+//! in, first out.
 //!
 //! # Threads
 //!

@@ -63,8 +63,8 @@ mod tests {
     use tamis_policy::compaction::policy::policy_for;
     use tamis_policy::compaction::shape::{LevelShape, RunShape, TableShape};
 
-    /// Writers used to wait forever for a compaction of two runs of which the one with the earlier
-    /// epoch was the newer, since an ingestion had overtaken a flush.
+    /// Writers used to wait forever for a compaction of two runs: the one with the earlier epoch
+    /// was the newer one, since an ingestion had overtaken a flush.
     #[test]
     fn writers_are_not_stopped_where_only_they_can_make_a_compaction_due() {
         let mut options = KeyspaceOptions::default();

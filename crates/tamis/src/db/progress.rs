@@ -32,7 +32,7 @@ impl Background {
         }
     }
 
-    /// Reports whether somebody waits until nothing is due.
+    /// Reports whether a caller waits until nothing is due.
     pub(crate) fn is_settling(&self) -> bool {
         self.settling.load(Relaxed) > 0
     }

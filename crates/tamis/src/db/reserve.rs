@@ -63,8 +63,8 @@ const STEP: u64 = 64 << 10;
 /// It is created when this many times its size is free.
 const FREE_TO_MAKE: u64 = 4;
 
-/// At least this much is kept free besides the room for a flush: for deletes, and for the merges
-/// that drop what they hide.
+/// At least this much is kept free in addition to the room for a flush: for deletes, and for the
+/// merges that drop what they hide.
 const KEPT_FREE: u64 = 64 << 10;
 
 /// The free space is compared with what is in memory each time this many bytes have been logged.
@@ -197,8 +197,8 @@ impl Reserve {
         bytes.saturating_add(bytes / 2).saturating_add(STEP)
     }
 
-    /// Returns the bytes to keep free, in the file or besides, after `to_flush` bytes in memory are
-    /// flushed: as much as the file would have, and room for the manifest's successor.
+    /// Returns the bytes to keep free, in the file or outside it, after `to_flush` bytes in memory
+    /// are flushed: as much as the file would have, and room for the manifest's successor.
     pub(crate) fn kept(&self, to_flush: u64) -> u64 {
         let part = self.stored.load(Relaxed).saturating_add(to_flush) / PART_OF_TABLES;
         part.saturating_add(self.manifest.load(Relaxed)).min(self.most).max(KEPT_FREE)

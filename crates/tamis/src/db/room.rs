@@ -1,9 +1,9 @@
 //! The room available for the outputs of compactions.
 //!
 //! The file system is asked at most once a second, and again after a compaction ended, with no lock
-//! held. [`Room::ask`] asks at once, where space is scarce, and may hold the log's lock. Subtracted
-//! from the answer is what running compactions may still write and what memtables will take as
-//! tables. This estimate makes it likely that a started compaction can finish. It need not be
+//! held. [`Room::ask`] asks at once, where space is scarce, and may hold the log's lock. The room
+//! is the answer, less what running compactions may still write and what memtables will take as
+//! tables. With this estimate, a started compaction can be expected to finish. It need not be
 //! exact: a compaction that meets a full disk anyway is undone and backs off.
 
 use crate::sync::{self, Mutex};

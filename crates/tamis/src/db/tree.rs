@@ -208,8 +208,8 @@ impl KeyspaceInner {
         View { rotation: view.gaps.rotate(), ..view }
     }
 
-    /// Tells a table that joins the tree above `version`, and that nobody reads yet, how many gets
-    /// to expect.
+    /// Tells a table that joins the tree above `version`, and has no readers yet, how many gets to
+    /// expect.
     pub(crate) fn inherit_accesses(&self, version: &Version, table: &Arc<OpenTable>) {
         let shaping = self.shaping.load();
         let accesses = self.filter.accesses().map(|accesses| &**accesses);

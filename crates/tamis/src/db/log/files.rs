@@ -236,7 +236,7 @@ pub(crate) const FIRST_STEP: u64 = 256 << 10;
 /// The largest step, in bytes.
 pub(crate) const LARGEST_STEP: u64 = 4 << 20;
 
-/// An upper bound on a record's size besides its batches, in bytes: two heads (one is the closing
+/// An upper bound on a record's size without its batches, in bytes: two heads (one is the closing
 /// record's) and a group's header.
 pub(crate) const RECORD_BYTES: u64 = 96;
 
