@@ -17,7 +17,7 @@
 //! | [`Locks`] | which transactions hold which keys and ranges |
 //! | [`Prepared`] | which transactions are prepared |
 //! | [`FilterFiles`] | the filter files that were opened |
-//! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
+//! | [`Monitor`] | the `state` lock, and waiting for changes of the state behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
 //! | [`Scheduler`] | – flushes and compactions under way, due or in backoff |
 //! | [`FilterUpkeep`] | – work on global filters |
@@ -42,6 +42,7 @@
 //! may be taken under it.
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added
+//!    to its global filter.
 //! 2. `log`: the current [log](Log) and the next sequence number. Only its holder appends to the
 //!    log. A batch that commits alone releases it before the batch is in the memtables and visible
 //!    ([`commit`](super::commit)). Group commit leaders, sealing, checkpoints and periodic syncs

@@ -39,6 +39,7 @@
 //! Four parts, in the order of their locks:
 //!
 //! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::inner)).
+//!    Only its holder appends.
 //! 2. The next log. Held while it is created, so that there is only one.
 //! 3. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views
 //!    together.

@@ -361,7 +361,7 @@ impl Scheduler {
         self.change(keyspace, |jobs| !std::mem::replace(&mut jobs.warned, true))
     }
 
-    /// Starts a plan: its inputs are busy.
+    /// Starts a plan: from now on its inputs are busy.
     pub(crate) fn start(&mut self, keyspace: &KeyspaceInner, plan: &Plan) -> Job {
         self.last_job += 1;
         let number = self.last_job;

@@ -192,7 +192,7 @@ impl Throttle {
             self.observer.waited(cause, Duration::ZERO);
             return;
         }
-        // Closing the database waits for the log, so look often whether it is being closed.
+        // Closing the database waits for the log, so check often whether it is being closed.
         let left = || until.saturating_sub(sync::since(self.opened));
         while !left().is_zero() && self.gate.check_writable().is_ok() {
             sync::thread::sleep(left().min(Duration::from_millis(50)));
