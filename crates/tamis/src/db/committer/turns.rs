@@ -112,7 +112,7 @@ mod model {
     use super::*;
 
     /// ```sh
-    /// RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib commit::turns
+    /// RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib committer::turns
     /// ```
     #[test]
     fn everything_is_published_in_order_and_nothing_is_left() {
