@@ -1,4 +1,5 @@
-//! How old the writes of a keyspace are: its own times of flushes, and from which on a read sees.
+//! How old the writes of a keyspace are: its time to live, and the horizon up to which they have
+//! expired.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,20 +11,20 @@ use crate::options::KeyspaceOptions;
 /// What an open keyspace knows about the ages of its entries.
 #[derive(Debug)]
 pub(crate) struct Age {
-    /// How many seconds an entry lives.
+    /// How long an entry lives, in seconds.
     pub(crate) ttl: Option<u64>,
     /// See [`Ages::since`]; `None` in a keyspace that never had a time to live.
     pub(crate) since: Option<SeqNo>,
-    /// The horizon: everything up to this write has expired. Only ever raised. Release and Acquire:
-    /// a thread that sees a second in `checked` sees its horizon here.
+    /// The horizon: everything up to this write has expired. It only rises. Release and Acquire: a
+    /// thread that sees a second in `checked` sees its horizon here.
     pub(crate) expired: AtomicU64,
     /// The first second for which the horizon has not been looked up yet.
     pub(crate) checked: AtomicU64,
 }
 
 impl Age {
-    /// Creates the ages of a keyspace with these options and the stored `known`. `last_seq` is not
-    /// below any number in its tables.
+    /// Creates the ages of a keyspace with these options and the stored `known`. `last_seq` is at
+    /// or above every number in its tables.
     pub(crate) fn new(options: &KeyspaceOptions, known: Option<Ages>, last_seq: SeqNo) -> Age {
         let seconds =
             |ttl: std::time::Duration| ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
@@ -41,7 +42,7 @@ impl Age {
         self.since.is_some()
     }
 
-    /// Takes over what the writer of a database that is followed has recorded.
+    /// Takes over what the writer has recorded, in a database that follows it.
     pub(crate) fn raise(&self, ages: &Ages) {
         self.expired.fetch_max(ages.expired, Ordering::AcqRel);
     }
@@ -52,8 +53,8 @@ impl Age {
     }
 }
 
-/// Returns the first visible sequence number when everything up to `expired` is hidden: the horizon
-/// in the form that reads use, like that of a range tombstone over all keys.
+/// Returns the first visible sequence number when everything up to `expired` is hidden. Reads use
+/// the horizon in this form, like that of a range tombstone over all keys.
 #[inline]
 pub(crate) fn live_from(expired: SeqNo) -> SeqNo {
     expired + SeqNo::from(expired > 0)

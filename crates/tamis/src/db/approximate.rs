@@ -1,8 +1,8 @@
 //! Estimates of how much a range holds, and where to cut it, without reading it.
 //!
 //! A table's share of a range is taken from its index: whole blocks, and half of the block in which
-//! a bound lies. A memtable's is taken from the upper levels of its skip list. Nothing is known of
-//! which versions shadow others: each counts that is still stored.
+//! a bound lies. A memtable's share is taken from the upper levels of its skip list. Which versions
+//! shadow others is unknown: every version that is still stored counts.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -12,15 +12,14 @@ use crate::error::ReadError;
 use crate::observe::cost::ReadCost;
 use crate::read::Bounds;
 
-/// A range of keys, as [`Keyspace::split`] returns it; to be passed to [`Keyspace::range`] and
+/// A range of keys as returned by [`Keyspace::split`], to be passed to [`Keyspace::range`] and
 /// others.
 pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The most separators that are taken from one table, so that a large table costs no more than a
-/// small one.
+/// The most separators taken from one table, so that a large table costs no more than a small one.
 const SEPARATORS: usize = 256;
 
-/// What is stored of a range.
+/// What is stored in a range.
 #[derive(Default)]
 struct Estimate {
     entries: f64,
@@ -28,11 +27,10 @@ struct Estimate {
 }
 
 impl Keyspace {
-    /// Estimates the number of keys in a range, without reading it. Every stored version counts: a
-    /// key counts once more for each newer value that no compaction has merged with the older one
-    /// yet, and a deleted key counts until it is compacted away. At its bounds the range counts by
-    /// half blocks, in each run. Costs two searches in each table's index, and a few hundred steps
-    /// in each memtable.
+    /// Estimates the number of keys in a range without reading it. Every stored version counts: a
+    /// key counts once for each version that compactions have not merged yet, and a deleted key
+    /// counts until it is compacted away. At its bounds the range counts by half blocks, in each
+    /// run. Costs two searches in each table's index, and a few hundred steps in each memtable.
     ///
     /// # Errors
     ///
@@ -55,7 +53,7 @@ impl Keyspace {
 
     /// Estimates the bytes that the keys in a range take: in tables and blob files as on disk,
     /// compressed and with their share of filters and indexes; in memtables as keys and values. As
-    /// rough, and at the same cost, as [`approximate_len`](Keyspace::approximate_len).
+    /// rough as [`approximate_len`](Keyspace::approximate_len), at the same cost.
     ///
     /// # Errors
     ///
@@ -64,11 +62,12 @@ impl Keyspace {
         Ok(self.estimate(&Bounds::of(&range))?.bytes.round() as u64)
     }
 
-    /// Cuts a range into at most `parts` ranges, and at least one unless it is empty, of about
-    /// equal bytes, in order and without gaps: to read them in parallel, say. There are fewer where
-    /// little is stored. Bytes are those of [`approximate_size`](Keyspace::approximate_size), as
-    /// rough; a single key is never cut, however many versions it has. Costs up to 256 steps in
-    /// each table's index, and a few hundred in each memtable.
+    /// Cuts a range into at most `parts` ranges of about equal bytes, in order and without gaps,
+    /// say to read them in parallel. There is at least one unless the range is empty, and fewer
+    /// than `parts` where little is stored. Bytes are those of
+    /// [`approximate_size`](Keyspace::approximate_size), and as rough. A single key is never cut,
+    /// however many versions it has. Costs up to 256 steps in each table's index, and a few hundred
+    /// in each memtable.
     ///
     /// # Errors
     ///
@@ -113,7 +112,7 @@ impl Keyspace {
     /// there.
     fn cuts(&self, bounds: &Bounds, parts: usize) -> Result<Vec<Vec<u8>>, ReadError> {
         let end = bounds.end.as_deref();
-        // Keys, and the bytes that are stored up to each since the one before it of the same table.
+        // Keys, each with the bytes stored up to it since the previous key of the same table.
         let mut steps: Vec<(Vec<u8>, f64)> = Vec::new();
         let view = self.inner.view.load();
         for slot in view.memtables.iter() {

@@ -11,10 +11,10 @@ pub(crate) const RETRY: (Duration, Duration) = (Duration::from_millis(10), Durat
 /// The backoff after a compaction failure: initial and maximum.
 pub(crate) const RETRY_COMPACTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// The same where it ran out of space. A delete may have made a merge fit that did not.
+/// The same after running out of space. Shorter, since a delete may have made the merge fit.
 pub(crate) const RETRY_WITHOUT_ROOM: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 
-/// Waiting callers see the failure of the work from the second one in a row on: the first may be
+/// Waiting callers are told of a failure from the second one in a row on: the first may be
 /// transient.
 const TOLD_AFTER: u32 = 2;
 
@@ -28,13 +28,13 @@ pub(crate) struct Backoff {
     pub(crate) pause: Duration,
     pub(crate) tries: u32,
     pub(crate) cause: String,
-    /// Free bytes on the device when the work failed for lack of room.
+    /// The free bytes on the device when the work failed for lack of room.
     pub(crate) short: Option<u64>,
 }
 
 impl Backoff {
-    /// Returns the backoff after one more failure: twice the previous delay, within `(first,
-    /// longest)`.
+    /// Returns the backoff after one more failure: twice the previous delay, starting at `first`,
+    /// at most `longest`.
     pub(crate) fn after(
         before: Option<Backoff>,
         (first, longest): (Duration, Duration),

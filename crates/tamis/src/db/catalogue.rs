@@ -1,28 +1,28 @@
-//! The catalogue: which keyspaces there are, which tables make up their trees, and the manifest
-//! that records it.
+//! The catalogue: which keyspaces exist, which tables make up their trees, and the manifest that
+//! records both.
 //!
 //! # Invariants
 //!
-//! * A table and its name are durable before an edit names it; a file goes only after the edit that
-//!   drops it.
-//! * The tree in memory is that of the versions in use. It changes only by an edit that is durable.
+//! * A table and its name are durable before an edit names it; a file is removed only after the
+//!   edit that drops it.
+//! * The tree in memory is that of the versions in use. Only durable edits change it.
 //! * The effect of a failed edit on disk is unknown, so no edit builds on it: the next one first
-//!   puts a new manifest of the tree in memory in force ([`settle`](Catalogue::settle)). Nothing
-//!   that either manifest may name is removed before.
-//! * A version is published with the tables that its predecessor shares with it, opened once.
+//!   writes a new manifest of the tree in memory and switches to it
+//!   ([`settle`](Catalogue::settle)). Until then, nothing is removed that either manifest may name.
+//! * A version shares open tables with its predecessor: a table is opened once.
 //!
 //! # Threads and locks
 //!
-//! The catalogue is behind the `state` lock, and so is each change of a keyspace's view. It stands
-//! there beside the jobs and the list of log files, as a type of its own: an edit is chosen, made
-//! durable and published under one lock, together with the jobs that it ends and the logs that it
-//! releases. [`Keyspaces`] and [`FileNumbers`] are read without a lock: the first by writers and
-//! statistics, the second by whoever creates a file.
+//! The catalogue is behind the `state` lock, and so is each change of a keyspace's view. The jobs
+//! and the list of log files are behind the same lock: an edit is chosen, made durable and
+//! published under one lock, together with the jobs that it ends and the logs that it releases.
+//! [`Keyspaces`] and [`FileNumbers`] are read without a lock: the first by writers and statistics,
+//! the second by any thread that creates a file.
 //!
 //! # Failures and poison
 //!
 //! A failed edit publishes nothing and leaves the tree in memory as it was. After a panic under the
-//! lock the tree may be in any state, and no edit is made any more.
+//! lock the tree may be in any state, and no more edits are made.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,16 +48,15 @@ use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-/// The keyspaces by id, in the order of their creation.
+/// The keyspaces by id, that is, in order of creation.
 pub(crate) type Directory = SharedMap<KeyspaceId, Arc<KeyspaceInner>>;
 
-/// The keyspaces, and by themselves those that not only their users look at. A copy shares them
-/// all.
+/// The keyspaces, and the subsets that the engine itself visits. Copies share the maps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sorted {
     all: Directory,
     names: SharedMap<Arc<str>, KeyspaceId>,
-    /// Those whose entries expire, or used to.
+    /// Those whose entries expire, or once did.
     pub(crate) aging: Directory,
     /// Those whose policy drops data that was never deleted.
     pub(crate) dropping: Directory,
@@ -100,7 +99,7 @@ impl std::ops::Deref for Sorted {
     }
 }
 
-/// The keyspaces for those who do not take `state`.
+/// The keyspaces, for threads that do not take `state`.
 #[derive(Debug)]
 pub(crate) struct Keyspaces(ArcSwap<Sorted>);
 
@@ -114,7 +113,7 @@ impl Keyspaces {
     }
 }
 
-/// The numbers of files and runs: each is given once. They publish nothing (`Relaxed`).
+/// The numbers of files and runs. Each is assigned once. They publish nothing (`Relaxed`).
 #[derive(Debug)]
 pub(crate) struct FileNumbers(AtomicU64);
 
@@ -128,7 +127,7 @@ impl FileNumbers {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number that is given next.
+    /// Returns the number that will be assigned next.
     pub(crate) fn next(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -145,16 +144,16 @@ struct Unsettled {
     cause: String,
     /// Tables that only a failed edit names.
     tables: Vec<Arc<OpenTable>>,
-    /// Filter files likewise.
+    /// Filter files that only a failed edit names.
     filter_files: Vec<FilterFileId>,
-    /// Manifests that may be in force, apart from the one that was in use before.
+    /// Manifests that may be in force, apart from the previous one.
     manifests: Vec<PathBuf>,
 }
 
-/// A keyspace whose tree an edit has changed, with its view before and after.
-/// Tables that are open and not in a version yet.
+/// Tables that are open but in no version yet.
 pub(crate) type Opened = HashMap<TableId, Arc<OpenTable>>;
 
+/// A keyspace whose tree an edit has changed, with its view before and after.
 pub(crate) type Published = (Arc<KeyspaceInner>, Arc<View>, Arc<View>);
 
 /// The durable tree and its keyspaces.
@@ -166,8 +165,8 @@ pub(crate) struct Catalogue {
     numbers: Arc<FileNumbers>,
     gate: Arc<Gate>,
     filter_files: Arc<FilterFiles>,
-    /// `None` before the session has begun, in a database that is open read-only, and once the
-    /// database is closed.
+    /// `None` before the session has begun, in a read-only database, and once the database is
+    /// closed.
     manifest: Option<Manifest>,
     manifest_number: u64,
     /// Set if the last edit failed.
@@ -240,7 +239,7 @@ impl Catalogue {
         self.manifest_number
     }
 
-    /// Returns why the manifest has to be rewritten, if it has to be.
+    /// Returns why the manifest has to be rewritten, if it does.
     pub(crate) fn unsettled(&self) -> Option<&str> {
         self.unsettled.as_ref().map(|unsettled| &*unsettled.cause)
     }
@@ -261,7 +260,7 @@ impl Catalogue {
         self.keyspaces.add(keyspace);
     }
 
-    /// Publishes that another policy decides about a keyspace's data.
+    /// Publishes that a keyspace has a new policy.
     pub(crate) fn policy_changed(&mut self, keyspace: KeyspaceId) {
         let Some(keyspace) = self.keyspaces.get(&keyspace).cloned() else { return };
         self.keyspaces.remove(keyspace.id);
@@ -269,7 +268,7 @@ impl Catalogue {
         self.publish_keyspaces();
     }
 
-    /// Removes a keyspace that a durable edit dropped. Its files go with the last reader.
+    /// Removes a keyspace that a durable edit dropped. Its files are removed after the last reader.
     pub(crate) fn remove(&mut self, keyspace: &KeyspaceInner) {
         keyspace.view.load().version.tables.iter().for_each(|table| table.mark_obsolete());
         self.forget(keyspace);
@@ -280,14 +279,14 @@ impl Catalogue {
         self.tree.times.cut_at(seq);
     }
 
-    /// Replaces the tree by a later one, which the writer of a database that is followed has made.
-    /// The views stay.
+    /// Replaces the tree by a later one that the writer has made, in a database that follows it.
+    /// Views are unchanged.
     pub(crate) fn follow(&mut self, tree: ManifestState, manifest_number: u64) {
         (self.tree, self.manifest_number) = (tree, manifest_number);
     }
 
-    /// Returns the version of a keyspace that the tree describes, built from the tables of a
-    /// former one and `opened`, in time that is proportional to the keyspace's own tables.
+    /// Returns the version of a keyspace that the tree describes, built from the tables of a former
+    /// version and from `opened`. Takes time proportional to the keyspace's own tables.
     pub(crate) fn version(&self, keyspace: &KeyspaceInner, old: &Version, opened: &Opened) -> Arc<Version> {
         let known: HashMap<TableId, &Arc<OpenTable>> =
             old.tables.iter().map(|table| (table.meta.id, table)).collect();
@@ -304,23 +303,23 @@ impl Catalogue {
         self.keyspaces.remove(keyspace.id);
     }
 
-    /// Publishes the keyspaces after a change of them or of their names.
+    /// Publishes the keyspaces after a change to them or to their names.
     pub(crate) fn publish_keyspaces(&mut self) {
         self.keyspaces.names = self.tree.names().clone();
         self.published.0.store(Arc::new(self.keyspaces.clone()));
     }
 
-    /// Makes an edit durable and applies it to the tree in memory. `opened` are the tables that are
-    /// new; `complete` adds what every edit records. On an error the tree is unchanged; the edit
-    /// may or may not be on disk, so its tables stay until the next edit has begun a new manifest.
-    /// Attempts nothing if the database is closed or writes stopped for good.
+    /// Makes an edit durable and applies it to the tree in memory. `opened` are the new tables;
+    /// `complete` adds what every edit records. On an error the tree is unchanged. The edit may or
+    /// may not be on disk, so its tables stay until the next edit has begun a new manifest.
+    /// Attempts nothing if the database is closed or writes have stopped for good.
     pub(crate) fn commit(
         &mut self,
         mut edit: VersionEdit,
         opened: NewTables,
         complete: impl FnOnce(&Catalogue, &mut VersionEdit),
     ) -> Result<(VersionEdit, Vec<Arc<OpenTable>>), StorageError> {
-        // The caller began before the database was closed.
+        // The caller started before the database was closed.
         if self.manifest.is_none() {
             return Err(self.refuses("the database is closed".to_owned()));
         }
@@ -329,7 +328,7 @@ impl Catalogue {
             Some(cause) => Err(self.refuses(format!("nothing is changed after an earlier failure: {cause}"))),
             None => self.settle().and_then(|()| {
                 complete(self, &mut edit);
-                // A copy, which shares the tables: on any failure, the tree remains that of the
+                // A copy that shares the tables: on any failure, the tree remains that of the
                 // versions in use.
                 self.tree_after(&edit)
             }),
@@ -350,7 +349,7 @@ impl Catalogue {
         self.filter_files.release(gone_filters(&self.tree, &tree, &edit));
         self.tree = tree;
         if rolls && let Err(error) = self.roll() {
-            // The edit is durable regardless of which manifest is in force.
+            // The edit is durable whichever manifest is in force.
             log::warn!("{}: the manifest was not rolled: {error}", self.dir.display());
         }
         Ok((edit, opened))
@@ -366,8 +365,8 @@ impl Catalogue {
         Ok(tree)
     }
 
-    /// Publishes the changes of a durable edit in the trees of keyspaces; `change` gives each its
-    /// new memtables. Returns the keyspaces that were changed.
+    /// Publishes the changes of a durable edit in the trees of keyspaces. `change` returns a
+    /// keyspace's new memtables. Returns the keyspaces that changed.
     pub(crate) fn publish(
         &self,
         edit: &VersionEdit,
@@ -411,8 +410,8 @@ impl Catalogue {
         unsettled
     }
 
-    /// After a failed edit: writes the tree in memory to a new manifest and puts it in force, so
-    /// that the state on disk is known again.
+    /// After a failed edit, writes the tree in memory to a new manifest and switches to it, so that
+    /// the state on disk is known again.
     pub(crate) fn settle(&mut self) -> Result<(), StorageError> {
         if self.unsettled.is_none() {
             return Ok(());
@@ -436,7 +435,7 @@ impl Catalogue {
         let manifest = match Manifest::create(&*self.fs, &self.dir, number, &self.tree) {
             Ok(manifest) => manifest,
             Err(error) => {
-                // Nothing names it, and it may be what filled the disk.
+                // Nothing names the file, and it may be what filled the disk.
                 self.garbage.push(path(number));
                 return Err(error);
             }
@@ -453,8 +452,8 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Puts in force a manifest that begins a session with the tree as `edit` leaves it. `made` is
-    /// its number once its file may exist. On an error nothing has changed in memory.
+    /// Switches to a manifest that begins a session with the tree as `edit` leaves it. `made` is
+    /// set to its number once its file may exist. On an error nothing has changed in memory.
     pub(crate) fn begin(&mut self, edit: &VersionEdit, made: &mut Option<u64>) -> Result<(), NotBegun> {
         let mut tree = self.tree_after(edit)?;
         let number = self.numbers.take();
@@ -467,7 +466,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Ends all edits. Returns the manifest in force, for a last one.
+    /// Ends all edits. Returns the manifest in force, for a last edit.
     pub(crate) fn end(&mut self) -> Option<Manifest> {
         self.manifest.take()
     }
@@ -478,7 +477,7 @@ fn added_filters(edit: &VersionEdit) -> impl Iterator<Item = FilterFileId> {
     edit.added_filters.iter().map(|added| added.1)
 }
 
-/// Returns the filter files that a tree names and the one after the edit does not.
+/// Returns the filter files named by the tree before the edit, but not by the tree after it.
 fn gone_filters(old: &ManifestState, new: &ManifestState, edit: &VersionEdit) -> Vec<FilterFileId> {
     let dropped = edit.drop_keyspaces.iter().filter_map(|id| old.keyspaces.get(id));
     let dropped = dropped.flat_map(|keyspace| keyspace.filter_files.keys().copied());
@@ -492,11 +491,11 @@ fn gone_filters(old: &ManifestState, new: &ManifestState, edit: &VersionEdit) ->
 /// Why a session did not begin.
 #[derive(Debug)]
 pub(crate) enum NotBegun {
-    /// Nothing has changed: the attempt may be repeated.
+    /// Nothing has changed: retrying is safe.
     Unchanged(StorageError),
     /// It is unknown which manifest is in force.
     Unknown(StorageError),
-    /// The database is closed, or was poisoned.
+    /// The database is closed or poisoned.
     Stopped(WriteError),
 }
 

@@ -1,54 +1,54 @@
-//! Commits: the way of a batch through the log into the memtables, and to the readers.
+//! Commits: how a batch gets through the log into the memtables and becomes visible to readers.
 //!
-//! Most batches commit alone: they are not synced, depend on nothing, and delete no ranges. Their
-//! writer holds the [log](super::log)'s lock only while it appends its record; then it inserts its
-//! operations beside other writers, and makes them visible in its turn.
+//! Most batches commit alone: they need no sync, have no condition, and delete no ranges. Their
+//! writer holds the [log](super::log)'s lock only while it appends its record. It then inserts its
+//! operations in parallel with other writers, and makes them visible in its turn.
 //!
 //! Others commit in groups. A writer that finds no leader takes the log and commits its own batch
-//! together with all those queued in the meantime, as one log record, with one sync if any of them
+//! together with all those queued in the meantime: as one log record, with one sync if any of them
 //! asks for it. The others sleep until their result is available, or until they become leader
-//! themselves: while one group is synced, the next one forms. A transaction's batch has a
-//! [`Condition`]: the leader leaves it out of the group if the condition does not hold.
+//! themselves; while one group is synced, the next one forms. A transaction's batch has a
+//! [`Condition`]: the leader leaves the batch out of the group if the condition does not hold.
 //!
 //! # Invariants
 //!
-//! The order within a commit is the engine's guarantee: conditions are judged; room is made (which
-//! may stall); the record is appended; it is synced if requested (earlier logs first);
-//! [gaps](crate::read::Gaps) learn of the keys; the operations are inserted into the memtables; the
-//! new sequence number becomes visible; the writers are notified. Nothing in it computes a digest:
-//! each batch brings those of its keys.
+//! The order of steps within a commit is what the engine's guarantees rest on: conditions are
+//! judged; room is made (which may stall); the record is appended; it is synced if requested
+//! (earlier logs first); [gaps](crate::read::Gaps) learn of the keys; the operations are inserted
+//! into the memtables; the new sequence number becomes visible; the writers are notified. No step
+//! computes a digest: each batch brings the digests of its keys.
 //!
-//! Sequence numbers become visible in the order of the log, without gaps: whoever sees one sees
-//! every write up to it.
+//! Sequence numbers become visible in log order, without gaps: a reader that sees one sees every
+//! write up to it.
 //!
 //! # Threads and locks
 //!
 //! Any thread may commit, with no lock held. Between its append and its turn, a batch that commits
-//! alone is *in flight*. Whoever needs to find all writes in the memtables that are in the log
-//! takes the log by [`lock_log`](DbInner::lock_log), which waits for those in flight: a leader,
-//! which then holds it until its group is visible; and whoever seals memtables. The queue has a
-//! leaf lock, and so have each waiting writer and the turns.
+//! alone is *in flight*. To see every logged write in the memtables, hold the log lock by
+//! [`lock_log`](DbInner::lock_log), which waits for the batches in flight. Leaders do so, and hold
+//! it until their group is visible; so does sealing. The queue, each waiting writer and the turns
+//! have leaf locks.
 //!
-//! The [turns](turns) of batches in flight are a ring of their own, of which whoever is done
-//! publishes as many as are done in order: a thread that lost its processor between its append and
-//! its turn holds up others, but once it goes on, none of them needs to run before the next is
-//! visible. A number is published by a `SeqCst` store and awaited by `SeqCst` loads, and so is the
-//! count of threads that sleep until then: either the publisher sees the sleeper, or the sleeper
-//! sees the number.
+//! The [turns](turns) of batches in flight form a ring. A thread that has finished its batch
+//! publishes all batches that are finished in order. A thread that loses its processor between its
+//! append and its turn holds up others; but once it runs again, it makes them visible without
+//! waiting for any of them to run. A number is published by a `SeqCst` store and awaited by
+//! `SeqCst` loads, and so is the count of threads that sleep until then: either the publisher sees
+//! the sleeper, or the sleeper sees the number.
 //!
 //! # Choices
 //!
 //! * **The leader inserts for its followers.** RocksDB wakes them to insert in parallel, and wakes
 //!   them again when all are done. Here the batches that need no group insert in parallel anyway.
-//!   Whether it would be faster for synced groups has not been measured.
+//!   Whether waking followers would be faster for synced groups has not been measured.
 //!
 //! # Failures and poison
 //!
-//! If appending or syncing fails, no writer is told of success, nothing becomes visible, and writes
+//! If appending or syncing fails, no writer is told of success and nothing becomes visible. Writes
 //! are suspended until the log is replaced ([`health`](super::health)), since the record may or may
 //! not be on disk. If the leader panics, its followers get an error and the next writer leads: it
 //! finds the log's lock poisoned and stops writes for good. If a writer panics in flight, nothing
-//! after it becomes visible any more, those in flight get an error, and writes stop for good.
+//! after it ever becomes visible, the batches in flight get an error, and writes stop for good.
 
 mod timed;
 
@@ -86,8 +86,8 @@ impl DbInner {
         self.commit(batch, sync, None)
     }
 
-    /// Commits a batch if its `condition` holds, or without one in any case. The condition has its
-    /// verdict if this succeeds.
+    /// Commits a batch if its `condition` holds, or unconditionally without one. On success, the
+    /// condition has its verdict.
     #[inline]
     pub(crate) fn commit(
         &self,
@@ -99,14 +99,14 @@ impl DbInner {
         let is_timed = sync || condition.is_some() || latency::is_due() || self.observer.times_all();
         let timed = is_timed.then(|| self.begin_timed(&batch, sync, condition.is_some()));
         let result = self.commit_untimed(batch, sync, condition);
-        // One that was refused took no time worth knowing.
+        // The time of a refused commit is not worth recording.
         if let Some(timed) = timed.filter(|_| result.is_ok()) {
             self.end_timed(timed);
         }
         result
     }
 
-    /// One call, so that the batch is not moved once more.
+    /// One call, so that the batch is moved only once.
     #[inline(always)]
     fn commit_untimed(
         &self,
@@ -126,22 +126,22 @@ impl DbInner {
         }
         let commit = |log: &mut Current, members: Members<'_>, sync| self.commit_group(log, members, sync);
         if condition.is_none() && self.is_stopped(&batch) && frees_room(&batch) {
-            // Not in a group with writes that wait for what this one makes possible.
+            // Not in a group with writes that wait for the room that this one frees.
             let members = Members { batches: std::iter::once(&batch).collect(), conditions: SmallVec::new() };
             return commit(&mut self.lock_log(), members, sync);
         }
         self.committer.submit(batch, sync, condition.cloned(), || self.lock_log(), commit)
     }
 
-    /// Reports whether the shape of a tree that the batch is for forbids writes.
+    /// Reports whether the shape of a tree that the batch writes to forbids writes.
     fn is_stopped(&self, batch: &WriteBatch) -> bool {
         let directory = self.directory.load();
         let mut written = batch.keyspaces().iter().filter_map(|id| directory.get(id));
         written.any(|keyspace| keyspace.pressure.get() == Pressure::Stop)
     }
 
-    /// Logs a batch of single keys, inserts it beside other writers, and makes it visible when all
-    /// before it are.
+    /// Logs a batch of single keys, inserts it in parallel with other writers, and makes it visible
+    /// once all earlier batches are.
     fn commit_alone(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         let (bytes, count) = (batch.byte_len(), batch.len() as u64);
         let directory = self.directory.load();
@@ -155,7 +155,7 @@ impl DbInner {
                 return Err(panicked());
             }
             let targets = Targets::of(&directory, batch.keyspaces(), &log, &self.filled);
-            // The insertion finds it there after the append.
+            // The insertion needs it after the append.
             targets.prefetch(batch.digests()[0]);
             self.log.append(&mut log, count, std::iter::once(batch.bytes()))?;
             in_flight.ticket = Some(self.committer.turns.take());
@@ -171,14 +171,14 @@ impl DbInner {
         Ok(())
     }
 
-    /// Counts writes, for the holder of the log's lock.
+    /// Counts writes. The caller holds the log's lock.
     fn count(&self, writes: u64, bytes: usize) {
         self.write_counters.writes.add_locked(writes);
         self.write_counters.user_bytes.add_locked(bytes as u64);
     }
 
-    /// Checks that merge operands only go to keyspaces with a merge operator, and nothing to
-    /// keyspaces that lack an operator.
+    /// Checks that merge operands only go to keyspaces with a merge operator, and that nothing is
+    /// written to keyspaces that lack an operator.
     pub(crate) fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         if self.lacks_operators {
             let directory = self.directory.load();
@@ -230,7 +230,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Judges the conditions of a group in order, and leaves out the batches whose conditions do
+    /// Judges the conditions of a group in order, and leaves out the batches whose condition does
     /// not hold.
     #[cold]
     fn leave_out_refused(&self, log: &Current, members: &mut Members<'_>) {
@@ -269,7 +269,7 @@ impl DbInner {
         self.throttle.make_room(&self.log, log, written, bytes, &frees, &seal)
     }
 
-    /// Notes when deletes were written, if they are to go within some time.
+    /// Notes when deletes were written, if tombstones have a maximum age.
     #[inline]
     fn note_deletes(&self, targets: &Targets) {
         if self.expiry.ages_deletes() {
@@ -296,12 +296,12 @@ impl DbInner {
 /// A batch between its append and its turn to become visible.
 struct InFlight<'d> {
     db: &'d DbInner,
-    /// `None` before it is appended, and when it has landed.
+    /// `None` before the append, and after landing.
     ticket: Option<Ticket>,
 }
 
 impl InFlight<'_> {
-    /// Makes the batch visible, after all before it.
+    /// Makes the batch visible, after all earlier ones.
     fn land(mut self, last: SeqNo) -> Result<(), WriteError> {
         let landed = self.ticket.take().is_some_and(|ticket| self.db.committer.land(ticket, last));
         landed.then_some(()).ok_or_else(panicked)
@@ -312,7 +312,7 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         // Only in a panic after the append.
         if self.ticket.is_some() {
-            // First: nobody writes after those who waited in vain.
+            // First, so that no write follows those that waited in vain.
             self.db.gate.stop(&PANICKED);
             self.db.committer.give_up();
             self.db.monitor.poison(&PANICKED);
@@ -320,15 +320,15 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// The memtables that the keyspaces of a batch are inserted into. Valid until they are sealed,
-/// which waits for what is in flight.
+/// The memtables of a batch's keyspaces. Valid until these are sealed, and sealing waits for
+/// batches in flight.
 struct Targets(SmallVec<[Target; 2]>);
 
-/// A keyspace's view, if it was not dropped.
+/// A keyspace's view, unless the keyspace was dropped.
 type Target = (KeyspaceId, Option<Guard<Arc<View>>>);
 
 impl Targets {
-    /// Looks them up, for the holder of the log's lock.
+    /// Looks them up. The caller holds the log's lock.
     fn of(directory: &Directory, keyspaces: &[KeyspaceId], log: &Current, filled: &Filled) -> Targets {
         let target = |id: &KeyspaceId| {
             let Some(keyspace) = directory.get(id) else { return (*id, None) };
@@ -351,7 +351,7 @@ impl Targets {
         }
     }
 
-    /// Inserts the operations of a batch, which get the numbers after `seq`.
+    /// Inserts the operations of a batch; their numbers start after `seq`.
     fn insert(&self, batch: &WriteBatch, mut seq: SeqNo) {
         let deletes_ranges = batch.digests().len() < batch.len();
         for (id, view) in self.0.iter().filter_map(|(id, view)| Some((*id, view.as_ref()?))) {
@@ -384,12 +384,12 @@ impl Targets {
 }
 
 /// Tells the gaps of a keyspace about a batch with range deletes, in the order of its operations.
-/// They get the numbers after `seq`. Only leaders commit such batches: nobody else has a larger
+/// Their numbers start after `seq`. Only leaders commit such batches, so no write has a larger
 /// number.
 #[cold]
 fn tell_gaps(view: &View, batch: &WriteBatch, mut seq: SeqNo, id: KeyspaceId) {
-    // Where the memtable has little, a reader walks over it in no time, and finds the rest deleted
-    // table by table.
+    // In a small memtable a reader gets past the deleted entries in no time, and finds the rest
+    // deleted table by table.
     let is_worth_it = view.memtables.active.memtable.entries() as u64 >= WORTH;
     for op in batch.ops().filter_map(Result::ok) {
         seq += 1;
@@ -456,7 +456,7 @@ mod tests {
         Db::open("/db", Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() }).unwrap()
     }
 
-    /// The queue kept waiting for a leader that no longer existed.
+    /// The queue used to wait for a leader that no longer existed.
     #[test]
     fn a_panic_of_the_leader_stops_writes_but_leaves_no_writer_waiting() {
         let db = open();
@@ -495,7 +495,8 @@ mod tests {
         assert!(matches!(db.put("key", "later"), Err(WriteError::Poisoned { .. })));
     }
 
-    /// Whoever took the log waited for ever for a number that was assigned and never published.
+    /// A thread that took the log used to wait forever for a number that was assigned but never
+    /// published.
     #[test]
     fn a_panic_between_a_number_and_its_publication_keeps_nobody_waiting() {
         let db = open();
@@ -512,7 +513,7 @@ mod tests {
         assert_eq!(db.get("key").unwrap().unwrap(), "value");
     }
 
-    /// A batch in flight that never lands stops all writes, and those that wait for it get an
+    /// A batch in flight that never lands stops all writes, and the batches waiting for it get an
     /// error.
     #[test]
     fn a_panic_in_flight_stops_writes_and_keeps_nobody_waiting() {

@@ -1,5 +1,5 @@
-//! The queue of writers, and the newest visible write: how batches form groups, and how numbers
-//! become visible in the order of the log. See [`commit`](super::commit).
+//! The queue of writers, and the newest visible write: how batches form groups, and how sequence
+//! numbers become visible in log order. See [`commit`](super::commit).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct Committer {
     visible_seq: AtomicU64,
     pub(crate) turns: Turns,
     gathering: Gathering,
-    /// A writer in flight panicked: no later number becomes visible.
+    /// A writer in flight panicked: no later number will become visible.
     broken: AtomicBool,
     /// The number of threads that sleep until a number is visible. Raised under `asleep`.
     sleeping: AtomicUsize,
@@ -45,19 +45,19 @@ pub(crate) struct Committer {
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Whether a writer leads. Until it ends, all others are queued.
+    /// Whether a writer leads. Until it ends, all others queue.
     pub(crate) leading: bool,
     pub(crate) pending: VecDeque<Pending>,
-    /// How many groups were gathered.
+    /// How many groups were formed.
     groups: usize,
     /// The size of the last group, and when it ended.
     last: Option<(usize, Instant)>,
 }
 
 impl Queue {
-    /// Queues a batch. The writer that is to lead next sleeps at a bell of its own, so that it is
-    /// woken alone; the members of its group sleep at another, so that one ring wakes all of them,
-    /// and not those of the group after it.
+    /// Queues a batch. The next leader sleeps at a bell of its own, so that it is woken alone. The
+    /// members of its group sleep at another, so that one ring wakes all of them, but not the group
+    /// after it.
     fn push(&mut self, batch: WriteBatch, sync: bool, condition: Option<Arc<Condition>>) -> Arc<Waiter> {
         let bell = if self.pending.is_empty() { HEIR } else { 1 + self.groups % 2 };
         let waiter = Arc::new(Waiter { bell, given: AtomicBool::new(false), turn: Mutex::default() });
@@ -78,15 +78,15 @@ pub(crate) struct Pending {
 #[derive(Debug)]
 pub(crate) struct Members<'g> {
     pub(crate) batches: SmallVec<[&'g WriteBatch; 8]>,
-    /// The conditions under which they commit; empty if there is none.
+    /// The conditions under which they commit; empty if no batch has one.
     pub(crate) conditions: SmallVec<[Option<&'g Condition>; 4]>,
 }
 
-/// The place where one writer waits for its turn. The turn is stored before `given` (`Release` and
-/// `Acquire`), and that before the bell rings.
+/// Where one writer waits for its turn. The turn is stored before `given` is set (`Release` and
+/// `Acquire`), and `given` is set before the bell rings.
 #[derive(Debug)]
 struct Waiter {
-    /// Where it sleeps. Others may sleep there, too: it is woken now and then for nothing.
+    /// Where it sleeps. Others may sleep there, too, so it is sometimes woken for nothing.
     bell: usize,
     given: AtomicBool,
     turn: Mutex<Option<Turn>>,
@@ -107,22 +107,22 @@ struct Lead {
     batch: WriteBatch,
     sync: bool,
     condition: Option<Arc<Condition>>,
-    /// How many writers are expected to commit again, those of the group that ended just now, and
-    /// how many wait besides.
+    /// How many writers are expected to commit again (the members of the group that just ended),
+    /// and how many others are queued.
     returning: usize,
     waiting: usize,
 }
 
 impl Waiter {
-    /// Stores the turn, for a ring of the bell.
+    /// Stores the turn. The caller then rings the bell.
     fn give(&self, turn: Turn) {
         *self.turn.lock() = Some(turn);
         self.given.store(true, Ordering::Release);
     }
 
     /// An unsynced commit takes a microsecond or two, while going to sleep and being woken take
-    /// several: so spin for about as long first. A sync takes longer than that in any case, and the
-    /// processor is of more use to others.
+    /// several: so spin for about as long first. A sync takes longer than that anyway, and others
+    /// make better use of the processor.
     fn wait(&self, bells: &[Bell], sync: bool) -> Turn {
         if !sync {
             sync::spin_until(|| self.given.load(Ordering::Relaxed));
@@ -139,7 +139,7 @@ impl Waiter {
 }
 
 /// The writers that follow a leader. On drop, even in a panic, they get the result, and the next
-/// writer leads.
+/// writer becomes leader.
 struct Group<'c> {
     committer: &'c Committer,
     followers: SmallVec<[Pending; 4]>,
@@ -170,7 +170,7 @@ impl Drop for Group<'_> {
             let mut queue = self.committer.queue.lock();
             queue.last = Some((members, sync::now()));
             match queue.pending.pop_front() {
-                // First, so that it gathers its group while the followers of this one are woken.
+                // First, so that it gathers its group while this group's followers are woken.
                 Some(Pending { batch, sync, condition, waiter }) => {
                     let waiting = queue.pending.len();
                     drop(queue);
@@ -217,8 +217,8 @@ impl Committer {
         self.queue.lock().pending.len()
     }
 
-    /// Makes everything up to `seq` visible. Only for opening, and for the holder of the log's lock
-    /// while nothing is in flight.
+    /// Makes everything up to `seq` visible. Only for opening, following, the holder of the log's
+    /// lock while nothing is in flight, and [`Turns::finish`].
     pub(crate) fn publish(&self, seq: SeqNo) {
         self.visible_seq.store(seq, Ordering::SeqCst);
         if self.sleeping.load(Ordering::SeqCst) > 0 {
@@ -226,27 +226,27 @@ impl Committer {
         }
     }
 
-    /// Makes a batch in flight visible with its last number, once all before it are, and returns
-    /// when it is; `false` if that will not happen.
+    /// Makes a batch in flight visible by its last number once all earlier ones are, and returns
+    /// when it is visible. Returns `false` if that will never happen.
     pub(crate) fn land(&self, ticket: Ticket, last: SeqNo) -> bool {
         self.turns.finish(ticket, last, |last| self.publish(last));
         self.wait_for(last)
     }
 
-    /// Nothing that is not visible by now becomes visible any more.
+    /// Gives up: whatever is not visible by now never will be.
     pub(crate) fn give_up(&self) {
         self.broken.store(true, Ordering::SeqCst);
         self.wake();
     }
 
     fn wake(&self) {
-        // Whoever has looked and is about to sleep holds the lock.
+        // A thread that has checked and is about to sleep holds the lock.
         drop(self.asleep.lock());
         self.changed.notify_all();
     }
 
-    /// Sleeps until everything up to `seq` is visible or will never be, but no longer than `limit`;
-    /// perhaps shorter. For readers.
+    /// Sleeps until everything up to `seq` is visible or never will be, for at most `limit`. May
+    /// return early. For readers.
     pub(crate) fn sleep_until(&self, seq: SeqNo, limit: Duration) {
         let asleep = self.asleep.lock();
         self.sleeping.fetch_add(1, Ordering::SeqCst);
@@ -256,7 +256,7 @@ impl Committer {
         self.sleeping.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Waits until everything up to `seq` is visible; `false` if that will not happen.
+    /// Waits until everything up to `seq` is visible. Returns `false` if that will never happen.
     pub(crate) fn wait_for(&self, seq: SeqNo) -> bool {
         let is_there = || self.visible_seq.load(Ordering::SeqCst) >= seq;
         let is_broken = || self.broken.load(Ordering::SeqCst);
@@ -272,8 +272,8 @@ impl Committer {
         is_there()
     }
 
-    /// Commits a batch, possibly with others, and returns its result. The leader calls `lock`, and
-    /// then `commit` with the batches of its group and whether to sync them.
+    /// Commits a batch, possibly with others, and returns its result. The leader calls `lock`, then
+    /// `commit` with the batches of its group and whether to sync them.
     pub(crate) fn submit<'l>(
         &self,
         batch: WriteBatch,
@@ -288,7 +288,8 @@ impl Committer {
                 queue.push(batch, sync, condition)
             } else {
                 queue.leading = true;
-                // It is the first of the last group that comes back, unless that was long ago.
+                // This writer is the first of the last group to come back, unless that group ended
+                // long ago.
                 let last = queue.last.filter(|(_, ended)| sync && self.gathering.is_recent(*ended));
                 drop(queue);
                 let returning = last.map_or(0, |(members, _)| members - 1);
@@ -330,8 +331,8 @@ impl Committer {
         result
     }
 
-    /// Gives the members of the group before, which are being woken, the time to join the next one.
-    /// `waiting` others were queued.
+    /// Gives the members of the previous group, which are being woken, time to join the next one.
+    /// `waiting` other writers are already queued.
     fn await_members(&self, returning: usize, waiting: usize) {
         let Some(limit) = self.gathering.limit(returning) else { return };
         let returned = || self.queue.lock().pending.len().saturating_sub(waiting);

@@ -1,9 +1,9 @@
-//! Compactions: choosing the next one, and carrying it out from its registration to the edit that
+//! Compactions: choosing the next one, and carrying it out, from its registration to the edit that
 //! publishes it.
 //!
-//! Workers and callers that compact by hand follow the same steps: under the `state` lock a plan is
-//! obtained and [started](DbInner::start); without the lock the plan is [run](DbInner::run_plan),
-//! which publishes its outputs and unregisters it in any case.
+//! Workers and callers that compact by hand follow the same steps. Under the `state` lock a plan is
+//! obtained and [started](DbInner::start). Without the lock it is [run](DbInner::run_plan), which
+//! publishes its outputs and always unregisters it.
 //!
 //! # Lack of room
 //!
@@ -95,8 +95,8 @@ impl DbInner {
             return Due::Nothing;
         }
         let shape = self.shape(state, keyspace);
-        // Where the shape must follow from the flushes alone, nothing may depend on when a snapshot
-        // was released.
+        // A shape that must follow from the flushes alone must not depend on when a snapshot was
+        // released.
         let rewrite = || match shaping.options.deterministic {
             true => None,
             false => released::plan(&shape, shaping.options.table_bytes).or_else(|| {
@@ -105,19 +105,19 @@ impl DbInner {
             }),
         };
         // First, since it costs nothing and avoids rewriting expired data. A deterministic shape
-        // must not depend on time, and a policy that drops tables itself knows best which.
+        // must not depend on time, and a policy that drops tables itself knows best which to drop.
         let expired = (!shaping.options.deterministic && !shaping.policy.drops_data())
             .then(|| expired_tables(&shape))
             .flatten();
-        // On a full disk a range delete frees space, whatever the shape is to follow.
+        // On a full disk a range delete frees space, whatever the policy.
         let is_full = self.reserve.is_full();
         let covered = || {
             let drops = is_full || !shaping.options.deterministic && !shaping.policy.drops_data();
             drops.then(|| covered_tables(&shape, &keyspace.view.load().version, None)).flatten()
         };
         let dropped = expired.or_else(covered);
-        // A drop needs no room, so it does not wait for what a merge waits for. But while the manifest
-        // has to be rewritten, it would fail as often as it is tried.
+        // A drop needs no room, so it ignores the backoff of merges. But while the manifest has to
+        // be rewritten, it would fail each time it is tried.
         let may_go = dropped.is_some() && state.catalogue.unsettled().is_none();
         if !may_go && state.scheduler.holds_back(keyspace.id, self.room.free()) {
             return Due::Waits;
@@ -133,7 +133,7 @@ impl DbInner {
                 .then(|| deletes::overdue(&shape, &*shaping.policy, age, shaping.options.table_bytes))
                 .flatten()
         };
-        // Old deletes must not wait for ever for a policy that always wants something, nor hold up
+        // Old deletes must not wait forever for a policy that always wants something, nor hold up
         // writers.
         let planned = dropped
             .or_else(|| overdue(true))
@@ -146,7 +146,7 @@ impl DbInner {
                 None => return Due::Plan(plan),
                 lack => lack,
             },
-            // The policy itself may have detected the lack of room.
+            // The policy itself may have found a lack of room.
             None => shaping.policy.needs(&shape).zip(shape.room),
         };
         let goes = !shaping.options.deterministic && lack.is_some() || is_full;
@@ -177,7 +177,7 @@ impl DbInner {
 
     /// Returns the next compaction of any keyspace.
     pub(crate) fn next_compaction(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
-        // Without room for a manifest nothing can be changed.
+        // Without room for a manifest, nothing can be changed.
         if self.gate.is_waiting() || self.background.is_paused() {
             return None;
         }
@@ -217,15 +217,15 @@ impl DbInner {
         None
     }
 
-    /// Starts a plan: from now on its inputs are taken.
+    /// Starts a plan: from now on its inputs are busy.
     pub(crate) fn start(&self, state: &mut State, keyspace: &KeyspaceInner, plan: &Plan) -> Job {
         let job = state.scheduler.start(keyspace, plan);
         self.update_pressure(state, keyspace);
         job
     }
 
-    /// Runs a started plan to its end, successful or not. An error is one of its edit: it is
-    /// unknown whether the edit is on disk, and the tree in memory has not changed.
+    /// Runs a started plan to its end, successful or not. An error means that its edit failed: it
+    /// is unknown whether the edit is on disk, and the tree in memory is unchanged.
     pub(crate) fn run_plan(
         &self,
         keyspace: &KeyspaceInner,
@@ -255,7 +255,7 @@ impl DbInner {
             output_level = plan.output_level,
         );
         let mut told = CompactionOutcome::default();
-        // Ended even on a panic: other threads wait for its inputs.
+        // Ended even on a panic, since other threads wait for its inputs.
         let work =
             std::panic::AssertUnwindSafe(|| self.compact(keyspace, plan, &job.progress, cancel, &mut told));
         let result = std::panic::catch_unwind(work);
@@ -290,10 +290,10 @@ impl DbInner {
             self.update_pressure(&state, keyspace);
         }
         self.monitor.notify();
-        // By the thread that has replaced them: a compaction makes no more files obsolete before
+        // By the thread that replaced the files: a compaction makes no more of them obsolete before
         // these are gone.
         self.garbage.remove_all(&*self.fs);
-        // Joined tables were at rest before.
+        // Joined small tables were at rest before.
         let moves_data = plan.work == Work::Merge && plan.reason != Reason::SmallTables;
         let border = matches!(result, Ok(Ok(Ended::Done))) && moves_data;
         if border && self.is_round_border(keyspace, plan.output_level) {
@@ -345,9 +345,9 @@ impl DbInner {
         });
     }
 
-    /// Returns those tables whose files still exist among the ancestors of `inputs`, through any
-    /// number of merges, and the keyspace's tables that were dropped unread: they are still being
-    /// read, or wait to be removed.
+    /// Returns the tables among the ancestors of `inputs`, through any number of merges, and among
+    /// the keyspace's tables dropped unread, whose files still exist: these are still being read,
+    /// or wait to be removed.
     fn still_there(&self, keyspace: &KeyspaceInner, inputs: &[Arc<OpenTable>]) -> Vec<TableId> {
         let is_there = |id: &TableId| self.fs.exists(&table_path(&self.dir, *id)).unwrap_or(true);
         let mut dropped = self.state().scheduler.dropped(keyspace.id);
@@ -357,7 +357,7 @@ impl DbInner {
         let mut ids: Vec<TableId> = merged.flat_map(|m| m.inputs.iter().chain(&m.before)).copied().collect();
         ids.sort_unstable();
         ids.dedup();
-        // Files whose state is unknown count as existing.
+        // A file counts as existing if its state is unknown.
         ids.retain(is_there);
         ids.append(&mut dropped);
         ids.sort_unstable();
@@ -434,7 +434,7 @@ impl DbInner {
                     // The failure concerns only the outputs, which are gone.
                     Err(error) => return Ok(Ended::Undone(error)),
                 };
-                // If the edit found no room, the inputs would stay, and the outputs too, and no
+                // If the edit found no room, the inputs and the outputs would both stay, and no
                 // manifest could be written.
                 if self.room.ask(&*self.fs, &self.dir).is_some_and(|free| free < LEFT_FREE / 2) {
                     let full = std::io::ErrorKind::StorageFull.into();
@@ -474,8 +474,8 @@ impl DbInner {
         let outputs = edit.added.iter().map(|(_, _, _, meta)| meta.id).collect();
         self.commit_edit(&mut state, edit, opened, |_, old| old.clone())?;
         (told.outputs, told.bytes_read, told.bytes_written) = (outputs, read, written);
-        // A keyspace that merges nothing drops tables by age forever, and a list of them would
-        // never end.
+        // Only for these: a keyspace that merges nothing drops tables by age forever, and the list
+        // would grow without end.
         if plan.reason == Reason::Covered {
             state.scheduler.note_dropped(keyspace.id, inputs.iter().map(|table| table.meta.id));
         }

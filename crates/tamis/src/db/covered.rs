@@ -1,16 +1,15 @@
 //! Dropping tables emptied by range deletes, without reading them.
 //!
-//! Deleting a range writes one tombstone, and merging it with everything below rewrites all the
-//! rest. A table that lies wholly under newer range tombstones holds nothing visible, so it is
-//! dropped at once, without writing a byte: on a full disk this is the only kind of work that needs
-//! no room.
+//! Deleting a range writes one tombstone; merging it with everything below rewrites all the rest. A
+//! table that is wholly covered by newer range tombstones holds nothing visible, so it is dropped
+//! at once, without writing a byte: this needs no room, so it works on a full disk.
 //!
 //! # Why reads are unaffected
 //!
 //! A table's sequence numbers are those of its entries and of its own range tombstones. Every key
-//! from its first to its last lies under a tombstone with a number above all of them, which
-//! therefore is in another table and stays. A read at that tombstone or later sees nothing of the
-//! table, nor anything older below it: the tombstone hides that just as the table's own deletes
+//! from its first to its last is covered by a tombstone with a larger number than all of these; so
+//! that tombstone is in another table, and stays. A read at that tombstone or later sees nothing of
+//! the table, nor anything older below it: the tombstone hides that just as the table's own deletes
 //! did. A snapshot older than one of these tombstones must also be older than the entire table.
 
 use tamis_base::collections::HashSet;
@@ -28,7 +27,7 @@ use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
 /// Drops the tables that are wholly covered by range tombstones of other tables; with a range, only
-/// those that overlap it. O(tables) if there are no range tombstones.
+/// those that overlap it. O(tables) without range tombstones.
 pub(crate) fn covered_tables(shape: &Shape, version: &Version, range: Option<&KeyRange>) -> Option<Plan> {
     let holders: Vec<&OpenTable> =
         version.tables.iter().filter(|table| table.tombstones.is_some()).map(|table| &**table).collect();
@@ -44,8 +43,8 @@ pub(crate) fn covered_tables(shape: &Shape, version: &Version, range: Option<&Ke
     Plan::drop_of(shape, Reason::Covered, gone)
 }
 
-/// Returns which part of a table lies under newer range tombstones of those of the other tables
-/// that are `named`. An index that cannot be read tells nothing.
+/// Returns which part of a table is covered by newer range tombstones of the other tables in
+/// `named`. An index that cannot be read counts as 0.
 pub(crate) fn hidden_share(version: &Version, named: &HashSet<TableId>, id: TableId) -> f64 {
     let Some(table) = version.tables.iter().find(|table| table.meta.id == id) else { return 0.0 };
     let newer = version
@@ -68,8 +67,8 @@ fn is_seen(snapshots: &[SeqNo], table: &TableMeta, since: SeqNo) -> bool {
     snapshots.iter().any(|&snapshot| table.min_seq <= snapshot && snapshot < since)
 }
 
-/// Returns the write from which on every key of the table's range lies under a tombstone newer than
-/// the entire table; `None` if some key does not.
+/// Returns the write from which on every key of the table's range is covered by a tombstone newer
+/// than the entire table; `None` if some key is not.
 fn covered_since(holders: &[&OpenTable], table: &TableMeta) -> Option<SeqNo> {
     let mut from = table.smallest.clone();
     let mut since = 0;
@@ -77,8 +76,8 @@ fn covered_since(holders: &[&OpenTable], table: &TableMeta) -> Option<SeqNo> {
         let over =
             holders.iter().filter(|holder| holder.meta.max_seq > table.max_seq && holder.meta.covers(&from));
         let over = over.filter_map(|holder| holder.tombstones.as_ref()?.fragment_at(&from));
-        // A fragment's numbers descend: the first tombstone that deletes the table's keys is the
-        // last that is newer than they are.
+        // A fragment's numbers descend. The first tombstone that deletes the table's keys is the
+        // last one in the list that is newer than the table.
         let deletes = over.filter_map(|fragment| {
             let newer = fragment.seqs.partition_point(|&seq| seq > table.max_seq);
             Some((fragment, *fragment.seqs[..newer].last()?))
@@ -120,7 +119,7 @@ pub(crate) fn share_of(table: &OpenTable, bounds: &Bounds) -> Result<f64, Storag
         Some(end) if !ends_after => place(end),
         _ => blocks,
     };
-    // Within one block, which part of it is unknown.
+    // Within a single block, the covered part is unknown.
     Ok(((to - from).max(0.5) / blocks.max(1.0)).min(1.0))
 }
 

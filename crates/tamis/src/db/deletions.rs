@@ -1,9 +1,9 @@
-//! Walks over stretches of deleted keys, before a reader has to.
+//! Walks over stretches of deleted keys, ahead of readers.
 //!
-//! The threads that compact do them, between their jobs: see `Deletions` of the gaps for when and
-//! how far. A walk is an iteration of the current state, and finds [gaps](crate::read::Gaps) as any
-//! other does. What it reads is counted nowhere: it is nobody's read. Keyspaces whose compaction is
-//! held back, or whose reads must cost the same each time (`deterministic`), are left alone.
+//! Compaction threads do these walks between their jobs: see `Deletions` of the gaps for when and
+//! how far. A walk is an iteration of the current state, and finds [gaps](crate::read::Gaps) like
+//! any other. Its reads are not counted, since no caller asked for them. Keyspaces whose compaction
+//! is held back, or whose reads must cost the same each time (`deterministic`), are left alone.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::db::tree::KeyspaceInner;
 use crate::read::{Bounds, ReadCounters, Standpoint, Stretch};
 
 impl DbInner {
-    /// Returns a keyspace with a stretch that a walk is due in.
+    /// Returns a keyspace with a stretch that is due for a walk.
     pub(crate) fn next_deletions(&self, state: &State) -> Option<(Arc<KeyspaceInner>, Stretch)> {
         let due = |keyspace: &Arc<KeyspaceInner>| {
             let options = &keyspace.shaping.load().options;
@@ -29,7 +29,7 @@ impl DbInner {
         state.scheduler.rounds.in_turn(state.catalogue.keyspaces()).iter().find_map(due)
     }
 
-    /// Walks over what is dead around the stretch's place. A read that fails is left to a reader.
+    /// Walks over the dead keys around the stretch's place. A read that fails is left to a reader.
     pub(crate) fn walk_over_deletions(&self, keyspace: &KeyspaceInner, stretch: &Stretch) {
         let Stretch { key, limit } = stretch;
         let counters = Arc::new(ReadCounters::default());
@@ -40,7 +40,7 @@ impl DbInner {
             at.iter(bounds, counters.clone(), None).with_patience(*limit).keys()
         };
         let (before, behind) = (..&key[..], &key[..]..);
-        // Where entries expire, a walk backwards finds no gap.
+        // Where entries expire, a backward walk finds no gap.
         let expires = self.read_now(keyspace).horizon > 0;
         let back = if expires { None } else { walk(Bounds::of(&before)).next_back() };
         for walked in [back, walk(Bounds::of(&behind)).next()] {
@@ -60,7 +60,7 @@ mod tests {
     use crate::io::MemFs;
     use crate::{Db, Options};
 
-    /// Nobody has read when a stretch of deleted keys is known.
+    /// A stretch of deleted keys becomes known without any read.
     #[test]
     fn what_was_deleted_is_walked_over_in_the_background() {
         let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
@@ -79,7 +79,7 @@ mod tests {
         let view = || db.default_keyspace().inner.view.load();
         let from = std::time::Instant::now();
         // From a key behind the head of the stretch to one before its end: deletions after the last
-        // place are not known yet.
+        // noted place are not known yet.
         let mut last = None;
         while last.as_ref().is_none_or(|end: &Vec<u8>| *end < key(4900).into_bytes()) {
             assert!(from.elapsed().as_secs() < 60, "{last:?}");
@@ -98,8 +98,8 @@ mod tests {
         assert_eq!(db.iter().count(), 2000);
     }
 
-    /// Where keys live around a deleted one, a walk ends at once; where a stretch is longer than is
-    /// worth it, it gives up.
+    /// A walk ends at once if keys around a deleted one are live, and gives up if a stretch is
+    /// longer than is worth it.
     #[test]
     fn a_walk_passes_no_more_dead_keys_than_it_was_told_to() {
         let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };

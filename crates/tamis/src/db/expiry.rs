@@ -1,43 +1,43 @@
 //! Time to live: writes that are too old to be visible.
 //!
-//! An entry has expired when more seconds of the clock than its keyspace's `time_to_live` have
-//! passed since it was written. Its age is not stored with it: the database samples its current
-//! sequence number over time ([`SeqTimes`]), and everything at or below a keyspace's *horizon*, the
+//! An entry has expired when more than its keyspace's `time_to_live` has passed on the clock since
+//! it was written. Its age is not stored with it. Instead, the database samples its current
+//! sequence number over time ([`SeqTimes`]). Everything at or below a keyspace's *horizon*, the
 //! newest number that the samples prove old enough, has expired. An entry disappears at the
 //! earliest a full second after its time (the clock counts whole seconds), and at the latest max(1
 //! s, `time_to_live` / 128) after it. Samples are stored with each edit of the manifest, and
-//! occasionally by an edit of their own ([`SAVE_EVERY`], [`SAVE_PART`]); writes made after the last
+//! occasionally by an edit of their own ([`SAVE_EVERY`], [`SAVE_PART`]). Writes made after the last
 //! sample before a crash count as written when the database was reopened. A clock that goes back
 //! makes entries live longer.
 //!
 //! # Invariants
 //!
-//! * A horizon never goes back, in memory or on disk ([`Ages::expired`]): a merge may drop an
-//!   expired entry and leave the older versions that it replaced in tables which it does not read.
-//!   The horizon hides these, so it must be permanent, even if the clock goes back or the time to
-//!   live is lengthened or removed. So before a merge drops anything it raises the horizon, and the
-//!   edit that publishes its outputs records it.
-//! * Sequence numbers are never forgotten in a keyspace that has, or ever had, a time to live
-//!   (`keep_seq`). In a keyspace that got it later, entries may have lost theirs before: everything
+//! * A horizon never goes back, in memory or on disk ([`Ages::expired`]). A merge may drop an
+//!   expired entry and leave older versions, which the entry had replaced, in tables that the merge
+//!   does not read. The horizon hides these, so it must be permanent, even if the clock goes back
+//!   or the time to live is lengthened or removed. So a merge raises the horizon before it drops
+//!   anything, and the edit that publishes its outputs records it.
+//! * A keyspace that has, or ever had, a time to live never forgets sequence numbers (`keep_seq`).
+//!   If it got the time to live later, entries may have lost their numbers before. Everything
 //!   present at that moment counts as written then, and the horizon stays at 0 until it can pass
 //!   that moment as a whole.
-//! * Readers load the view first, then the horizon, then the visible sequence number. The horizon
-//!   before the number: an entry that is rewritten before it expires is found old or new, but is
-//!   never missing. The view before the horizon: a merge raises the horizon before its outputs are
-//!   in a view. If the horizon hides anything, the view must still be the current one afterwards,
-//!   else the reader begins again: a replaced one may lack the memtable with what was rewritten.
+//! * Readers load the view, then the horizon, then the visible sequence number. The horizon before
+//!   the number: an entry that is rewritten before it expires is found, old or new, but is never
+//!   missing. The view before the horizon: a merge raises the horizon before its outputs are in a
+//!   view. If the horizon hides anything, the view must still be current afterwards, else the
+//!   reader begins again: a replaced view may lack the memtable with what was rewritten.
 //! * A snapshot records the horizons at its moment, and compactions keep what it sees. It does so
 //!   under the `snapshots` lock, and a merge raises the horizon before it reads the list of
-//!   snapshots: so a snapshot that is not in the list has the merge's horizon or a later one.
+//!   snapshots. So a snapshot that is not in the list has the merge's horizon or a later one.
 //!
 //! # Threads and costs
 //!
-//! `times` has its own lock (for its place see [`inner`](super::inner)), held for a few
-//! comparisons. A database without any time to live pays a relaxed load per group of writes, and a
-//! read pays a load and a comparison. With one, each group of writes and each read of a keyspace
-//! that has it reads the clock (on common systems without a system call: about 25 ns), each group
-//! takes the lock, and reads take it once a second altogether. Nothing under the lock can fail;
-//! samples lost by a panic make entries live longer.
+//! `times` has its own lock (see [`inner`](super::inner) for its place), held for a few
+//! comparisons. In a database without any time to live, a group of writes pays a relaxed load, and
+//! a read pays a load and a comparison. With one, each group of writes and each read of a keyspace
+//! that has it reads the clock (about 25 ns, on common systems without a system call). Each group
+//! takes the lock; reads take it once a second altogether. Nothing under the lock can fail. Samples
+//! lost by a panic make entries live longer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,8 +55,8 @@ use crate::db::committer::Committer;
 use crate::db::tree::KeyspaceInner;
 use crate::sync::Mutex;
 
-/// New samples are stored at least this often, in seconds, or every shortest time to live divided
-/// by [`SAVE_PART`] if that is longer.
+/// New samples are stored at least this often, in seconds, or once per shortest time to live
+/// divided by [`SAVE_PART`] if that is longer.
 const SAVE_EVERY: u64 = 60;
 
 /// See [`SAVE_EVERY`].
@@ -69,7 +69,7 @@ pub(crate) struct Expiry {
     committer: Arc<Committer>,
     /// Whether any keyspace has a time to live. Only a hint.
     wanted: AtomicBool,
-    /// Whether deletes of any keyspace are to go within some time. Only a hint.
+    /// Whether deletes of any keyspace have a maximum age. Only a hint.
     ages_deletes: AtomicBool,
     times: Mutex<Times>,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Expiry {
 #[derive(Debug)]
 struct Times {
     samples: SeqTimes,
-    /// The period, in seconds, within which one sample suffices.
+    /// The period within which one sample suffices, in seconds.
     distance: u64,
     /// The longest time to live, in seconds.
     keep: u64,
@@ -101,15 +101,15 @@ impl Expiry {
         self.clock.now()
     }
 
-    /// Takes over the samples that the writer of a database that is followed has recorded.
+    /// Takes over the samples that the writer has recorded, in a database that follows it.
     pub(crate) fn follow(&self, stored: &SeqTimes) {
         let mut times = self.times.lock();
         let known = times.samples.newest().map_or(0, |sample| sample.seq);
         times.samples.note_all(stored.after(known));
     }
 
-    /// Must be called with all keyspaces whenever one [that is timed](KeyspaceInner::is_timed)
-    /// goes, and before the first write.
+    /// Must be called with all keyspaces before the first write, and whenever a keyspace [that is
+    /// timed](KeyspaceInner::is_timed) is dropped.
     pub(crate) fn configure<'k>(&self, keyspaces: impl Iterator<Item = &'k KeyspaceInner>) {
         let mut times = self.times.lock();
         (times.distance, times.keep) = (u64::MAX / PRECISION, 1);
@@ -119,7 +119,7 @@ impl Expiry {
         keyspaces.for_each(|keyspace| self.join(keyspace));
     }
 
-    /// Must be called with each keyspace that comes, before its first write.
+    /// Must be called with each new keyspace, before its first write.
     pub(crate) fn join(&self, keyspace: &KeyspaceInner) {
         let deletes = keyspace.options.max_tombstone_age.map(|age| age.as_secs());
         for age in keyspace.age.ttl.into_iter().chain(deletes) {
@@ -135,15 +135,15 @@ impl Expiry {
         }
     }
 
-    /// Reports whether the times of deletes are to be noted.
+    /// Reports whether the times of deletes must be noted.
     #[inline]
     pub(crate) fn ages_deletes(&self) -> bool {
         self.ages_deletes.load(Ordering::Relaxed)
     }
 
-    /// Returns a time before which the write with this number was certainly not made, where a
-    /// sample is that old, and otherwise the time by which it was made at the latest. `None`
-    /// without samples.
+    /// Returns a time before which the write with this number was certainly not made, if a sample
+    /// is that old. Otherwise returns the time by which it was made at the latest. `None` without
+    /// samples.
     pub(crate) fn written_since(&self, seq: SeqNo) -> Option<u64> {
         let times = self.times.lock();
         let samples = times.samples.samples();
@@ -152,7 +152,7 @@ impl Expiry {
     }
 
     /// Records that everything visible was written by now. Called after each group of writes, and
-    /// whenever something became visible otherwise.
+    /// whenever anything else became visible.
     #[inline]
     pub(crate) fn note_visible(&self) {
         if self.wanted.load(Ordering::Relaxed) {
@@ -160,9 +160,9 @@ impl Expiry {
         }
     }
 
-    /// The same in any case.
+    /// Like [`note_visible`](Self::note_visible), but also without a time to live.
     fn note(&self) {
-        // The number first: what is visible now was written before a time that is read later.
+        // The number first: what is visible now was written before the time read next.
         let seq = self.committer.visible();
         let sample = Sample { seq, time: self.now() };
         let mut times = self.times.lock();
@@ -170,7 +170,7 @@ impl Expiry {
         times.samples.note(sample, distance, keep);
     }
 
-    /// Returns the current horizon of a keyspace: everything up to this write has expired; 0:
+    /// Returns the current horizon of a keyspace: everything up to this write has expired. 0:
     /// nothing.
     #[inline]
     pub(crate) fn expired(&self, keyspace: &KeyspaceInner) -> SeqNo {
@@ -202,14 +202,13 @@ impl Expiry {
         age.checked.fetch_max(now.saturating_add(1), Ordering::AcqRel);
     }
 
-    /// Returns the samples that are not in the stored tree yet.
+    /// Returns the samples that the stored tree lacks.
     pub(crate) fn unsaved(&self, stored: &SeqTimes) -> Vec<Sample> {
         let known = stored.newest().map_or(0, |sample| sample.seq);
         self.times.lock().samples.after(known).to_vec()
     }
 
-    /// Reports whether samples have been kept from the manifest for so long that an edit should
-    /// store them.
+    /// Reports whether samples have gone unsaved for so long that an edit should store them.
     pub(crate) fn is_save_due(&self, stored: Option<Sample>) -> bool {
         let (ages_entries, ages_deletes) = (self.wanted.load(Ordering::Relaxed), self.ages_deletes());
         if !ages_entries && !ages_deletes {
@@ -232,8 +231,8 @@ impl Expiry {
         self.times.lock().samples.cut_at(seq);
     }
 
-    /// Adds ages that are not stored yet to an edit. Must be called before the edit gets its last
-    /// sequence number, which no stored horizon may exceed. Samples may: an opening cuts them.
+    /// Adds unsaved ages to an edit. Must be called before the edit gets its last sequence number,
+    /// which no stored horizon may exceed. Samples may exceed it: an opening cuts them.
     pub(crate) fn save_ages(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
         if self.ages_deletes() {
             self.note();
@@ -251,8 +250,8 @@ impl Expiry {
 ///
 /// Older versions of their keys, hidden by their deletes and range tombstones, may remain in other
 /// tables. They are older than what is dropped, so the horizon hides them as well. A live snapshot
-/// sees nothing of what is dropped (its number is smaller), and one taken from now on has a horizon
-/// that hides it. So no read changes its answer, whatever else overlaps the tables.
+/// sees nothing of what is dropped (its number is smaller), and a snapshot taken from now on has a
+/// horizon that hides it. So no read changes its answer, whatever else overlaps the tables.
 pub(crate) fn expired_tables(shape: &Shape) -> Option<Plan> {
     if shape.expired == 0 {
         return None;

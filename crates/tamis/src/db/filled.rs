@@ -1,13 +1,14 @@
-//! The keyspaces whose active memtables may hold something, by the oldest log of these. Of ten
-//! thousand keyspaces mostly few do, and nobody who looks for writes that are not in tables has to
-//! visit the others. Those with sealed memtables are in the [scheduler](super::scheduler)'s queue.
+//! The keyspaces whose active memtables may hold writes, by the oldest log of these memtables. Of
+//! ten thousand keyspaces usually few do, so a search for writes that are not in tables need not
+//! visit the others. Keyspaces with sealed memtables are in the [scheduler](super::scheduler)'s
+//! queue.
 //!
 //! # Threads
 //!
-//! The holder of the log's lock adds a keyspace before it appends a write to it, as long as its
-//! active memtable is empty. Who puts another memtable in its place takes it out, with the log's
-//! lock held and nothing in flight. A drop takes it out in any case: a writer that had looked the
-//! keyspace up before does not add it again. The list has a leaf lock.
+//! The holder of the log's lock adds a keyspace before it appends a write to it, if the active
+//! memtable is empty. A thread that replaces the memtable removes the keyspace, with the log's lock
+//! held and nothing in flight. A drop always removes it: a writer that had looked up the keyspace
+//! before does not add it again. The list has a leaf lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub(crate) struct Filled(Mutex<List>);
 
 #[derive(Debug, Default)]
 struct List {
-    /// How often all of them were asked for.
+    /// How often the whole list was read.
     #[cfg(test)]
     lists: usize,
     keyspaces: BTreeMap<KeyspaceId, (LogId, Arc<KeyspaceInner>)>,
@@ -50,12 +51,12 @@ impl Filled {
         }
     }
 
-    /// Takes out a keyspace whose active memtable is a fresh one, or that was dropped.
+    /// Removes a keyspace that has a fresh active memtable, or that was dropped.
     pub(crate) fn remove(&self, keyspace: KeyspaceId) {
         self.0.lock().remove(keyspace);
     }
 
-    /// Returns the keyspaces, in the order of their numbers.
+    /// Returns the keyspaces, in order of id.
     pub(crate) fn list(&self) -> Vec<Arc<KeyspaceInner>> {
         #[cfg(test)]
         {
@@ -76,8 +77,8 @@ impl Filled {
         held.map(|(_, id)| list.keyspaces[id].1.clone()).collect()
     }
 
-    /// Returns the oldest log that may hold writes of active memtables, but for those of one
-    /// keyspace.
+    /// Returns the oldest log that may hold writes of active memtables of other keyspaces than
+    /// `without`.
     pub(crate) fn oldest_log(&self, without: Option<KeyspaceId>) -> Option<LogId> {
         let list = self.0.lock();
         list.by_log.iter().find(|(_, id)| Some(*id) != without).map(|(log, _)| *log)

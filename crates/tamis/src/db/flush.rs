@@ -1,9 +1,9 @@
 //! Flushes: turning sealed memtables into a run in level 0, and releasing the logs behind it.
 //!
-//! The single flush thread writes tables, and so does opening before there are any threads; any
-//! holder of the log's lock seals. A flush that fails before its edit changes nothing and is
-//! retried ([`health`](super::health)): the memtables stay readable, and the logs behind it stay.
-//! After a failed edit the manifest is written anew first ([`catalogue`](super::catalogue)).
+//! The single flush thread writes tables; opening does so before there are any threads. Any holder
+//! of the log's lock seals. A flush that fails before its edit changes nothing and is retried
+//! ([`health`](super::health)): the memtables stay readable, and their logs stay. After a failed
+//! edit the manifest is rewritten first ([`catalogue`](super::catalogue)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,8 +38,8 @@ use crate::tree::new_tables::NewTables;
 type Written = (NewTables, u64);
 
 impl DbInner {
-    /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones; the old
-    /// ones are due for flushing from now on.
+    /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones. The old
+    /// ones are now due for flushing.
     pub(crate) fn seal(
         &self,
         log: &mut Current,
@@ -49,7 +49,7 @@ impl DbInner {
         let mut state = self.state();
         let oldest = self.log.oldest_if_near_limit(&state.logs, 0);
         let pinning = oldest.map_or_else(Vec::new, |oldest| self.filled.holding_back(oldest));
-        // Acknowledgements never fill a memtable, which would hold back all logs.
+        // Acknowledgements never fill a memtable, which would therefore hold back all logs.
         let small = state.catalogue.named(CONSUMERS_KEYSPACE).cloned();
         for keyspace in keyspaces.iter().chain(&pinning).chain(&small) {
             let old = keyspace.view.load_full();
@@ -65,8 +65,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Returns the oldest log that holds writes which are in no table once `flushed` of this
-    /// keyspace are, at the latest the current one: of the keyspace, and of all.
+    /// Returns the oldest log with writes that are in no table once `flushed` of this keyspace are:
+    /// for the keyspace, and for all keyspaces. If there are no such writes, it is the current log.
     pub(crate) fn floors(
         &self,
         state: &State,
@@ -83,23 +83,24 @@ impl DbInner {
         (own, [active, sealed].into_iter().flatten().fold(own, LogId::min))
     }
 
-    /// Seals the memtable that memory shared with other databases wants to have flushed, unless
-    /// somebody writes, who will do it. Only for the flush thread, which may not wait for the log:
-    /// its holder may be waiting for a flush.
+    /// Seals the memtable that the memory shared with other databases wants flushed. Does nothing
+    /// while a writer holds the log or is in flight: the next write will seal it. Only for the
+    /// flush thread, which must not wait for the log, since its holder may be waiting for a flush.
     pub(crate) fn seal_as_asked(&self) {
         let Some(keyspace) = self.throttle.asked_to_seal() else { return };
         let Some(mut log) = self.try_lock_log() else { return };
         if self.gate.check().is_err() {
             return;
         }
-        // After a failure the request stands, and is tried again in a second.
+        // After a failure the request stands, and is retried within a second.
         if self.seal(&mut log, &[keyspace]).is_ok() {
             self.throttle.has_sealed();
         }
     }
 
-    /// Seals the memtables that have to become tables for the sake of their deletes' age, unless
-    /// somebody writes: then it is tried again in a second. Only for the flush thread.
+    /// Seals the memtables that have to become tables because of the age of their deletes. Does
+    /// nothing while a writer holds the log or is in flight, and is retried a second later. Only
+    /// for the flush thread.
     pub(crate) fn seal_old_deletes(&self) {
         if !self.expiry.ages_deletes() {
             return;
@@ -117,22 +118,22 @@ impl DbInner {
         }
     }
 
-    /// Seals the memtables of these keyspaces, unless somebody writes or writing fails. For the
-    /// flush thread, which may not wait for the log.
+    /// Seals the memtables of these keyspaces, unless a writer holds the log or is in flight, or
+    /// writes fail. For the flush thread, which must not wait for the log.
     pub(crate) fn try_seal(&self, due: &[Arc<KeyspaceInner>]) {
         let Some(mut log) = self.try_lock_log() else { return };
         if self.gate.check().is_ok() {
-            // A failure has suspended writes, or it is tried again.
+            // A failure either suspends writes or is retried.
             let _ = self.seal(&mut log, due);
         }
     }
 
-    /// Gives up the logs whose writes are all in tables.
+    /// Releases the logs whose writes are all in tables.
     pub(crate) fn release_logs(&self, state: &mut State) {
         self.log.release(&mut state.logs, state.catalogue.tree().log_floor(), self.now());
     }
 
-    /// Gives up the logs that were kept for readers of changes until now.
+    /// Releases the logs that readers of changes no longer need.
     pub(crate) fn expire_logs(&self) {
         let now = self.now();
         if self.log.expire(&mut self.state().logs, now) {
@@ -140,22 +141,22 @@ impl DbInner {
         }
     }
 
-    /// Removes the files that nothing needs any more. With no lock held.
+    /// Removes the files that nothing needs. Called with no lock held.
     pub(crate) fn remove_obsolete(&self) {
         self.log.remove_obsolete();
         self.garbage.remove_unless_busy(&*self.fs);
     }
 
-    /// Takes the next epoch of a keyspace for tables to come, and records this for its filter until
-    /// the second result is dropped. `None` if the keyspace was dropped.
+    /// Takes the next epoch of a keyspace for tables to be written, and records it for the
+    /// keyspace's filter until the second result is dropped. `None` if the keyspace was dropped.
     pub(crate) fn take_epoch(&self, keyspace: &KeyspaceInner) -> Option<(u64, Option<TakenEpoch>)> {
         let mut state = self.state();
         let epoch = state.catalogue.take_epoch(keyspace.id)?;
         Some((epoch, keyspace.filter.note_taken(epoch)))
     }
 
-    /// Writes the oldest sealed memtables of a keyspace, newest first, to one new run in level 0
-    /// and publishes it.
+    /// Writes the oldest sealed memtables of a keyspace (given newest first) to one new run in
+    /// level 0, and publishes it.
     pub(crate) fn flush_memtables(
         &self,
         keyspace: &Arc<KeyspaceInner>,
@@ -209,58 +210,58 @@ impl DbInner {
         let Some((opened, bytes)) = self.write_memtables(keyspace, slots, epoch, true)? else {
             return Ok(());
         };
-        // If this flush survives a crash, so must earlier writes in other keyspaces, and its log
-        // for readers of changes.
+        // If this flush survives a crash, earlier writes in other keyspaces must, too, and so must
+        // its log, where readers of changes need it.
         if self.directory.load().len() > 1 || self.state().logs.keeps_changes() {
             self.log.sync_rolled()?;
         }
-        // Filter first; no rebuild may come between that and the version that needs it.
+        // Filter first: no rebuild may come between its update and the version that needs it.
         let _work = keyspace.filter.insert_flushed(&opened);
         let mut state = self.state();
         if keyspace.is_dropped() {
             return Ok(());
         }
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
-        // Not earlier: an ingestion may meanwhile have been merged with older runs, and those must
-        // not sort above this flush.
+        // Not earlier: an ingestion may meanwhile have been merged with older runs, and the result
+        // must not sort above this flush.
         let run = self.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         told.tables = opened.iter().map(|table| table.meta.id).collect();
         let (own, all) = self.floors(&state, keyspace, slots);
         (edit.log_floor, edit.floor) = (vec![(keyspace.id, own)], Some(all));
-        // Their logs go, and not all of these numbers need be in a table.
+        // Their logs are released, and some of these numbers may be in no table.
         edit.last_seq = slots.iter().filter_map(|slot| slot.memtable.max_seq()).max();
         let without = |memtables: &Memtables| memtables.without(slots);
         self.keep_for_transactions(keyspace, slots);
         if edit.added.is_empty() {
-            // Everything in it was shadowed: no table is needed, but neither is the log any more.
+            // Everything was shadowed: neither a table nor the log is needed.
             self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))?;
             keyspace.replace_memtables(without(&keyspace.view.load().memtables));
             state.scheduler.note_memtables(keyspace);
         } else {
             self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
         }
-        // Under the lock: an image that is taken next has this flush.
+        // Under the lock, so that the next image includes this flush.
         drop(taken);
         let memtables = || slots.iter().map(|slot| &slot.memtable);
         state.reshaping.tuning(keyspace.id).flushed += memtables().map(|m| m.entries() as u64).sum::<u64>();
         state.scheduler.allow_flushes(keyspace.id);
         self.release_logs(&mut state);
         told.bytes_written = bytes;
-        // Under the lock, so that threads that waited for the flush find it counted.
+        // Under the lock, so that threads waiting for the flush find it counted.
         let flushed = memtables().map(|m| m.used_bytes() as u64).sum();
         self.throttle.note_flush(flushed, sync::since(started));
         self.write_counters.flushes.add(1);
         self.write_counters.flush_bytes.add(bytes);
-        // What it wrote is no longer counted as still to be written.
+        // The bytes written no longer count as still to be written.
         self.room.outdated();
         drop(state);
         self.monitor.notify();
         Ok(())
     }
 
-    /// Writes the contents of memtables that succeed one another, newest first, to a table (or to
-    /// none, if no reader can see any of it) and opens it. `None` if cancelled.
+    /// Writes the contents of successive memtables, newest first, to a table (or to none, if no
+    /// reader can see any of it) and opens it. `None` if cancelled.
     pub(crate) fn write_memtables(
         &self,
         keyspace: &KeyspaceInner,
@@ -275,7 +276,7 @@ impl DbInner {
         let entries = slots.iter().map(|slot| slot.memtable.entries() as u64).sum();
         let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
         let bits = FilterBits::for_flush(options, &view.version, accesses, entries, || key_range(slots));
-        // Replayed ones were not noted.
+        // Replayed deletes were not noted.
         let with_deletes = slots.iter().filter(|slot| slot.memtable.has_deletes());
         let first = |slot: &Arc<MemtableSlot>| {
             slot.first_delete().or_else(|| self.expiry.written_since(slot.memtable.min_seq()?))

@@ -1,21 +1,20 @@
 //! Read-triggered compactions.
 //!
 //! Policies look only at writes. A tree that they leave alone may keep several runs forever, and
-//! every read pays for each. So reads accumulate a debt in bytes: the priced cost of the extra work
+//! every read pays for each. So reads accumulate a debt in bytes: the price of the extra work
 //! caused by each run beyond the first. When the debt covers the bytes that the next step towards a
 //! single run would rewrite, and nothing is being written, that step is taken and the debt is paid.
-//! A merge therefore never costs more than reads have already lost, and a tree of one run is left
-//! alone.
+//! So a merge never costs more than reads have already lost, and a tree of one run is left alone.
 //!
 //! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt
-//! is per keyspace, gets count, and writers have priority: nothing starts within [`IDLE_TIME`] of a
-//! write, or while other work is running or due.
+//! is per keyspace, gets count, too, and writers have priority: nothing starts within [`IDLE_TIME`]
+//! of a write, or while other work is running or due.
 //!
 //! # Threads and failures
 //!
 //! The [accounts](ReadDebts) are behind the `state` lock. Idle compaction threads check them at
-//! least once a second. A debt is an estimate: a failed or lost merge leaves it, and no answer
-//! depends on it.
+//! least once a second. A debt is an estimate: a failed or lost merge leaves it unchanged, and no
+//! answer depends on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +34,8 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 /// Smaller debts are ignored: a few reads do not make a pattern.
 const LEAST_DEBT: u64 = 64 << 20;
 
-/// Reports whether the keyspace's runs may be merged for reads. Not if it is configured to rewrite
-/// little, to drop whole tables, or to have a shape determined by the flushes alone.
+/// Reports whether the keyspace's runs may be merged for reads: not if it is configured to rewrite
+/// little, to drop whole tables, or to have a shape that follows from the flushes alone.
 fn wants(options: &KeyspaceOptions) -> bool {
     let joins = matches!(
         options.compaction,
@@ -47,7 +46,7 @@ fn wants(options: &KeyspaceOptions) -> bool {
 
 impl DbInner {
     /// Returns the next step towards a single run that a keyspace's reads have paid for. For
-    /// compaction threads without other work.
+    /// compaction threads with no other work.
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
         let no_writes = state.read_debts.idle_timer.has_lasted(self.visible(), sync::now(), IDLE_TIME);
         let idle = state.scheduler.is_idle();
@@ -56,8 +55,8 @@ impl DbInner {
         }
         for keyspace in state.scheduler.rounds.in_turn(state.catalogue.keyspaces()) {
             let shaping = keyspace.shaping.load();
-            // A merge that met a full disk backs off. A debt that pays for several merges would
-            // otherwise retry it at once.
+            // A merge that met a full disk backs off. Without this, a debt that pays for several
+            // merges would retry it at once.
             let aside = state.scheduler.is_aside(keyspace.id);
             let debt = state.read_debts.of(keyspace.id).update(keyspace.reads.read());
             if !wants(&shaping.options) || !no_writes || !idle || aside || debt < LEAST_DEBT {
@@ -107,7 +106,7 @@ mod tests {
         assert_eq!(loss(more), 400 * PRICE_OF_PROBE + 33 * PRICE_OF_SEARCH);
         let dead = ReadCost { tombstones_skipped: 50, versions_skipped: 7, ..reads };
         assert_eq!(loss(dead), 57 * PRICE_OF_STEP);
-        // Gets answered by a memtable probe no filter.
+        // Gets that a memtable answers probe no filter.
         assert_eq!(loss(ReadCost { gets: 1000, ..reads }), 0);
     }
 
@@ -186,7 +185,7 @@ mod tests {
         assert_eq!(runs(&db), 3);
     }
 
-    /// Such a merge was retried without backoff as long as the debt paid for it.
+    /// Such a merge used to be retried without backoff as long as the debt paid for it.
     #[test]
     fn a_merge_that_failed_is_not_retried_at_once() {
         let (db, pause) = read_often(true);

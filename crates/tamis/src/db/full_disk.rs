@@ -1,5 +1,5 @@
-//! What is done ahead of a full disk: whether all that is in memory can still be flushed, and the
-//! size of the [reserve](super::reserve).
+//! Precautions against a full disk: whether everything in memory can still be flushed, and the size
+//! of the [reserve](super::reserve).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,12 +9,12 @@ use crate::db::room::LEFT_FREE;
 use crate::db::tree::KeyspaceInner;
 
 impl DbInner {
-    /// Looks whether everything in memory can still be flushed once the log has grown by `growth`,
-    /// for a write of `bytes`. If not, the disk is full from now on. For the holder of the log's
-    /// lock.
+    /// Checks whether everything in memory can still be flushed once the log has grown by `growth`
+    /// for a write of `bytes`. If not, the disk counts as full from now on. The caller holds the
+    /// log's lock.
     pub(crate) fn look_ahead(&self, bytes: usize, growth: u64) {
-        // Not the size of the logs: where memtables are small, that hardly changes. Where space
-        // cannot be reserved, a log grows with each write.
+        // Not by the logs' size, which hardly changes where memtables are small. Where space cannot
+        // be reserved, a log grows with each write.
         let logged = self.write_counters.log_bytes.get().saturating_add(bytes as u64);
         let was_scarce = self.reserve.scarce.load(Relaxed);
         if !was_scarce && logged.saturating_sub(self.reserve.looked.load(Relaxed)) < LOOK_AFTER {
@@ -31,8 +31,8 @@ impl DbInner {
             for_tables(to_flush).saturating_add(growth.saturating_mul(2)).saturating_add(kept)
         };
         let is_less = |free: u64, needed: u64| free.saturating_add(self.reserve.held()) < needed;
-        // The keyspaces are visited only where space is scarce. No entry takes more than twice as
-        // much in a table as in a memtable.
+        // The keyspaces are visited only if space is scarce. An entry takes at most twice as much
+        // in a table as in a memtable.
         let most = needed(2 * (self.chunks.active() + self.chunks.sealed()));
         if !self.reserve.is_full() && !is_less(free, most) {
             return;
@@ -41,7 +41,7 @@ impl DbInner {
         let (needed, kept) = (needed(to_flush), self.reserve.kept(to_flush));
         let is_short = |free: u64| is_less(free, needed);
         if self.reserve.is_full() {
-            // Deletes of single keys take half of it at most.
+            // Deletes of single keys take at most half of it.
             let left = LEFT_FREE.max(kept / 2);
             self.reserve.scarce.store(is_short(free.saturating_add(kept - left)), Relaxed);
             return;
@@ -54,9 +54,9 @@ impl DbInner {
         self.reserve.fill(kept, "what is in memory would not fit");
     }
 
-    /// Seals all memtables, on a full disk: deletes free space by what they become, and other
-    /// writes by what their logs took. Elsewhere those with deletes where a compaction lacks room.
-    /// For the flush thread.
+    /// On a full disk, seals all memtables that hold writes: flushing deletes frees space by later
+    /// merges, and flushing other writes frees their logs. Otherwise, seals the memtables with
+    /// deletes in keyspaces where a compaction lacks room. For the flush thread.
     pub(crate) fn seal_if_full(&self) {
         let lacking = (!self.reserve.is_full()).then(|| self.state().scheduler.lacking_room());
         if lacking.as_ref().is_some_and(Vec::is_empty) {
@@ -72,8 +72,8 @@ impl DbInner {
         }
     }
 
-    /// For the flush thread: releases the reserve if compactions want it, and creates or resizes it
-    /// to follow the tables' bytes, where there is room. Failures are retried later.
+    /// Releases the reserve if compactions want it, and creates or resizes it to follow the tables'
+    /// bytes if there is room. Failures are retried later. For the flush thread.
     pub(crate) fn keep_reserve(&self) {
         if self.reserve.spend_if_wanted() {
             self.monitor.notify();

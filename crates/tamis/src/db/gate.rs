@@ -1,17 +1,17 @@
-//! The gate of a session: whether it takes writes now, and if not, why.
+//! The gate of a session: whether it accepts writes now, and if not, why.
 //!
-//! Nothing else refuses a write for the session's sake. A session is in one
-//! [`Phase`](phase::Phase), and the table there has every change that it makes. Why writes fail is
-//! kept beside it.
+//! Only the gate refuses writes for the session's sake. A session is in one
+//! [`Phase`](phase::Phase); that type's table has all transitions. The reason why writes fail is
+//! kept beside the phase.
 //!
 //! # Threads
 //!
 //! Any thread may ask, with one load while nothing is in the way. The causes are behind leaf
-//! mutexes: a phase is entered after its cause is stored, and left before the cause is taken.
-//! Writes may be suspended with or without the log's lock held. Only the flush thread resumes
-//! them, and takes that lock to begin the new log: a group leader that found no suspension finishes
-//! its group in the old log first. `close` is called under the log's lock, and `end` under that of
-//! the state: who holds one of them is not surprised.
+//! mutexes: a phase is entered after its cause is stored, and left before its cause is removed.
+//! Writes may be suspended with or without the log's lock held. Only the flush thread resumes them,
+//! and takes that lock to begin the new log, so that a group leader that found no suspension first
+//! finishes its group in the old log. `close` is called under the log's lock and `end` under the
+//! state's, so neither happens while another thread holds that lock.
 
 mod phase;
 
@@ -37,7 +37,7 @@ pub(crate) struct Gate {
     phases: Phases,
     stopped: OnceLock<String>,
     suspended: Mutex<Option<Suspension>>,
-    /// Why a session that waits could not begin.
+    /// Why a session that waits for room could not begin.
     waits: Mutex<String>,
     counters: Arc<WriteCounters>,
     observer: Arc<Observer>,
@@ -79,14 +79,15 @@ impl Gate {
         self.changed.clone()
     }
 
-    /// Reports whether this process opened the database, and not one that it was forked from.
+    /// Reports whether this process opened the database, rather than a process that it was forked
+    /// from.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
         self.process.is_current()
     }
 
-    /// Returns an error in the child of a fork. There, locks may be held for ever by threads that
-    /// do not exist, so this comes before any lock.
+    /// Returns an error in the child of a fork. There, locks may be held forever by threads that do
+    /// not exist, so this comes before any lock.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<(), StorageError> {
         match self.is_ours() {
@@ -100,8 +101,8 @@ impl Gate {
         StorageError::Forked { path: self.dir.clone() }
     }
 
-    /// Returns an error if nothing may be written now. A session that waits is not asked here:
-    /// [`DbInner::check_ready`](super::inner::DbInner::check_ready) begins it.
+    /// Returns an error if nothing may be written now. A session that waits for room begins in
+    /// [`DbInner::check_ready`](super::inner::DbInner::check_ready), not here.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<(), WriteError> {
         self.check_process()?;
@@ -120,7 +121,7 @@ impl Gate {
         self.check()
     }
 
-    /// Returns an error if writing fails.
+    /// Returns an error if writes fail.
     pub(crate) fn check(&self) -> Result<(), WriteError> {
         if let Some(cause) = self.stopped() {
             return Err(WriteError::Poisoned { cause: cause.clone() });
@@ -128,8 +129,8 @@ impl Gate {
         self.suspended().map_or(Ok(()), |cause| Err(WriteError::Suspended { cause }))
     }
 
-    /// Like [`check_writable`](Self::check_writable), but accepts what frees space although writes
-    /// are suspended.
+    /// Like [`check_writable`](Self::check_writable), but succeeds while writes are suspended: for
+    /// work that frees space.
     pub(crate) fn check_open(&self) -> Result<(), WriteError> {
         match self.check_writable() {
             Err(WriteError::Suspended { .. }) => Ok(()),
@@ -137,7 +138,7 @@ impl Gate {
         }
     }
 
-    /// Reports whether the database was opened to be read.
+    /// Reports whether the database was opened read-only.
     #[inline]
     pub(crate) fn is_read_only(&self) -> bool {
         self.phases.get().condition == Condition::ReadOnly
@@ -149,7 +150,7 @@ impl Gate {
         phase.stage >= Stage::Closed || self.stopped().is_some()
     }
 
-    /// Announces that the database is being closed; `false` if that was done before.
+    /// Announces that the database is being closed. Returns `false` if that was done before.
     pub(crate) fn leave(&self) -> bool {
         self.phases.take(Step::Leave)
     }
@@ -168,8 +169,8 @@ impl Gate {
         self.phases.take(Step::End);
     }
 
-    /// Reports whether background threads should end. With the state locked, by a thread that waits
-    /// for a change of it otherwise.
+    /// Reports whether background threads should end. Called with the state locked; between calls,
+    /// threads wait for a change of the state.
     pub(crate) fn has_ended(&self) -> bool {
         self.phases.get().stage == Stage::Ending
     }
@@ -187,25 +188,25 @@ impl Gate {
         self.suspended.lock().as_ref().map(|suspension| suspension.cause.clone())
     }
 
-    /// Returns why nothing can be written at present, though it may be later.
+    /// Returns why nothing can be written now, though it may be later.
     pub(crate) fn held_up(&self) -> Option<String> {
         let waits = || self.is_waiting().then(|| self.waits.lock().clone());
         self.suspended().or_else(waits)
     }
 
-    /// Reports whether the session has not begun for lack of room.
+    /// Reports whether the session has not begun yet for lack of room.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         !self.phases.is_open() && self.phases.get().condition == Condition::Waiting
     }
 
-    /// Records that the session waits for room, or still does.
+    /// Records that the session waits for room.
     pub(crate) fn wait(&self, error: &StorageError) {
         *self.waits.lock() = error.to_string();
         self.phases.take(Step::Wait);
     }
 
-    /// Records that a session that waited has begun.
+    /// Records that a waiting session has begun.
     pub(crate) fn begin(&self) {
         self.phases.take(Step::Begin);
     }
@@ -222,8 +223,7 @@ impl Gate {
         }
     }
 
-    /// Suspends writes: a log, or the record of which logs count, may not be on disk as it should
-    /// be.
+    /// Suspends writes: a log, or the record of which logs count, may not be safely on disk.
     #[cold]
     pub(crate) fn suspend(&self, error: &StorageError) {
         {
@@ -256,8 +256,8 @@ impl Gate {
         self.suspended.lock().as_mut().expect("the flush thread alone resumes").begun = Some(log);
     }
 
-    /// Ends the suspension; returns its cause. With the `state` locked: the next failure to change
-    /// it suspends writes again.
+    /// Ends the suspension and returns its cause. With the `state` locked: the next failed edit
+    /// suspends writes again.
     pub(super) fn resumed(&self) -> Option<String> {
         let mut suspended = self.suspended.lock();
         self.phases.take(Step::Resume);

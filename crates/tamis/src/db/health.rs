@@ -1,9 +1,9 @@
-//! Handling of failed writes to files: which work stops, and how it resumes.
+//! Handling of failed file writes: which work stops, and how it resumes.
 //!
 //! # The rule
 //!
-//! Nothing that failed is acknowledged, and nothing acknowledged depends on what failed. So work
-//! resumes as soon as this can be made true again, without reopening the database:
+//! Nothing that failed is acknowledged, and nothing acknowledged depends on what failed. Work
+//! resumes as soon as this can be ensured again, without reopening the database:
 //!
 //! | what failed | what happens |
 //! | --- | --- |
@@ -13,15 +13,17 @@
 //! | a compaction, before its edit | its outputs are removed, and its keyspace backs off |
 //! | anything, by a panic | writes stop for good: an invariant may be broken |
 //!
-//! A failed sync may have lost what was written since the last one, even if the file shows it, and
-//! a second sync may succeed regardless. So no log sync is ever retried, and none needs to be: the
+//! A failed sync may have lost what was written since the previous one, even if the file shows it,
+//! and a second sync may succeed regardless. So no log sync is ever retried. None needs to be: the
 //! contents of the log are in memory.
 //!
-//! On a full disk the [reserve](super::reserve) is released first, and only work that frees space
-//! is accepted until there is a new one.
+//! On a full disk, obsolete logs are removed first; if there are none, the
+//! [reserve](super::reserve) is released, and only work that frees space is accepted until there is
+//! enough room again.
 //!
-//! A caller waiting for a flush or compaction that has failed twice in a row is not kept waiting:
-//! it gets the reason, also as [`WriteError::Suspended`], and may retry at any time.
+//! A caller does not keep waiting for a flush or compaction that has failed twice in a row, or for
+//! a compaction that lacks room. It gets the reason, also as [`WriteError::Suspended`], and may
+//! retry at any time.
 
 use std::sync::Arc;
 
@@ -65,9 +67,8 @@ impl DbInner {
     }
 
     /// Does the work of [`resume`](Self::resume). Returns why writes were suspended, or `None` if
-    /// they stay suspended because the database is being closed. All tables are published by one
-    /// edit: what one keyspace has kept must not depend on whether another's memtables were
-    /// written.
+    /// they stay suspended because the database is being closed. One edit publishes all tables:
+    /// what one keyspace keeps must not depend on whether another's memtables were written.
     fn replace_logs(&self) -> Result<Option<String>, StorageError> {
         let log_id = match self.gate.begun() {
             Some(Some(begun)) => begun,
@@ -86,7 +87,7 @@ impl DbInner {
                 None => return Ok(None),
             }
         }
-        // Filter locks first, held until the tables are published and taken in a fixed order.
+        // Filter locks first, in a fixed order, and held until the tables are published.
         rescued.sort_by_key(|one| one.keyspace.id);
         let keyspaces: Vec<_> = rescued.iter().map(|one| one.keyspace.clone()).collect();
         let works = keyspaces.iter().zip(&rescued);
@@ -97,7 +98,7 @@ impl DbInner {
         let mut edit = VersionEdit::default();
         let (mut opened, mut flushed) =
             (NewTables::default(), Vec::<(KeyspaceId, Vec<Arc<MemtableSlot>>)>::new());
-        // Until the edit is published.
+        // Kept until the edit is published.
         let mut epochs = Vec::new();
         for Rescued { keyspace, slots, tables, last_epoch, taken } in rescued {
             epochs.extend(taken);
@@ -108,7 +109,7 @@ impl DbInner {
                 edit.next_epochs.push((keyspace.id, last_epoch + 1));
             }
             for table in tables.iter() {
-                // A later run is a newer one.
+                // A later run is newer.
                 let run = self.numbers.take();
                 edit.added.push((keyspace.id, 0, run, (*table.meta).clone()));
             }
@@ -124,7 +125,7 @@ impl DbInner {
         self.commit_edit(&mut state, edit, opened, without)?;
         drop((works, epochs));
         for keyspace in &sealed {
-            // Memtables of which nothing was left to write.
+            // Memtables with nothing left to write.
             let view = keyspace.view.load_full();
             let memtables = without(keyspace.id, &view.memtables);
             if memtables.sealed.len() < view.memtables.sealed.len() {
@@ -140,9 +141,9 @@ impl DbInner {
         Ok(cause)
     }
 
-    /// Begins a log in place of the current one, and seals all memtables. Nothing is written to it
-    /// before everything acknowledged until now is in tables. The abandoned logs stay until then,
-    /// in case the process ends before; they are no longer synced.
+    /// Begins a log in place of the current one, and seals all memtables. Nothing is written to the
+    /// new log before everything acknowledged so far is in tables. Until then the abandoned logs
+    /// stay, in case the process ends earlier; they are no longer synced.
     fn give_up_logs(&self) -> Result<LogId, StorageError> {
         let mut log = self.lock_log();
         let next = self.log.next()?;
@@ -155,7 +156,7 @@ impl DbInner {
                 keyspace.replace_memtables(view.memtables.rotated(active));
                 state.scheduler.note_memtables(keyspace);
             }
-            // Nothing is in the new log.
+            // Nothing is in the new log yet.
             self.filled.remove(keyspace.id);
         }
         Ok(id)
@@ -187,8 +188,8 @@ impl DbInner {
         Ok(Some(rescued))
     }
 
-    /// Gives up space that is kept for no write in particular; `false` if there is none. With no
-    /// lock held.
+    /// Frees space that no particular write needs: obsolete logs, or else the reserve. Returns
+    /// `false` if there is neither. Called with no lock held.
     pub(crate) fn find_room(&self) -> bool {
         self.log.release_recyclable() || self.reserve.spend()
     }

@@ -1,36 +1,35 @@
 //! Recent commits, for the validation of transactions: was a key, or any key of a range, written
 //! after some moment?
 //!
-//! The memtables have the answer already: every write since their beginning, under its sequence
-//! number, with a filter by digest in front and in the order of keys. So writers pay nothing for
-//! transactions, and keep nothing for them. What is missing are memtables that were flushed and
-//! ingestions that never were in one. While a transaction that may ask for them is open, they are
-//! kept here.
+//! The memtables have the answer already: every write since they began, under its sequence number,
+//! in key order, behind a filter by digest. So writers pay nothing for transactions and keep
+//! nothing for them. What memtables lack are the writes of flushed memtables, and ingestions, which
+//! never were in one. Both are kept here while a transaction that may ask for them is open.
 //!
 //! # Invariants
 //!
 //! * For every keyspace, the view's memtables and those kept here hold all writes after the
 //!   keyspace's *floor*. A transaction that began before the floor cannot be validated, and its
 //!   commit is refused ([`TransactionError::TooOld`]).
-//! * A memtable is kept before it leaves the view, and whoever asks loads the view first: it finds
-//!   every memtable in one or the other.
+//! * A memtable is kept here before it leaves the view, and a validation loads the view first: so
+//!   it finds every memtable in one or the other.
 //! * An ingestion is recorded before its number becomes visible, and kept at least until then.
-//! * Nothing is kept that every open transaction has seen from its beginning; without a transaction
-//!   nothing visible is kept.
-//! * Whatever is given up raises the floor: changes of single keys ([`atomic`](super::atomic)) are
-//!   validated without being among the open transactions, and begin again if they are older than
-//!   that.
+//! * Nothing is kept that every open transaction has seen from its beginning. Without a
+//!   transaction, nothing visible is kept.
+//! * Whatever is released raises the floor. Changes of single keys ([`atomic`](super::atomic)) are
+//!   validated without being among the open transactions, and start over if they are older than the
+//!   floor.
 //!
 //! # Bounds
 //!
-//! The memtables kept take at most `transaction_history_bytes`; beyond that the oldest are given
-//! up, which raises floors. Of ingestions the newest [`MOST_INGESTED`] files are kept.
+//! The memtables kept take at most `transaction_history_bytes`. Beyond that the oldest are
+//! released, which raises floors. Of ingestions, the newest [`MOST_INGESTED`] files are kept.
 //!
 //! # Threads and locks
 //!
-//! One leaf lock. Flushes and ingestions keep (under `state`), transactions that end give up.
-//! Flushes and whoever gives up do so under `snapshots`, so that the list of open transactions does
-//! not change meanwhile. The holder of the log's lock asks. Nothing under the lock can fail.
+//! One leaf lock. Flushes and ingestions add to the history (under `state`); transactions that end
+//! release from it. Flushes and releases hold `snapshots`, so that the list of open transactions
+//! does not change meanwhile. The holder of the log's lock asks. Nothing under the lock can fail.
 //!
 //! [`TransactionError::TooOld`]: crate::TransactionError::TooOld
 
@@ -55,11 +54,11 @@ const MOST_INGESTED: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct History {
     limit: u64,
-    /// Whether anything is kept: only a hint for transactions that end. Set and cleared under the
+    /// Whether anything is kept: only a hint, for transactions that end. Set and cleared under the
     /// lock.
     pub(crate) any: AtomicBool,
     kept: Mutex<Kept>,
-    /// What tests let it, and whoever asks it, do wrong.
+    /// What tests let it, and its callers, do wrong.
     pub(crate) bugs: Bugs,
 }
 
@@ -70,7 +69,7 @@ struct Kept {
     bytes: u64,
     /// Oldest first.
     ingested: VecDeque<Ingested>,
-    /// For each keyspace the newest write that is no longer kept; 0 if it is not listed.
+    /// For each keyspace, the newest write that is no longer kept; 0 if it is not listed.
     floors: HashMap<KeyspaceId, SeqNo>,
 }
 
@@ -97,7 +96,8 @@ impl Kept {
         *floor = (*floor).max(seq);
     }
 
-    /// Gives up the memtables for which `gone` holds, and returns them: freeing one takes a while.
+    /// Removes the memtables for which `gone` holds, and returns them, since freeing one takes a
+    /// while.
     fn give_up(&mut self, gone: impl Fn(&KeptMemtable) -> bool) -> Vec<KeptMemtable> {
         let mut given_up = Vec::new();
         for memtable in std::mem::take(&mut self.memtables) {
@@ -119,7 +119,7 @@ impl History {
     }
 
     /// Returns what is kept of a keyspace for a transaction that began at `since`: memtables and
-    /// ingested ranges with later writes. `None` if some of it was given up. Load the keyspace's
+    /// ingested ranges with later writes. `None` if some of it was released. Load the keyspace's
     /// view before.
     pub(crate) fn since(
         &self,
@@ -186,7 +186,7 @@ impl History {
         self.any.store(true, Relaxed);
     }
 
-    /// Forgets a keyspace that was dropped: whoever depends on it cannot commit.
+    /// Forgets a dropped keyspace: transactions that depend on it cannot commit.
     pub(crate) fn forget(&self, keyspace: KeyspaceId) {
         let mut kept = self.kept.lock();
         let given_up = kept.give_up(|memtable| memtable.keyspace == keyspace);
@@ -195,7 +195,7 @@ impl History {
         drop(given_up);
     }
 
-    /// Gives up what everybody has seen: all writes up to `seen`.
+    /// Releases what every transaction has seen: all writes up to `seen`.
     pub(crate) fn trim(&self, seen: SeqNo) -> Vec<KeptMemtable> {
         let mut kept = self.kept.lock();
         let given_up = kept.give_up(|memtable| memtable.last <= seen);
@@ -216,9 +216,9 @@ mod tests {
     use super::*;
     use tamis_base::key::KeyEnd;
 
-    /// A transaction that ended while an ingestion was being committed made it forgotten: for
-    /// transactions that began before its number was visible, and for changes of single keys under
-    /// way, nothing had happened.
+    /// When a transaction ended while an ingestion was being committed, the ingestion used to be
+    /// forgotten: transactions that began before its number was visible, and changes of single keys
+    /// under way, missed it.
     #[test]
     fn an_ingestion_is_kept_until_it_is_visible_and_not_forgotten_in_silence() {
         let history = History::new(0);

@@ -2,7 +2,7 @@
 //!
 //! # Owners
 //!
-//! Each keeps its fields to itself and says in its module what it promises, who may call what, and
+//! Each owner keeps its fields private. Its module says what it promises, who may call what, and
 //! what holds after a failure:
 //!
 //! | owner | what it owns |
@@ -17,63 +17,66 @@
 //! | [`Locks`] | which transactions hold which keys and ranges |
 //! | [`Prepared`] | which transactions are prepared |
 //! | [`FilterFiles`] | the filter files that were opened |
-//! | [`Monitor`] | the `state` lock, and waiting for a change of what is behind it: |
+//! | [`Monitor`] | the `state` lock, and waiting for changes of the state behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
 //! | [`Scheduler`] | – flushes and compactions under way, due or in backoff |
 //! | [`FilterUpkeep`] | – work on global filters |
 //! | [`Reshaping`] | – options that are about to change |
 //! | [`ReadDebts`] | – what reads have paid for |
 //!
-//! They do not know [`DbInner`]. Work that needs several of them (flushes, compactions, ingestion,
-//! checkpoints, opening, the end of a suspension) is a method of `DbInner` and calls theirs.
+//! Owners do not know [`DbInner`]. Work that needs several of them (flushes, compactions,
+//! ingestion, checkpoints, opening, the end of a suspension) is a method of `DbInner` that calls
+//! theirs.
 //!
 //! # Locks
 //!
-//! Taken in this order; none is held while a read is served. The lock of a session that has not
-//! begun ([`begin`](super::begin)) comes before all of them, then those of [`Prepared`] and
-//! of consumers of changes, and then the one that is held while images of filters are saved
-//! ([`images`](super::images)). The lock of memory that several databases share
-//! ([`memory`](crate::memory)) is taken with none of these held; under it only the division of read
-//! memory and what follows it here are taken, of any of these databases. That of the memory for
-//! memtables ([`memory::writes`](crate::memory::writes)) is a leaf but for the list of filled
-//! keyspaces.
+//! Locks are taken in the order of the list below; none is held while a read is served. Before the
+//! list come, in this order: the lock of a session that has not begun ([`begin`](super::begin)),
+//! the locks of [`Prepared`] and of consumers of changes, and the lock held while images of filters
+//! are saved ([`images`](super::images)).
+//!
+//! The lock of memory shared by several databases ([`memory`](crate::memory)) is taken with none of
+//! these held. Under it, only the division of read memory and the locks after it in the list are
+//! taken, for any of these databases. The lock of the memory for memtables
+//! ([`memory::writes`](crate::memory::writes)) is a leaf, except that the list of filled keyspaces
+//! may be taken under it.
 //!
 //! 1. A keyspace's filter work ([`Grf::work`](crate::select::Grf::work)): held while keys are added
 //!    to its global filter.
 //! 2. `log`: the current [log](Log) and the next sequence number. Only its holder appends to the
-//!    log. Batches that commit alone release it before they are in the memtables and visible
-//!    ([`commit`](super::commit)); group commit leaders, sealing, checkpoints and periodic syncs
-//!    take it by [`lock_log`](DbInner::lock_log), which waits for those: then only its holder
-//!    writes. Under it, the log's `next`: the log to come.
-//! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the [scheduler](Scheduler) and what else
-//!    [`State`] lists. Every change of a keyspace's view is made under it.
+//!    log. A batch that commits alone releases it before the batch is in the memtables and visible
+//!    ([`commit`](super::commit)). Group commit leaders, sealing, checkpoints and periodic syncs
+//!    take it by [`lock_log`](DbInner::lock_log), which waits for such batches: from then on only
+//!    the holder writes. Under it comes the log's `next`: the log to come.
+//! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the [scheduler](Scheduler) and the rest of
+//!    [`State`]. Every change to a keyspace's view is made under it.
 //! 4. The log's `unsynced`: rolled logs that are not synced yet.
 //! 5. `snapshots`: live snapshots.
 //! 6. `expiry.times`: samples of when writes were made.
-//! 7. The division of read memory between block cache and filters, and under it, or under any of
-//!    the above:
+//! 7. The division of read memory between block cache and filters. Under it, or under any of the
+//!    above:
 //! 8. The in-memory state of elastic filters ([`Elastic`]).
 //!
-//! Leaf locks, which may be taken while any of these is held and under which no other is taken: the
-//! queue of writers and their turns, of threads that wait until a number is visible, a memtable's,
-//! the chunks that memtables hand on, a keyspace's [views that were replaced](super::readers), the
-//! list of [filled keyspaces](Filled), its [gaps](crate::read::Gaps) (whose holder may *try* to
-//! take the log) and the place of its last deletions, since when a log is idle, recent commits
-//! ([`History`]), the table of [`Locks`], the reserve's, the list of opened filter files, the cause
-//! of a late beginning, those within a global filter, obsolete files, scrub, warnings, decisions,
-//! the directory lock, the queue of [events](crate::observe).
+//! Leaf locks may be taken while any of these is held, and no other lock is taken under them: the
+//! queue of writers and their turns; threads that wait for a number to become visible; a
+//! memtable's; the chunks that memtables hand on; a keyspace's [replaced views](super::readers),
+//! its [gaps](crate::read::Gaps) (whose holder may *try* to take the log) and the place of its last
+//! deletions; the list of [filled keyspaces](Filled); since when a log has been idle; recent
+//! commits ([`History`]); the table of [`Locks`]; the reserve's; the list of opened filter files;
+//! the cause of a delayed start; those within a global filter; obsolete files, scrub, warnings,
+//! decisions, the directory lock, the queue of [events](crate::observe).
 //!
-//! The mutexes within [`Background`], [`Room`] and [`Gate`] (free space, the budget of background
-//! writes, why writes are suspended) may be taken while any of these is held; no lock is taken
-//! while they are held.
+//! The mutexes within [`Background`], [`Room`] and [`Gate`] (the budget of background writes, free
+//! space, why writes are suspended) may be taken while any of these is held; no lock is taken under
+//! them.
 //!
 //! # Publishing
 //!
-//! A writer inserts into memtables; then `visible_seq` is stored (Release), in the order of the
-//! log. A reader loads the view, then `visible_seq` (Acquire): it sees every entry at or below that
-//! number that the view can hold. The view is complete up to that number, or lacks only writes made
-//! after the view was replaced, which form a suffix. Between the two loads the reader loads the
-//! keyspace's expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
+//! A writer inserts into memtables, then stores `visible_seq` (Release) in log order. A reader
+//! loads the view, then `visible_seq` (Acquire): it sees every entry at or below that number that
+//! the view can hold. The view is complete up to that number, or lacks only writes made after the
+//! view was replaced, which form a suffix. Between the two loads the reader loads the keyspace's
+//! expiry horizon, below which entries have expired ([`expiry`](super::expiry)).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -136,7 +139,7 @@ pub(crate) struct DbInner {
     pub(crate) dir: PathBuf,
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) options: Options,
-    /// Whether some keyspace lacks an operator. Keyspaces created later never do.
+    /// Whether some keyspace lacks an operator. Keyspaces created later never lack one.
     pub(crate) lacks_operators: bool,
     /// Distinguishes this open database from all others in the process.
     pub(crate) instance: u64,
@@ -147,7 +150,7 @@ pub(crate) struct DbInner {
     pub(crate) committer: Arc<Committer>,
     pub(crate) throttle: Throttle,
     pub(crate) log: Arc<Log>,
-    /// What gaps of keyspaces ask for numbers: the log.
+    /// Where gaps of keyspaces get sequence numbers: the log.
     pub(crate) numbering: Arc<Numbering>,
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) snapshots: Mutex<LiveSnapshots>,
@@ -165,11 +168,11 @@ pub(crate) struct DbInner {
     pub(crate) follows: bool,
 
     pub(crate) numbers: Arc<FileNumbers>,
-    /// What a session that waits for room needs to begin.
+    /// What a session that waits for room needs in order to begin.
     pub(crate) beginning: Mutex<Beginning>,
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: Arc<Keyspaces>,
-    /// The keyspaces whose memtables may hold something.
+    /// The keyspaces whose memtables may hold writes.
     pub(crate) filled: Arc<Filled>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) room: Arc<Room>,
@@ -193,8 +196,8 @@ pub(crate) struct DbInner {
 debug_as!(DbInner, "DbInner", db => "path": db.dir);
 
 impl DbInner {
-    /// Panics in the child of a fork, where the lock may never be released: what can return an
-    /// error there has done so before.
+    /// Panics in the child of a fork, where the lock may never be released. Callers that can return
+    /// an error have done so before.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         if !self.gate.is_ours() {
             panic!("{}", self.gate.forked());
@@ -213,14 +216,14 @@ impl DbInner {
     }
 
     /// Returns the live snapshots, ascending. A snapshot taken later is at or above everything that
-    /// is in a table or sealed memtable now, so a merge of these may rely on this list.
+    /// is in a table or sealed memtable now, so a merge of these may rely on the list.
     pub(crate) fn live_snapshots(&self) -> Vec<SeqNo> {
         self.snapshots.lock().numbers()
     }
 
-    /// Makes an edit durable and publishes its changes in the trees of keyspaces; `change` gives
-    /// each its new memtables. `opened` are the tables that the edit adds. On an error nothing is
-    /// published: see [`Catalogue::commit`].
+    /// Makes an edit durable and publishes its changes in the trees of keyspaces. `change` returns
+    /// a keyspace's new memtables. `opened` are the tables that the edit adds. On an error nothing
+    /// is published: see [`Catalogue::commit`].
     pub(crate) fn commit_edit(
         &self,
         state: &mut State,
@@ -239,7 +242,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Fails if somebody has removed the database's files: what is written to them is lost.
+    /// Fails if the database's files were removed from outside: what is written to them is lost.
     pub(crate) fn check_named(&self) -> Result<(), StorageError> {
         let path = current_path(&self.dir);
         let found = self.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))?;
@@ -249,9 +252,9 @@ impl DbInner {
 
     /// Adds to an edit what every edit records.
     ///
-    /// No edit records the number of a write that a power failure may take back, except where it
-    /// comes with that write's age. So numbers go on where the logs end, and readers of changes
-    /// meet no jump.
+    /// No edit records the number of a write that a power failure may take back, except together
+    /// with that write's age. So numbering continues where the logs end, and readers of changes see
+    /// no jump.
     pub(crate) fn complete_edit(&self, catalogue: &Catalogue, edit: &mut VersionEdit) {
         self.expiry.save_ages(catalogue, edit);
         if edit.hotness.is_empty() {
@@ -284,8 +287,7 @@ impl DbInner {
         self.monitor.notify();
     }
 
-    /// Raises events for the tables that joined and left the tree; those that were moved did
-    /// neither.
+    /// Raises events for the tables that joined and left the tree; a moved table did neither.
     fn tell_of_tables(&self, state: &State, edit: &VersionEdit) {
         let name = |id: &KeyspaceId| {
             state
@@ -314,7 +316,7 @@ impl DbInner {
     pub(crate) fn shape(&self, state: &State, keyspace: &KeyspaceInner) -> Shape {
         let view = keyspace.view.load();
         let busy = state.scheduler.busy(keyspace.id);
-        // Before the list of snapshots: a snapshot taken later sees nothing of what has expired by
+        // Before the list of snapshots: a snapshot taken later sees nothing that has expired by
         // now.
         let expired = self.expiry.expired(keyspace);
         let mut levels = vec![LevelShape::default(); keyspace.options.levels];
@@ -352,28 +354,28 @@ impl DbInner {
         &self.dir
     }
 
-    /// Makes the caller the only writer, with all writes in the memtables that are in the log. Not
-    /// to be called with the state locked.
+    /// Makes the caller the only writer, once every logged write is in the memtables. Must not be
+    /// called with the state locked.
     pub(crate) fn lock_log(&self) -> MutexGuard<'_, Current> {
         let log = self.log.lock();
         if self.log.was_poisoned() {
-            // A number may be assigned that nobody will publish.
+            // A number may have been assigned that will never be published.
             self.committer.give_up();
         }
-        // After a panic there is nothing to wait for; whoever wants to write finds that writes have
-        // stopped.
+        // After a panic there is nothing to wait for; writers find that writes have stopped.
         self.wait_for_flights(&log);
         log
     }
 
-    /// The same if nobody writes.
+    /// Like [`lock_log`](Self::lock_log), but returns `None` while a writer holds the log or is in
+    /// flight.
     pub(crate) fn try_lock_log(&self) -> Option<MutexGuard<'_, Current>> {
         let log = self.log.try_lock()?;
         (self.committer.visible() >= log.last_seq()).then_some(log)
     }
 
-    /// Waits until nothing is in flight; `false` if that will not happen: a panic has stopped
-    /// writes for good.
+    /// Waits until nothing is in flight. Returns `false` if a panic has stopped writes for good, so
+    /// that this will never happen.
     pub(crate) fn wait_for_flights(&self, log: &Current) -> bool {
         self.committer.wait_for(log.last_seq())
     }
@@ -391,7 +393,7 @@ impl DbInner {
         Some(free.saturating_sub(taken.saturating_add(LEFT_FREE)))
     }
 
-    /// Cancels all running compactions, and waits until they have ended.
+    /// Cancels all running compactions and waits until they have ended.
     pub(crate) fn cancel_compactions(&self) {
         let mut state = self.state();
         let cancelled = state.scheduler.cancel();
@@ -401,8 +403,8 @@ impl DbInner {
         }
     }
 
-    /// Returns an upper bound on the bytes of the tables and blob files that all memtables will
-    /// become. Visits the keyspaces that hold writes.
+    /// Returns an upper bound on the bytes of tables and blob files that all memtables will turn
+    /// into. O(keyspaces that hold writes).
     pub(crate) fn bytes_to_flush(&self) -> u64 {
         let of = |keyspace: &Arc<KeyspaceInner>| bytes_of(&keyspace.view.load().memtables.active);
         self.filled.list().iter().map(of).sum::<u64>() + self.chunks.sealed()
@@ -410,8 +412,8 @@ impl DbInner {
 
     /// Must be called before flushed memtables leave the keyspace's view.
     pub(crate) fn keep_for_transactions(&self, keyspace: &KeyspaceInner, slots: &[Arc<MemtableSlot>]) {
-        // Under the lock, so that no transaction begins between the two: one that begins later has
-        // seen these memtables whole, for they were sealed before.
+        // Under the lock, so that no transaction begins between the two. One that begins later sees
+        // these memtables whole, since they were sealed before.
         let live = self.snapshots.lock();
         let given_up = self.history.keep(keyspace.id, slots, live.oldest_transaction());
         drop(live);
@@ -423,12 +425,13 @@ impl DbInner {
         self.history.note_ingested(ingested);
     }
 
-    /// Gives up what no open transaction needs. For a transaction that has ended, and for an
-    /// ingestion that has become visible.
+    /// Drops the history that no open transaction needs. Called when a transaction has ended, and
+    /// when an ingestion has become visible.
     pub(crate) fn trim_history(&self) {
         if self.history.any.load(Relaxed) {
             let live = self.snapshots.lock();
-            // What is not visible yet is still ahead of whoever begins now.
+            // A transaction that begins now still has to be validated against what is not visible
+            // yet.
             let given_up = self.history.trim(live.oldest_transaction().unwrap_or_else(|| self.visible()));
             drop(live);
             drop(given_up);
@@ -437,7 +440,7 @@ impl DbInner {
 
     /// Pins the keyspace's view in all live snapshots if its policy drops data. Called with the
     /// policy in place and under the `state` lock, so that nothing is dropped meanwhile and the
-    /// view still holds all that they see.
+    /// view still holds everything that they see.
     pub(crate) fn hold_for_snapshots(&self, keyspace: &KeyspaceInner) {
         if !keyspace.shaping.load().policy.drops_data() {
             return;
@@ -455,11 +458,11 @@ impl DbInner {
 }
 
 impl DbInner {
-    /// Recomputes the pressure on a keyspace's writers. Called under the lock after a change of the
-    /// tree or of the list of jobs. O(tables).
+    /// Recomputes the pressure on a keyspace's writers. Called with the state locked after a change
+    /// to the tree or to the list of jobs. O(tables).
     pub(crate) fn update_pressure(&self, state: &State, keyspace: &KeyspaceInner) {
         let shaping = keyspace.shaping.load();
-        // A caller that compacts by hand must not be stopped by work that nothing else does.
+        // With manual compaction only, writers must not be stopped for work that nothing else does.
         keyspace.pressure.set(match shaping.options.auto_compaction {
             true => pressure_of(&*shaping.policy, self.shape(state, keyspace)),
             false => Pressure::None,

@@ -3,13 +3,13 @@
 //! # Locking
 //!
 //! The list of jobs is the [scheduler](super::scheduler)'s, behind the `state` lock. A job's
-//! [`Progress`] is shared with the threads that work on it and consists of atomics: counters and
+//! [`Progress`] is shared with the threads that work on it. It consists of atomics: counters and
 //! flags that publish no other memory (`Relaxed`). A thread that sets a flag holds the `state` lock
-//! while it does so, or takes it afterwards, before it signals `changed`; a waiting thread checks
+//! while it does so, or takes it afterwards, before it signals `changed`. A waiting thread checks
 //! the flag under that lock. So no signal is lost.
 //!
-//! A pause is a count of guards. It changes under the `state` lock too; reading it without the lock
-//! is only a quick check that there is no pause.
+//! A pause is a count of guards. It changes under the `state` lock, too; reading it without the
+//! lock is only a quick check for no pause.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -119,7 +119,7 @@ impl CancelToken {
     /// Cancels all compactions that hold this token. They end shortly afterwards, with
     /// [`AdminError::Cancelled`](crate::AdminError::Cancelled).
     pub fn cancel(&self) {
-        // It publishes no other memory.
+        // Publishes no other memory.
         self.0.store(true, Relaxed);
     }
 
@@ -145,8 +145,8 @@ pub(crate) struct CompactionControl<'j> {
 }
 
 impl CompactionControl<'_> {
-    /// Cancels the job, and so its parts in other threads, once the caller that it runs for [gives
-    /// up](interrupt). Not with a lock held.
+    /// Cancels the job, and thereby its parts in other threads, once the caller that it runs for
+    /// [gives up](interrupt). Must not be called with a lock held.
     fn look_for_interruption(&self) {
         if interrupt::is_interrupted() {
             self.progress.cancel();
@@ -183,14 +183,14 @@ impl JobControl for CompactionControl<'_> {
     }
 }
 
-/// Flushes and merges compute without a pause. A writer that lost its processor to one would
-/// otherwise wait for the end of a time slice, milliseconds; this way only for the end of a
-/// stretch.
+/// Flushes and merges compute without a pause. Without this, a writer that lost its processor to
+/// one would wait milliseconds for the end of a time slice; with it, only for the end of a stretch
+/// of work.
 fn let_writers_run() {
     std::thread::yield_now();
 }
 
-/// Paces a flush; cancels it when the database is closed, if it may be cancelled.
+/// Paces a flush. Cancels it when the database is closed, if it is `cancellable`.
 pub(crate) struct FlushControl<'d> {
     pub(crate) db: &'d DbInner,
     pub(crate) cancellable: bool,
@@ -199,7 +199,7 @@ pub(crate) struct FlushControl<'d> {
 impl JobControl for FlushControl<'_> {
     fn go_on(&self, written: u64) -> bool {
         if !self.cancellable {
-            // Opening waits for it, so it runs unthrottled.
+            // Opening waits for the flush, so it runs unthrottled.
             return true;
         }
         self.db.pace(Urgency::Flush, written, &|| self.db.gate.cancels());

@@ -2,37 +2,37 @@
 //!
 //! # Invariants
 //!
-//! * The records of the current log and of those rolled before it have consecutive sequence
+//! * The records of the current log and of the logs rolled before it have consecutive sequence
 //!   numbers.
-//! * A rolled log names its successor in its closing record, whose own name is durable by then.
-//!   Rolled logs are synced oldest first, and before the current one: what survives a power failure
-//!   is a prefix of all writes.
-//! * At most one log exists that no closing record names, besides the current one, and it is empty:
-//!   the next one. The flush thread creates it ahead of need, since creating a file and syncing its
-//!   name may take a tenth of a second while the device is busy. A second one would be taken for
-//!   damage, so one whose name could not be synced is kept for the next attempt.
-//! * A log is overwritten only if every write in it is in a table, and no other name of its file
-//!   exists.
+//! * A rolled log names its successor in its closing record; the successor's file name is durable
+//!   by then. Rolled logs are synced oldest first, and before the current one: a power failure
+//!   leaves a prefix of all writes.
+//! * Besides the current log, at most one log exists that no closing record names: the next one,
+//!   which is empty. The flush thread creates it ahead of need, since creating a file and syncing
+//!   its name may take a tenth of a second while the device is busy. A second one would look like
+//!   damage, so a log whose name could not be synced is kept for the next attempt.
+//! * A log is overwritten only if every write in it is in a table, and its file has no other name.
 //!
 //! # Space
 //!
 //! Logs count with their size on disk: their records, the space reserved after them, and the
-//! remaining contents of reused files. So do obsolete logs, kept to be overwritten or not, until
-//! their files are gone.
+//! remaining contents of reused files. Obsolete logs count, too, until their files are gone,
+//! whether they are kept to be overwritten or not.
 //!
-//! * The current log reserves space in steps, so that a synced append changes nothing but data: a
-//!   quarter of a megabyte at first, then half of its length, at most 4 MiB. The appending thread
-//!   does this before the append, half a step before it is needed: the file system may prepare what
-//!   is reserved for appends without a system call ([`LogWrites`](crate::options::LogWrites)).
-//! * A log that takes no more records releases the space after its last one before it is synced,
-//!   and before its file can get another name: the flush thread [trims](Log::trim) it, since that
+//! * The current log reserves space in steps, so that a synced append changes nothing but data. A
+//!   step is a quarter of a megabyte at first, then half of the log's length, at most 4 MiB. The
+//!   appending thread reserves before the append, half a step ahead of need: the file system may
+//!   prepare reserved space for appends without a system call
+//!   ([`LogWrites`](crate::options::LogWrites)).
+//! * A log that takes no more records releases the space after its last record before it is synced,
+//!   and before its file can get another name. The flush thread [trims](Log::trim) it, since that
 //!   may take milliseconds.
 //! * After idle seconds, obsolete logs are removed, and the next log gives its space back.
-//! * Logs that are kept for [readers of changes](super::changes) are [retained] first, and have
-//!   limits of their own.
+//! * Logs kept for [readers of changes](super::changes) are [retained] first, with limits of their
+//!   own.
 //! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), or a quarter
-//!   of the free space, obsolete logs are removed, and memtables that hold back the oldest log are
-//!   flushed: see [`throttle`](super::throttle).
+//!   of the free space, obsolete logs are removed, and the memtables that hold back the oldest log
+//!   are flushed: see [`throttle`](super::throttle).
 //!
 //! # Locks and threads
 //!
@@ -40,21 +40,21 @@
 //!
 //! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::inner)).
 //!    Only its holder appends.
-//! 2. The next log. Held while it is created, so that there is one.
+//! 2. The next log. Held while it is created, so that there is only one.
 //! 3. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views
 //!    together.
-//! 4. `unsynced`: the writers of rolled logs. Held while they are synced.
+//! 4. `unsynced`: the writers of rolled logs. Held while these are synced.
 //!
 //! Before the third, `removing` is held while obsolete logs are removed.
 //!
-//! The counters of sizes are a statistic and a hint (`Relaxed`): those of the current log are
-//! written only by the log's holder, that of rolled logs under the `state` lock.
+//! The size counters are statistics and hints (`Relaxed`). Those of the current log are written
+//! only by the log's holder, that of rolled logs under the `state` lock.
 //!
 //! # Failures and poison
 //!
-//! A failed append or sync suspends writes ([`health`](super::health)); neither is retried, and the
-//! suspension ends when the log was [abandoned](Log::abandon). A failure to create the next log
-//! changes nothing. After a panic under the lock, writes stop for good.
+//! A failed append or sync suspends writes ([`health`](super::health)). Neither is retried, and the
+//! suspension ends once the log has been [abandoned](Log::abandon). A failure to create the next
+//! log changes nothing. After a panic under the lock, writes stop for good.
 
 pub(crate) mod files;
 pub(crate) mod retained;
@@ -89,24 +89,24 @@ use crate::options::Options;
 use crate::read::LastNumber;
 use crate::sync::{self, Mutex, MutexGuard};
 
-/// After so long without an append, logs that are not needed are given back.
+/// After this long without an append, logs that are not needed are given back.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// An obsolete log is kept only if the disk has this many times as much free as all kept logs take.
+/// An obsolete log is kept only if the free space is this many times the size of all kept logs.
 const FREE_TO_KEEP: u64 = 8;
 
 /// The log that takes writes, and the last sequence number.
 #[derive(Debug)]
 pub(crate) struct Current {
-    /// `None` in a database that is open read-only, or has not begun its session.
+    /// `None` in a database that is open read-only, or whose session has not begun.
     writer: Option<LogWriter>,
     id: LogId,
     /// The last sequence number assigned.
     last_seq: SeqNo,
-    /// The number of the first write of this log, if there is one.
+    /// The number of this log's first write, if there is one.
     first_seq: SeqNo,
-    /// The last number of the record appended last: it is assigned once the record is as durable as
-    /// its writers ask for.
+    /// The last number of the newest record. It is assigned once the record is as durable as its
+    /// writers asked for.
     appended_seq: SeqNo,
     /// Whether anything was appended since the last sync.
     dirty: bool,
@@ -132,19 +132,19 @@ impl Current {
         self.last_seq
     }
 
-    /// Returns how long the log is, in bytes.
+    /// Returns the log's length in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.writer.as_ref().map_or(0, LogWriter::len)
     }
 
-    /// Assigns the next `count` sequence numbers, those of the record appended last; returns the
-    /// last of them.
+    /// Assigns the next `count` sequence numbers, those of the newest record. Returns the last of
+    /// them.
     pub(crate) fn assign(&mut self, count: u64) -> SeqNo {
         self.last_seq += count;
         self.last_seq
     }
 
-    /// Sets the last number that the writer of a database that is followed has assigned.
+    /// Sets the last number that the writer has assigned, in a database that follows it.
     pub(crate) fn follow(&mut self, last_seq: SeqNo) {
         (self.last_seq, self.appended_seq) = (last_seq, last_seq);
     }
@@ -154,7 +154,7 @@ impl Current {
         self.writer.is_some()
     }
 
-    /// Makes `next` the log that takes writes, and returns what the one before it was.
+    /// Makes `next` the log that takes writes, and returns what its predecessor was.
     fn replace(&mut self, next: NextLog) -> (ClosedLog, Option<LogWriter>) {
         let old = self.writer.replace(next.writer);
         let size = old.as_ref().map_or((0, 0), |old| (old.len(), old.allocated()));
@@ -192,14 +192,14 @@ impl NextLog {
     }
 }
 
-/// A log that was rolled and is not synced.
+/// A log that was rolled and is not synced yet.
 #[derive(Debug)]
 struct RolledLog {
     id: LogId,
-    /// The number of the last write before the next log.
+    /// The last sequence number before the next log.
     last_seq: SeqNo,
     writer: LogWriter,
-    /// Whether the space after its last record was given back, or was tried to.
+    /// Whether giving back the space after its last record was attempted.
     is_trimmed: bool,
 }
 
@@ -220,26 +220,25 @@ pub(crate) struct Log {
     dir: PathBuf,
     fs: Arc<dyn FileSystem>,
     limits: Limits,
-    /// The most that all logs may take, given the free space when it was last [looked
-    /// at](Log::note_free).
+    /// The most that all logs may take, given the free space [last seen](Log::note_free).
     most: AtomicU64,
     current: Mutex<Current>,
-    /// The next log, if it was created ahead.
+    /// The next log, if created ahead.
     next: Mutex<Option<NextLog>>,
     /// Rolled logs that are not synced yet, oldest first.
     unsynced: Mutex<Vec<RolledLog>>,
     /// Every write up to this number survives a power failure: in synced logs, or in tables. Raised
-    /// (`Release`) after that is so.
+    /// (`Release`) only once that is true.
     durable: AtomicU64,
-    /// Whether there are any: set under the log's lock, cleared when the last one was synced.
-    /// `Release` and `Acquire`: whoever reads `false` comes after that sync.
+    /// Whether `unsynced` has any: set under the log's lock, cleared when the last one was synced.
+    /// `Release` and `Acquire`: a thread that reads `false` comes after that sync.
     has_unsynced: AtomicBool,
     /// The length of the current log, for threads that must not wait for its holder (which may be
     /// stalled).
     len: AtomicU64,
     /// The size of the current log on disk.
     allocated: AtomicU64,
-    /// The session has ended: no more logs are created.
+    /// Whether the session has ended: no more logs are created.
     has_ended: AtomicBool,
     /// How long the current log has not grown.
     idle: Mutex<IdleTimer<u64>>,
@@ -293,15 +292,15 @@ impl Log {
         }
     }
 
-    /// The memory of records being assembled; 0 while somebody appends.
+    /// Returns the memory for records being assembled; 0 while the log is locked.
     pub(crate) fn memory_bytes(&self) -> usize {
         let current = self.current.try_lock();
         current.and_then(|log| Some(log.writer.as_ref()?.memory_bytes())).unwrap_or(0)
     }
 
-    /// Makes the caller the only one who appends. Not all that was appended need be in the
-    /// memtables: [`lock_log`](crate::db::inner::DbInner::lock_log) waits for it. Not to be called
-    /// with the state locked.
+    /// Makes the caller the only thread that appends. Some appended writes may not be in the
+    /// memtables yet: [`lock_log`](crate::db::inner::DbInner::lock_log) waits for them. Must not be
+    /// called with the state locked.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Current> {
         let current = self.current.lock();
         if self.current.was_poisoned() {
@@ -315,7 +314,7 @@ impl Log {
         self.current.was_poisoned()
     }
 
-    /// The same if nobody appends.
+    /// Like [`lock`](Self::lock), but only if the log is not locked.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Current>> {
         let current = self.current.try_lock()?;
         if self.current.was_poisoned() {
@@ -324,7 +323,7 @@ impl Log {
         Some(current)
     }
 
-    /// Appends a record of `count` operations, which get the next sequence numbers. If that fails,
+    /// Appends a record of `count` operations, which get the next sequence numbers. On failure,
     /// writes are suspended.
     pub(crate) fn append<'o>(
         &self,
@@ -339,8 +338,7 @@ impl Log {
         let mut parts = SmallVec::<[&[u8]; 8]>::from_slice(&[&header]);
         operations.for_each(|part| parts.push(part));
         let writer = log.writer();
-        // As in `growth`, so that no log grows unseen by whoever has looked whether there is room
-        // for that.
+        // As in `growth`: a log must not grow more than the caller checked for.
         self.reserve(writer, parts[1..].iter().map(|part| part.len() as u64).sum());
         let before = (writer.len(), writer.mapped());
         let result = writer.append(&parts);
@@ -355,10 +353,10 @@ impl Log {
         Ok(())
     }
 
-    /// Takes the next sequence number for an ingestion whose first keyspace is `keyspace`; returns
-    /// once the log up to it would survive a power failure, so that ingested data never outlives
-    /// earlier writes. The number must become visible before the log's lock is released. On
-    /// failure, writes are suspended.
+    /// Takes the next sequence number for an ingestion whose first keyspace is `keyspace`. Returns
+    /// once the log up to that number would survive a power failure, so that ingested data never
+    /// outlives earlier writes. The number must become visible before the log's lock is released.
+    /// On failure, writes are suspended.
     pub(crate) fn append_ingestion(
         &self,
         log: &mut Current,
@@ -369,7 +367,7 @@ impl Log {
         Ok(log.assign(1))
     }
 
-    /// Syncs the log, earlier logs first. If that fails, writes are suspended.
+    /// Syncs the log, earlier logs first. On failure, writes are suspended.
     pub(crate) fn sync(&self, log: &mut Current) -> Result<(), StorageError> {
         self.sync_rolled()?;
         if log.dirty {
@@ -383,8 +381,8 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs the rolled logs, oldest first. Afterwards, every write before the first write of the
-    /// current log survives a power failure. If a sync fails, writes are suspended.
+    /// Syncs the rolled logs, oldest first. Afterwards, every write before the current log survives
+    /// a power failure. On failure, writes are suspended.
     pub(crate) fn sync_rolled(&self) -> Result<(), StorageError> {
         while self.has_unsynced.load(Acquire) {
             self.trim();
@@ -396,7 +394,7 @@ impl Log {
                 self.counters.log_syncs.add(1);
                 self.note_durable(unsynced.remove(0).last_seq);
             }
-            // Otherwise another was rolled meanwhile.
+            // Otherwise another log was rolled meanwhile.
             if unsynced.is_empty() {
                 self.has_unsynced.store(false, Release);
             }
@@ -416,7 +414,7 @@ impl Log {
         let mut old = old.expect("checked above");
         let finished = old.finish(Some(id));
         if let Err(error) = &finished {
-            // The log ends with a torn record, after everything acknowledged; and the next log is
+            // The log ends with a torn record, after everything acknowledged, and the next log is
             // empty.
             self.gate.suspend(error);
         }
@@ -433,8 +431,8 @@ impl Log {
         finished.map(drop)
     }
 
-    /// Returns the log that follows the current one, its name durable. If that fails, nothing has
-    /// changed. For the holder of the log's lock.
+    /// Returns the successor of the current log, its name durable. On failure, nothing has changed.
+    /// The caller holds the log's lock.
     pub(crate) fn next(&self) -> Result<NextLog, StorageError> {
         let mut next = self.next.lock();
         self.make_next(&mut next, false)?;
@@ -443,8 +441,8 @@ impl Log {
         Ok(made)
     }
 
-    /// Creates the next log if there is none, `ahead` of need or not; and makes its name durable if
-    /// it is not.
+    /// Creates the next log if there is none, `ahead` of need or not, and makes its name durable if
+    /// it is not yet.
     fn make_next(&self, next: &mut Option<NextLog>, ahead: bool) -> Result<(), StorageError> {
         let made = match next {
             Some(made) => made,
@@ -452,7 +450,7 @@ impl Log {
                 let id = self.numbers.take();
                 let recycled = self.monitor.lock().logs.recyclable.pop();
                 let old = recycled.clone();
-                // It takes space all the time.
+                // It takes space all the while.
                 self.next_allocated.store(old.as_ref().map_or(0, |old| old.allocated), Relaxed);
                 let created = self.create(id, recycled, ahead);
                 next.insert(created.inspect_err(|_| {
@@ -470,15 +468,15 @@ impl Log {
         Ok(())
     }
 
-    /// Creates the next log ahead of need: once the current one is half as long as logs become, or
-    /// if `soon`. A failure is left to the writer that needs the log. For the flush thread, with no
-    /// lock held.
+    /// Creates the next log ahead of need: if `soon`, or once the current log is half as long as
+    /// logs usually get. A failure is left to the writer that needs the log. For the flush thread,
+    /// with no lock held.
     pub(crate) fn prepare(&self, soon: bool) {
         if !soon && self.len.load(Relaxed) < self.limits.expected / 2 {
             return;
         }
         let mut next = self.next.lock();
-        // Closed, or nearly as full as logs may be.
+        // The session has ended, or logs are near their limit.
         if self.has_ended.load(Relaxed) || self.is_near_limit(self.limits().step(0)) {
             return;
         }
@@ -489,19 +487,19 @@ impl Log {
         }
     }
 
-    /// Trims rolled logs that are not synced yet of the space after their last record. Not those
-    /// that have another name: the log of a finished checkpoint must not change. Not to be called
-    /// with the state locked.
+    /// Gives back the space after the last record of rolled logs that are not synced yet. Skips
+    /// logs that have another name: the log of a finished checkpoint must not change. Must not be
+    /// called with the state locked.
     pub(crate) fn trim(&self) {
-        // Without the state: a log may be being synced.
+        // Without the state locked, since a log may be being synced.
         if self.unsynced.lock().iter().all(|rolled| rolled.is_trimmed) {
             return;
         }
         let mut state = self.monitor.lock();
         let mut trimmed = false;
         for rolled in self.unsynced.lock().iter_mut().filter(|rolled| !rolled.is_trimmed) {
-            // Once, so that whoever has trimmed them under the log's lock knows that they do not
-            // change.
+            // Once, so that a thread that trimmed them under the log's lock knows that they no
+            // longer change.
             rolled.is_trimmed = true;
             let closed = state.logs.rolled.iter_mut().find(|closed| closed.id == rolled.id && !closed.keep);
             if let Some(closed) = closed {
@@ -514,8 +512,8 @@ impl Log {
         }
     }
 
-    /// Removes the obsolete logs, and gives the space of the next one back, once nothing was
-    /// appended for [`IDLE`], as far as calls of this show.
+    /// Removes the obsolete logs and gives back the space of the next one, once calls of this have
+    /// seen no append for [`IDLE`].
     pub(crate) fn release_if_idle(&self, now: Instant) {
         let is_idle = self.idle.lock().has_lasted(self.len.load(Relaxed), now, IDLE);
         if is_idle {
@@ -524,9 +522,9 @@ impl Log {
         }
     }
 
-    /// Gives the space of the next log back. Reports whether it had any.
+    /// Gives back the space of the next log. Reports whether it had any.
     fn shrink_next(&self) -> bool {
-        // Whoever creates it now may be the caller.
+        // The thread that is creating it may be the caller.
         let Some(mut next) = self.next.try_lock() else { return false };
         let Some(made) = &mut *next else { return false };
         let before = made.writer.allocated();
@@ -535,9 +533,9 @@ impl Log {
         made.writer.allocated() < before
     }
 
-    /// Creates a log file, from an obsolete one if possible; its name is not durable yet. It has
-    /// another name until its header is written, so that a failed attempt leaves no log behind. If
-    /// there is time, header and length are durable before the name.
+    /// Creates a log file, from an obsolete one if possible. Its name is not durable yet. Until its
+    /// header is written it has another name, so that a failed attempt leaves no log behind. If
+    /// created ahead, its header and length are durable before its name.
     fn create(
         &self,
         id: LogId,
@@ -565,8 +563,8 @@ impl Log {
 
     /// Creates the first log of a session. It has another name until its header is durable: an
     /// opening that fails midway, say on a full disk, must not leave a log with a torn header,
-    /// which the next opening would take for damage. It reserves no space, which its opening may
-    /// need.
+    /// which the next opening would take for damage. It reserves no space, since opening may need
+    /// it.
     pub(crate) fn create_first(&self, id: LogId) -> Result<NextLog, StorageError> {
         let (path, beside) = (log_path(&self.dir, id), first_log_path(&self.dir));
         let io = |operation, e| StorageError::io(operation, &path, e);
@@ -579,8 +577,8 @@ impl Log {
         Ok(NextLog { id, writer, named: true })
     }
 
-    /// Makes `first` the log of a session in which `last_seq` is the last number assigned; logs
-    /// before it are no longer needed.
+    /// Makes `first` the log of a session in which `last_seq` is the last number assigned. Earlier
+    /// logs are no longer needed.
     pub(crate) fn begin(&self, log: &mut Current, files: &mut LogFiles, first: NextLog, last_seq: SeqNo) {
         self.note_size(&first.writer);
         files.rolled.clear();
@@ -590,8 +588,8 @@ impl Log {
         self.note_durable(last_seq);
     }
 
-    /// Puts `next` in place of the current log, whose records are unreliable: neither it nor
-    /// earlier logs are synced any more, and nobody overwrites it. Returns the number of `next`.
+    /// Puts `next` in place of the current log, whose records are unreliable. Neither it nor
+    /// earlier logs are synced again, and it is never overwritten. Returns the number of `next`.
     pub(crate) fn abandon(&self, log: &mut Current, files: &mut LogFiles, next: NextLog) -> LogId {
         self.note_size(&next.writer);
         let (closed, old) = log.replace(next);
@@ -605,14 +603,14 @@ impl Log {
         log.id
     }
 
-    /// Takes the last log of a session out of use, synced. Returns a log that holds records, to be
-    /// closed once the manifest is; an empty log is closed at once.
+    /// Ends the last log of a session, synced. Returns a log that holds records, to be closed after
+    /// the manifest; an empty log is closed at once.
     pub(crate) fn end(&self, log: &mut Current) -> Result<Option<LogWriter>, StorageError> {
         self.sync(log)?;
         self.has_ended.store(true, Relaxed);
         if let Some(NextLog { id, .. }) = self.next.lock().take() {
-            // Without a name in the log before it, it is taken for what it is, an empty log, if it
-            // cannot be removed.
+            // If it cannot be removed, it still passes for an empty log, since no earlier log names
+            // it.
             self.next_allocated.store(0, Relaxed);
             let path = log_path(&self.dir, id);
             if let Err(e) = self.fs.remove(&path) {
@@ -625,29 +623,29 @@ impl Log {
         }
     }
 
-    /// Records a log of an earlier session that is part of the state shown: `verify` reads it
-    /// again, statistics count it.
+    /// Records a log of an earlier session that is part of the visible state, for `verify` and
+    /// statistics.
     pub(crate) fn note_found(&self, files: &mut LogFiles, id: LogId, bytes: u64) {
         files.rolled.push(ClosedLog::found(id, None, bytes));
         self.note_rolled(files);
     }
 
-    /// Sets the logs that are part of the state shown of a database that is followed.
+    /// Sets the logs that are part of the visible state, in a database that follows a writer.
     pub(crate) fn note_followed(&self, files: &mut LogFiles, logs: &[(LogId, u64)]) {
         files.rolled.clear();
         logs.iter().for_each(|&(id, bytes)| files.rolled.push(ClosedLog::found(id, None, bytes)));
         self.note_rolled(files);
     }
 
-    /// Retains, recycles or removes the logs below `floor`: every write in them is in a table.
-    /// `now` is in seconds since 1970.
+    /// Retains, recycles or removes the logs below `floor`, whose writes are all in tables. `now`
+    /// is in seconds since 1970.
     pub(crate) fn release(&self, files: &mut LogFiles, floor: LogId, now: u64) {
         let floor = floor.min(files.current);
         let obsolete: Vec<_> = files.rolled.extract_if(.., |log| log.id < floor).collect();
         if obsolete.is_empty() {
             return;
         }
-        // Closes the handles; the contents are in durable tables.
+        // Closes the handles: the contents are in durable tables.
         self.unsynced.lock().retain(|rolled| rolled.id >= floor);
         self.note_rolled(files);
         let first_after = files.rolled.first().and_then(|log| log.first_seq);
@@ -661,13 +659,12 @@ impl Log {
         self.len.load(Relaxed) + files.rolled().1
     }
 
-    /// Returns the bytes that all logs take on disk, but those that are kept for readers of
-    /// changes.
+    /// Returns the size on disk of all logs, except those kept for readers of changes.
     pub(crate) fn allocated(&self, files: &LogFiles) -> u64 {
         self.needed() + self.next_allocated.load(Relaxed) + files.recyclable_bytes() + files.obsolete_bytes()
     }
 
-    /// Returns the bytes that the logs take on disk which are still needed.
+    /// Returns the size on disk of the logs that are still needed.
     pub(crate) fn needed(&self) -> u64 {
         self.allocated.load(Relaxed) + self.rolled_allocated.load(Relaxed)
     }
@@ -677,7 +674,7 @@ impl Log {
         log.writer.as_ref().map_or(0, |writer| self.limits().growth(writer, bytes as u64))
     }
 
-    /// Reports whether the logs that are needed and `growth` exceed their limit.
+    /// Reports whether the logs that are needed would exceed their limit with `growth`.
     pub(crate) fn is_over(&self, growth: u64) -> bool {
         self.needed().saturating_add(growth) > self.most()
     }
@@ -687,35 +684,37 @@ impl Log {
         self.most.load(Relaxed)
     }
 
-    /// Follows the free space. For the holder of the log's lock, before the log grows.
+    /// Adapts the limit to the free space. The caller holds the log's lock, and calls this before
+    /// the log grows.
     pub(crate) fn note_free(&self, free: Option<u64>) {
         self.most.store(self.limits.most(self.needed(), free), Relaxed);
     }
 
-    /// Returns the limits that hold now.
+    /// Returns the current limits.
     fn limits(&self) -> Limits {
         Limits { most: self.most(), ..self.limits }
     }
 
-    /// Gives up the obsolete logs and the space of the next one; `false` if there is none.
+    /// Gives back obsolete logs and the space of the next log. Returns `false` if there was nothing
+    /// to give back.
     pub(crate) fn give_back(&self) -> bool {
         self.release_recyclable() | self.shrink_next()
     }
 
-    /// Removes obsolete logs if all logs and `growth` would exceed their limit otherwise.
+    /// Removes obsolete logs if all logs together would exceed their limit with `growth`.
     pub(crate) fn shed(&self, growth: u64) {
         if self.allocated(&self.monitor.lock().logs).saturating_add(growth) > self.most() {
             self.give_back();
         }
     }
 
-    /// Returns the oldest log once logs and `growth` come near their limit, so that the memtables
-    /// that hold it back should be flushed.
+    /// Returns the oldest log if the logs would come near their limit with `growth`: the memtables
+    /// that hold it back should then be flushed.
     pub(crate) fn oldest_if_near_limit(&self, files: &LogFiles, growth: u64) -> Option<LogId> {
         self.is_near_limit(growth).then(|| files.oldest())
     }
 
-    /// Reports whether the logs that are needed and `growth` come near their limit.
+    /// Reports whether the logs that are needed would come near their limit with `growth`.
     pub(crate) fn is_near_limit(&self, growth: u64) -> bool {
         let most = self.most();
         self.needed().saturating_add(growth) > most - most / 4
@@ -727,13 +726,13 @@ impl Log {
         self.allocated.store(log.allocated(), Relaxed);
     }
 
-    /// Records the size of the rolled logs. Must be called after every change of their list.
+    /// Records the size of the rolled logs. Must be called after every change to their list.
     fn note_rolled(&self, files: &LogFiles) {
         self.rolled_allocated.store(files.rolled.iter().map(|log| log.allocated).sum(), Relaxed);
     }
 
-    /// Reserves space for a record of `bytes`, if needed. On a full disk obsolete logs are removed,
-    /// and the append may still find room.
+    /// Reserves space for a record of `bytes`, if needed. On a full disk this removes obsolete logs
+    /// and tries again.
     fn reserve(&self, log: &mut LogWriter, bytes: u64) {
         let growth = self.limits().growth(log, bytes);
         if growth == 0 || log.preallocate(log.allocated() + growth) {
@@ -741,15 +740,15 @@ impl Log {
         }
         self.room.outdated();
         if self.give_back() {
-            // Retry once more; if that fails, the append will report it.
+            // If this fails, too, the append reports it.
             log.retry_preallocation();
             log.preallocate(log.allocated() + growth);
         }
     }
 
-    /// Reports whether an obsolete log may be kept to be overwritten: it was synced often, is not
-    /// much longer than logs are expected to be, logs are far from their limit, and the disk has
-    /// room.
+    /// Reports whether an obsolete log may be kept to be overwritten: it was synced often and is
+    /// not much longer than expected, few such logs are kept, all logs are far from their limit,
+    /// and the disk has room.
     fn may_recycle(&self, files: &LogFiles, log: &ClosedLog) -> bool {
         let (most, kept) = (self.most(), files.recyclable_bytes() + log.allocated);
         log.was_synced()
@@ -759,8 +758,8 @@ impl Log {
             && self.room.free().is_none_or(|free| kept.saturating_mul(FREE_TO_KEEP) <= free)
     }
 
-    /// Removes all obsolete logs, also those that are kept to be overwritten; `false` if there are
-    /// none.
+    /// Removes all obsolete logs, including those kept to be overwritten. Returns `false` if none
+    /// was removed.
     pub(crate) fn release_recyclable(&self) -> bool {
         {
             let mut state = self.monitor.lock();
@@ -770,9 +769,9 @@ impl Log {
         self.remove_obsolete()
     }
 
-    /// Removes obsolete logs; `false` if there are none. Each counts until its file is gone; one
-    /// that cannot be removed is tried again by the next call. Not to be called with the state
-    /// locked.
+    /// Removes obsolete logs. Returns `false` if none was removed. Each counts until its file is
+    /// gone; a file that cannot be removed is left to the next call. Must not be called with the
+    /// state locked.
     pub(crate) fn remove_obsolete(&self) -> bool {
         let _removing = self.removing.lock();
         let obsolete: Vec<LogId> = self.monitor.lock().logs.obsolete.iter().map(|log| log.id).collect();
@@ -799,17 +798,16 @@ impl Log {
         self.durable.fetch_max(seq, Release);
     }
 
-    /// Returns the last number up to which every write survives a power failure, as far as is
-    /// known.
+    /// Returns the last number up to which every write is known to survive a power failure.
     pub(crate) fn durable(&self) -> SeqNo {
         self.durable.load(Acquire)
     }
 
-    /// Gives up the retained logs that nobody needs any more, to be overwritten or
+    /// Releases the retained logs that nobody needs, to be overwritten or
     /// [removed](Log::remove_obsolete). `now` is in seconds since 1970. Reports whether there were
     /// any.
     pub(crate) fn expire(&self, files: &mut LogFiles, now: u64) -> bool {
-        // The next session may keep what this one cannot tell yet.
+        // The session has not begun: it is not known yet which logs will be needed.
         if files.current_first == 0 {
             return false;
         }

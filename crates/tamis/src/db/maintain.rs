@@ -22,9 +22,8 @@ use crate::read::MemtableSlot;
 use crate::sync::MutexGuard;
 
 impl DbInner {
-    /// Seals the memtables of `keyspaces` and waits until they are tables. Those that are sealed
-    /// meanwhile are others' business: writers that go on may fill memtables as fast as they are
-    /// flushed.
+    /// Seals the memtables of `keyspaces` and waits until they are tables. Does not wait for
+    /// memtables that are sealed meanwhile: writers may fill memtables as fast as they are flushed.
     pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
         self.check_ready()?;
         let mut due: Vec<(&Arc<KeyspaceInner>, Vec<Weak<MemtableSlot>>)> = {
@@ -48,7 +47,7 @@ impl DbInner {
             state.scheduler.allow_flushes(keyspace.id);
         }
         self.monitor.notify();
-        // One after the other: those behind it are tables by then, or are looked at next.
+        // One after the other: the next ones are tables by then, or are checked next.
         while let Some(one) = due.last() {
             if !waiting(one) {
                 due.pop();
@@ -61,7 +60,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Waits for a change of the state, in a call that can be [given up](interrupt).
+    /// Waits for a change of the state, in a call that can be [interrupted](interrupt).
     fn wait_or_give_up<'s>(
         &'s self,
         state: MutexGuard<'s, State>,
@@ -76,8 +75,8 @@ impl DbInner {
         Ok(self.state())
     }
 
-    /// Waits until nothing is running or due that can run: compactions that are paused or lack room
-    /// do not count.
+    /// Waits until no work is running, and none is due that can run: compactions that are paused or
+    /// lack room do not count.
     pub(crate) fn settle(&self) -> Result<(), AdminError> {
         self.gate.check_process()?;
         self.check_ready()?;
@@ -89,8 +88,8 @@ impl DbInner {
         };
         let _settling = Settling::new(self);
         let mut state = self.state();
-        // From the last one that was busy on. At the end all are looked at once more, without a
-        // wait.
+        // Starts at the last keyspace that was busy. At the end all are checked once more, without
+        // a wait.
         let mut from = None;
         loop {
             let all = state.catalogue.keyspaces();
@@ -108,7 +107,7 @@ impl DbInner {
                     from = Some(busy);
                     self.gate.check_writable()?;
                     state.scheduler.check_all_flushes()?;
-                    // It may be due by time alone.
+                    // Work may become due by time alone.
                     state.scheduler.note_change(busy);
                     self.monitor.notify();
                     state = self.wait_or_give_up(state)?;
@@ -123,11 +122,11 @@ impl DbInner {
     }
 
     /// Returns a rewrite of one table of the last level that still holds data kept only for a
-    /// snapshot that is gone. A rewrite leaves a table without sequence numbers, so this ends.
-    /// Where sequence numbers are kept, it leaves a table without deletes, and with nothing pinned
-    /// for snapshots that were gone when it began. `cleaned` are the numbers assigned to the
-    /// outputs of earlier rewrites (and perhaps to others in between): operands that cannot be
-    /// merged keep their sequence numbers, and rewriting them again would never end.
+    /// released snapshot. A rewrite leaves a table without sequence numbers, so this ends. Where
+    /// sequence numbers are kept, it leaves a table without deletes, and with nothing pinned for
+    /// snapshots that were released before it began. `cleaned` are the table numbers of earlier
+    /// rewrites' outputs (and perhaps of other files in between): operands that cannot be merged
+    /// keep their sequence numbers, and rewriting them again would never end.
     fn cleaning(
         &self,
         shape: &Shape,
@@ -137,7 +136,7 @@ impl DbInner {
     ) -> Option<Plan> {
         let oldest = self.live_snapshots().first().copied().unwrap_or(SeqNo::MAX);
         let level = shape.deepest().filter(|&level| level > 0)?;
-        // Only below the oldest run is there nothing.
+        // Only the oldest run has nothing below it.
         let run = shape.levels[level].runs.last()?;
         let keep_seq = keyspace.age.keep_seq();
         let unclean = |meta: &TableMeta| {
@@ -152,7 +151,7 @@ impl DbInner {
             !t.busy && !was_cleaned && within(t) && unclean(&t.meta)
         };
         let table = run.tables.iter().find(due)?;
-        // A small one stays one: what it was cut into would be joined again, and then rewritten
+        // A small table stays one table: pieces of it would be joined again, and then rewritten
         // again.
         let full = keyspace.shaping.load().options.table_bytes;
         let max_table_bytes = if table.bytes() > full { full } else { u64::MAX };
@@ -211,7 +210,7 @@ impl DbInner {
             if interrupt::is_interrupted() {
                 return Err(AdminError::Interrupted);
             }
-            // Anew: the caller may just have made room.
+            // Ask anew, since the caller may just have made room.
             self.room.ask(&*self.fs, &self.dir);
             let mut state = self.state();
             self.gate.check_writable()?;
@@ -227,8 +226,8 @@ impl DbInner {
                 continue;
             }
             if let Some(damage) = self.damage_within(keyspace, range) {
-                // It could not be merged, and the entries that it shadows must not be taken for
-                // dropped.
+                // Damaged data could not be merged, and the entries that it shadows must not count
+                // as dropped.
                 return Err(damage.into());
             }
             let shape = self.shape(&state, keyspace);
@@ -240,10 +239,10 @@ impl DbInner {
                 .flatten();
             let wanted = covered.or_else(|| shaping.policy.manual(&shape, range)).or_else(|| {
                 // A policy plans nothing that does not fit; with unlimited room it returns the plan
-                // it would have made.
+                // that it would have made.
                 shaping.policy.manual(&Shape { room: None, ..shape.clone() }, range)
             });
-            // Tables dropped whole may be anywhere, so only when compacting the whole keyspace.
+            // Expired tables may be anywhere, so drop them only when compacting the whole keyspace.
             let wanted = wanted.or_else(|| range.is_none().then(|| expired_tables(&shape)).flatten());
             let cleaning = wanted.is_none();
             let Some(plan) = wanted.or_else(|| self.cleaning(&shape, keyspace, range, &cleaned)) else {
@@ -267,7 +266,7 @@ impl DbInner {
                 Ok(Ended::Done) => {}
                 // The next iteration detects closing and dropping.
                 Ok(Ended::Cancelled) if self.gate.cancels() || keyspace.is_dropped() => {}
-                // As above: it was cancelled for that.
+                // As above: the interruption cancelled it.
                 Ok(Ended::Cancelled) if interrupt::is_interrupted() => {}
                 Ok(Ended::Cancelled) => return Err(AdminError::Cancelled),
                 Ok(Ended::Undone(error)) | Err(error) => return Err(error.into()),
@@ -276,7 +275,7 @@ impl DbInner {
     }
 }
 
-/// Ends a caller's compaction of a keyspace, even on a panic: closing waits for it.
+/// Ends a caller's compaction of a keyspace, even on a panic, since closing waits for it.
 struct Manual<'d> {
     db: &'d DbInner,
     keyspace: KeyspaceId,

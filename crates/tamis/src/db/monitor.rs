@@ -2,15 +2,17 @@
 //!
 //! # Threads
 //!
-//! Any thread may lock the state, for bookkeeping and edits of the manifest with their sync, never
-//! during a flush or a compaction, and wait on it for a change. Whoever changes something that
-//! another thread may wait for notifies afterwards. A waiting thread checks its condition again
-//! after a second at the latest, since a few flags are set by threads that cannot take the lock.
+//! Any thread may lock the state for bookkeeping and for edits of the manifest, including their
+//! sync, but never during a flush or a compaction; and any thread may wait for a change of the
+//! state. A thread that changes something that another may wait for notifies afterwards. A waiting
+//! thread checks its condition again after at most a second, since a few flags are set by threads
+//! that cannot take the lock.
 //!
 //! # Poison
 //!
-//! A panic under the lock leaves a state that nobody can trust: whoever takes the lock next stops
-//! writes for good. Reads take no lock and go on; so does the bookkeeping that closing needs.
+//! A panic under the lock leaves a state that cannot be trusted: the next thread that takes the
+//! lock stops writes for good. Reads take no lock and go on; so does the bookkeeping that closing
+//! needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +53,8 @@ impl Monitor {
         self.wait_for(state, Duration::from_secs(1))
     }
 
-    /// Waits for a change of the state, but no longer than a flag that is set without a signal may
-    /// go unnoticed.
+    /// Waits for a change of the state, at most as long as a flag set without a signal may go
+    /// unnoticed.
     pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.wait_for(state, Duration::from_millis(20))
     }
@@ -67,7 +69,7 @@ impl Monitor {
         self.changed.wait_timeout(state, most)
     }
 
-    /// Stops all writes for good, after a panic. Not to be called with the state locked.
+    /// Stops all writes for good, after a panic. Must not be called with the state locked.
     pub(crate) fn poison(&self, cause: &dyn std::fmt::Display) {
         self.gate.stop(cause);
         let _state = self.lock();

@@ -1,4 +1,4 @@
-//! Views of a keyspace that were replaced and are still being read.
+//! Replaced views of a keyspace that are still being read.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -12,7 +12,7 @@ pub(crate) struct OldViews(pub(crate) Mutex<Views>);
 
 #[derive(Debug)]
 pub(crate) struct Views {
-    /// Since when the current view has been the current one.
+    /// When the current view became current.
     since: Instant,
     /// Oldest first.
     pub(crate) old: Vec<OldView>,
@@ -21,7 +21,7 @@ pub(crate) struct Views {
 #[derive(Clone, Debug)]
 pub(crate) struct OldView {
     view: Weak<View>,
-    /// When it was the current one.
+    /// When it was current.
     pub(crate) from: Instant,
     pub(crate) until: Instant,
 }
@@ -31,7 +31,7 @@ impl OldViews {
         OldViews(Mutex::new(Views { since: sync::now(), old: Vec::new() }))
     }
 
-    /// Notes that a view is no longer the current one. O(views held).
+    /// Notes that a view is no longer current. O(views held).
     pub(crate) fn note(&self, view: &Arc<View>) {
         let mut views = self.0.lock();
         let until = sync::now();

@@ -1,21 +1,22 @@
 //! The rate limit of background writes: one budget for the flushes and compactions of a database.
 //!
 //! A token bucket. A writer requests tokens after its writes and waits until they are granted, so
-//! the long-run rate holds while single writes may be of any size: a grant needs a balance above
+//! the long-run rate holds while single writes may have any size: a grant needs a balance above
 //! zero and may leave a debt, which the next grant waits for. Unused tokens accumulate up to a
 //! tenth of a second's worth, so that short bursts pass.
 //!
 //! # Order
 //!
-//! Flushes go first, since writers stall behind them: no compaction is granted anything while a
-//! flush waits, with one exception. While both wait, compactions get a tenth of what is granted:
-//! flushes that used up the whole rate would otherwise starve them until level 0 is full and
-//! writers stall for that. Within a class the order is first in, first out.
+//! Flushes go first, since writers stall behind them. But while flushes and compactions both wait,
+//! compactions get a tenth of what is granted: flushes that use up the whole rate would otherwise
+//! starve them until level 0 is full and writers stall for that. Within a class, the order is first
+//! in, first out.
 //!
 //! # Threads
 //!
-//! Any thread may wait; the state is behind one mutex, and no other lock is taken while it is held.
-//! Waiters sleep on the condition variable in short slices, so that they soon notice cancellation.
+//! Any thread may wait. The state is behind one mutex, and no other lock is taken while it is held.
+//! Waiters sleep on the condition variable in short slices, so that they soon notice a
+//! cancellation.
 
 use crate::sync::{self, Condvar, Mutex};
 use std::collections::VecDeque;
@@ -47,14 +48,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Creates a budget of `bytes_per_second`; `u64::MAX` is no limit.
+    /// Creates a budget of `bytes_per_second`; `u64::MAX` means no limit.
     pub(crate) fn new(bytes_per_second: u64) -> Pace {
         let bucket = (bytes_per_second < u64::MAX).then(|| Mutex::new(Bucket::new(bytes_per_second)));
         Pace { bucket, granted: Condvar::new(), origin: sync::now() }
     }
 
     /// Waits until `bytes` are granted, or until `give_up` returns true (it is called with the
-    /// bucket locked and must take no lock). Returns the time waited; zero if there is no limit.
+    /// bucket locked and must take no lock). Returns the time waited, zero without a limit.
     pub(crate) fn wait(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) -> Duration {
         let Some(bucket) = self.bucket.as_ref().filter(|_| bytes > 0) else { return Duration::ZERO };
         let started = sync::now();
@@ -77,7 +78,7 @@ impl Pace {
 /// A waiter: its ticket, and the bytes that it wants.
 type Waiter = (u64, u64);
 
-/// The token bucket, with time as an argument.
+/// The token bucket. Its functions get the time as an argument.
 #[derive(Debug)]
 struct Bucket {
     /// Bytes per second.
@@ -90,7 +91,7 @@ struct Bucket {
     next_ticket: u64,
     flushes: VecDeque<Waiter>,
     compactions: VecDeque<Waiter>,
-    /// Bytes granted to flushes while compactions waited, less the compensating grants to
+    /// Bytes granted to flushes while compactions waited, less the compensation granted to
     /// compactions.
     passed_by: u64,
 }
@@ -137,7 +138,7 @@ impl Bucket {
         }
     }
 
-    /// Grants a waiter its bytes if it is next and the balance allows; otherwise returns the latest
+    /// Grants a waiter its bytes if it is next and the balance allows. Otherwise returns the latest
     /// time to ask again.
     fn grant(&mut self, ticket: u64, now: Duration) -> Result<(), Duration> {
         let gained = i128::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(i128::MAX);

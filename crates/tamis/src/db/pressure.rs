@@ -1,20 +1,20 @@
-//! The pressure of the tree's shape on writers, where every commit can see it.
+//! The pressure that the tree's shape puts on writers, where every commit can see it.
 //!
-//! A policy's answer costs a walk over all tables, so it is computed when the tree or the list of
-//! jobs changes, under the `state` lock, and cached here. A commit reads one word.
+//! A policy's answer costs a walk over all tables. So it is computed under the `state` lock when
+//! the tree or the list of jobs changes, and cached here. A commit reads one word.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use tamis_policy::compaction::policy::{CompactionPolicy, Pressure};
 use tamis_policy::compaction::shape::Shape;
 
-/// Returns the pressure of a shape on writers. A compaction ends a stop: if none runs, and none
-/// would be due with unlimited room, writers are slowed down instead, since only their writes can
-/// make one due.
+/// Returns the pressure that a shape puts on writers. Only a compaction ends a stop. So if none
+/// runs and none would be due with unlimited room, writers are slowed down instead: only their
+/// writes can make one due.
 ///
-/// With `deterministic` a compaction is due once the oldest run of level 0 is the last of its
-/// block. An ingestion concurrent with a flush, without common keys, may land below it with a later
-/// epoch; so level 0 can be full before anything is due.
+/// With `deterministic`, a compaction is due once the oldest run of level 0 is the last of its
+/// block. An ingestion that runs concurrently with a flush and shares no keys with it may land
+/// below it with a later epoch. So level 0 can be full before anything is due.
 pub(crate) fn pressure_of(policy: &dyn CompactionPolicy, shape: Shape) -> Pressure {
     match policy.write_pressure(&shape) {
         Pressure::Stop
@@ -26,8 +26,8 @@ pub(crate) fn pressure_of(policy: &dyn CompactionPolicy, shape: Shape) -> Pressu
     }
 }
 
-/// The policy's last answer. Set under the `state` lock; read by writers without it, to see whether
-/// to check further, and under it to wait for a change.
+/// The policy's last answer. Set under the `state` lock. Writers read it without the lock, to see
+/// whether to check further, and under it to wait for a change.
 #[derive(Debug, Default)]
 pub(crate) struct KnownPressure(AtomicU32);
 
@@ -41,7 +41,7 @@ impl KnownPressure {
             Pressure::Slowdown(severity) => 1 + (severity.clamp(0.0, 1.0) * STEPS) as u32,
             Pressure::Stop => STOP,
         };
-        // The word carries all the information.
+        // The word is all there is to publish.
         self.0.store(word, Relaxed);
     }
 
@@ -63,8 +63,8 @@ mod tests {
     use tamis_policy::compaction::policy::policy_for;
     use tamis_policy::compaction::shape::{LevelShape, RunShape, TableShape};
 
-    /// Writers waited forever for a compaction of two runs of which the one with the earlier epoch
-    /// was the newer, since an ingestion had overtaken a flush.
+    /// Writers used to wait forever for a compaction of two runs: the one with the earlier epoch
+    /// was the newer one, since an ingestion had overtaken a flush.
     #[test]
     fn writers_are_not_stopped_where_only_they_can_make_a_compaction_due() {
         let mut options = KeyspaceOptions::default();

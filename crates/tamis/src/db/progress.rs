@@ -1,4 +1,4 @@
-//! Background work that all jobs share, and the progress of running compactions.
+//! State shared by all background jobs, and the progress of running compactions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use crate::compaction::execute::Helpers;
 use crate::db::pace::Pace;
 use crate::options::Options;
 
-/// State shared by the background work of one database.
+/// State shared by the background jobs of one database.
 #[derive(Debug)]
 pub(crate) struct Background {
     pub(crate) pace: Pace,
@@ -32,7 +32,7 @@ impl Background {
         }
     }
 
-    /// Reports whether somebody waits until nothing is due.
+    /// Reports whether a caller waits until nothing is due.
     pub(crate) fn is_settling(&self) -> bool {
         self.settling.load(Relaxed) > 0
     }

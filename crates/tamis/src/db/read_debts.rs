@@ -1,5 +1,5 @@
-//! What reads have paid for: the extra runs that gets and seeks of a keyspace went through, as
-//! bytes that a merge may cost. See [`for_reads`](super::for_reads).
+//! What reads have paid for: the work of gets and seeks in extra runs of a keyspace, as bytes that
+//! a merge may cost. See [`for_reads`](super::for_reads).
 
 use tamis_base::collections::HashMap;
 use tamis_base::ids::KeyspaceId;
@@ -8,7 +8,7 @@ use tamis_base::key::SeqNo;
 use crate::idle::IdleTimer;
 use crate::observe::cost::ReadCost;
 
-/// The cost to a keyspace's reads of runs beyond the first.
+/// What runs beyond the first cost a keyspace's reads.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     /// The counters at the last update.
@@ -17,7 +17,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Adds the losses since the last call, and returns the debt in bytes.
+    /// Adds the losses since the last call. Returns the debt in bytes.
     pub(crate) fn update(&mut self, now: ReadCost) -> u64 {
         self.debt = self.debt.saturating_add(loss(now - self.seen));
         self.seen = now;
@@ -25,7 +25,7 @@ impl Account {
     }
 }
 
-/// Returns the cost to reads, in bytes, of having more than one run and of what merges would
+/// Returns what reads paid, in bytes, for runs beyond the first and for entries that merges would
 /// remove.
 pub(crate) fn loss(reads: ReadCost) -> u64 {
     let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
@@ -41,7 +41,7 @@ pub(crate) fn loss(reads: ReadCost) -> u64 {
 #[derive(Debug)]
 pub(crate) struct ReadDebts {
     accounts: HashMap<KeyspaceId, Account>,
-    /// Time since the last write.
+    /// The time since the last write.
     pub(crate) idle_timer: IdleTimer<SeqNo>,
 }
 
@@ -56,13 +56,13 @@ impl ReadDebts {
 }
 
 /// The price of a wasted search of a run, in bytes rewritten. A search takes half a microsecond
-/// from memory and longer from a device; a merge moves some hundred bytes in that time. But a
+/// from memory, and longer from a device; a merge moves some hundred bytes in that time. But a
 /// reader loses this time, while an idle thread does the merge. LevelDB's price is 16 KiB.
 pub(crate) const PRICE_OF_SEARCH: u64 = 4 << 10;
 
 /// The price of one more filter probe: a search takes about 32 times as long.
 pub(crate) const PRICE_OF_PROBE: u64 = 128;
 
-/// The price of stepping over a deleted key or an obsolete version, which a merge would have
-/// removed: about a twelfth of a search.
+/// The price of stepping over a deleted key or an obsolete version that a merge would have removed:
+/// about a twelfth of a search.
 pub(crate) const PRICE_OF_STEP: u64 = 320;

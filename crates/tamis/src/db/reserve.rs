@@ -1,32 +1,32 @@
-//! Space on the device that is held in reserve for work that frees space.
+//! Space on the device held in reserve for work that frees space.
 //!
 //! On a full disk nothing could be deleted either: a delete is a write, and so is the compaction
-//! that drops the deleted data. Two things keep room for both.
+//! that drops the deleted data. Two mechanisms keep room for both.
 //!
-//! * **Before a log grows**, the free space is compared with what is then needed to flush
-//!   everything in memory, to merge after that, and to write the manifest anew. If it does not
-//!   suffice, the disk counts as *full*: only work that frees space is accepted, and all other
-//!   writes are refused ([`WriteError::Suspended`]) until there is half as much again. Then a flush
-//!   always fits, however small the disk is. As space gets scarce, [logs](super::log) are kept
-//!   short, so that little is needed.
-//! * **Others may fill the disk** at any time. So a file of zeros, `RESERVE`, holds space that is
-//!   released when a write finds none, or when a compaction needs it. From then on the disk counts
-//!   as full, too.
+//! * **Before a log grows**, the free space is compared with what would then be needed to flush
+//!   everything in memory, to merge afterwards, and to rewrite the manifest. If it is too little,
+//!   the disk counts as *full*: only work that frees space is accepted, and all other writes are
+//!   refused ([`WriteError::Suspended`]) until half as much again is free. So a flush always fits,
+//!   however small the disk is. As space gets scarce, [logs](super::log) are kept short, so that
+//!   little is needed.
+//! * **Others may fill the disk** at any time. So a file of zeros, `RESERVE`, holds space. It is
+//!   released when a log write, a flush, a keyspace drop or a delayed start runs out of space, or
+//!   when a compaction needs it. From then on the disk counts as full, too.
 //!
 //! The file's size is a sixteenth of the bytes of tables and blob files, or more if the logs hold
-//! more, since their contents are flushed first; but at most
+//! more, since their contents are flushed first. It is at most
 //! [`reserve_bytes`](crate::Options::reserve_bytes), and at most a quarter of the tables' bytes
-//! while there is much space. It is created when four times as much is free, and again when the
-//! tables have doubled or halved since. Nothing depends on its contents, its length, or its
-//! existence: it is not synced, and a power failure may lose it.
+//! while space is plentiful. The file is created when four times its size is free, and again when
+//! the size that it should have has doubled or halved. Nothing depends on its contents, its length,
+//! or its existence: it is not synced, and a power failure may lose it.
 //!
 //! # Threads
 //!
 //! The flush thread creates the file. It is released by the flush thread, by a thread that begins a
-//! session late, or by one that drops a keyspace. All hold the mutex, which is taken with no other
-//! lock held except that of a late beginning, since the file system may be slow. The rest are flags
-//! and counters that publish nothing (`Relaxed`). After a panic under the mutex the file is of
-//! unknown length, which nothing depends on.
+//! delayed session, or by one that drops a keyspace. All hold the mutex. Since the file system may
+//! be slow, the mutex is taken with no other lock held, except that of a delayed start. The rest
+//! are flags and counters that publish nothing (`Relaxed`). After a panic under the mutex the
+//! file's length is unknown, but nothing depends on it.
 
 use std::io;
 use std::path::PathBuf;
@@ -51,24 +51,24 @@ use tamis_files::wal::ops::BatchOp;
 /// The reserve is the tables' bytes divided by this.
 const PART_OF_TABLES: u64 = 16;
 
-/// For the contents of logs it may be larger, but at most the tables' bytes divided by this, while
-/// there is much space.
+/// It may be larger to hold the contents of logs, but while space is plentiful at most the tables'
+/// bytes divided by this.
 const MOST_OF_TABLES: u64 = 4;
 
-/// There is much space as long as this many times the size of all logs is free.
+/// Space is plentiful as long as this many times the size of all logs is free.
 const MUCH: u64 = 16;
 
 /// Its length is a multiple of this, in bytes.
 const STEP: u64 = 64 << 10;
 
-/// It is created when this many times as much is free.
+/// It is created when this many times its size is free.
 const FREE_TO_MAKE: u64 = 4;
 
-/// So much at least is kept free besides the room for a flush: for deletes, and for the merges that
-/// drop what they hide.
+/// At least this much is kept free in addition to the room for a flush: for deletes, and for the
+/// merges that drop what they hide.
 const KEPT_FREE: u64 = 64 << 10;
 
-/// The free space is compared with what is in memory each time that so much was logged, in bytes.
+/// The free space is compared with what is in memory each time this many bytes have been logged.
 pub(crate) const LOOK_AFTER: u64 = 16 << 10;
 
 /// How often its length is checked.
@@ -88,17 +88,17 @@ pub(crate) struct Reserve {
     held: AtomicU64,
     /// Whether only work that frees space is accepted.
     full: AtomicBool,
-    /// Whether the room that is left is for range deletes and drops.
+    /// Whether the remaining room is for range deletes and drops only.
     pub(crate) scarce: AtomicBool,
     /// Whether a compaction ran out of room.
     wanted: AtomicBool,
-    /// While the disk is full: the bytes released, or to be kept free.
+    /// While the disk is full: the bytes that were released, or that must be kept free.
     missing: AtomicU64,
-    /// The bytes of the trees when the file was last looked at.
+    /// The bytes of the trees when the file was last checked.
     stored: AtomicU64,
-    /// The manifest's length then.
+    /// The manifest's length at that time.
     manifest: AtomicU64,
-    /// The bytes that had been logged when the free space was last looked at.
+    /// The bytes logged by the time the free space was last checked.
     pub(crate) looked: AtomicU64,
     keeping: Mutex<Keeping>,
 }
@@ -149,8 +149,7 @@ impl Reserve {
         self.full.load(Relaxed)
     }
 
-    /// From now on only work that frees space is accepted, until `bytes` are free, and half as much
-    /// again.
+    /// Accepts only work that frees space from now on, until one and a half times `bytes` are free.
     pub(crate) fn fill(&self, bytes: u64, why: &str) {
         self.missing.fetch_max(bytes, Relaxed);
         if !self.full.swap(true, Relaxed) {
@@ -172,7 +171,7 @@ impl Reserve {
         self.refuse()
     }
 
-    /// Returns an error if a group of batches is refused that makes the log grow.
+    /// Returns an error if a group of batches that makes the log grow is refused.
     pub(crate) fn admit_growth(&self, batches: &[&WriteBatch]) -> Result<(), WriteError> {
         let frees = if self.scarce.load(Relaxed) { frees_much } else { frees_room };
         if !self.is_full() || batches.iter().all(|batch| frees(batch)) { Ok(()) } else { self.refuse() }
@@ -199,14 +198,14 @@ impl Reserve {
         bytes.saturating_add(bytes / 2).saturating_add(STEP)
     }
 
-    /// Returns the bytes to keep free, in the file or besides, once so much in memory is flushed:
-    /// as much as the file would have, and room for the manifest's successor.
+    /// Returns the bytes to keep free, in the file or outside it, after `to_flush` bytes in memory
+    /// are flushed: as much as the file would have, and room for the manifest's successor.
     pub(crate) fn kept(&self, to_flush: u64) -> u64 {
         let part = self.stored.load(Relaxed).saturating_add(to_flush) / PART_OF_TABLES;
         part.saturating_add(self.manifest.load(Relaxed)).min(self.most).max(KEPT_FREE)
     }
 
-    /// Returns the length that the file should have for tables and logs of these bytes.
+    /// Returns the length that the file should have for this many bytes of tables and logs.
     fn target(&self, tables: u64, logs: u64, free: Option<u64>) -> u64 {
         // The contents of logs must reach tables before anything else can continue.
         let is_much = free.is_none_or(|free| free >= logs.saturating_mul(MUCH));
@@ -226,7 +225,8 @@ impl Reserve {
         }
     }
 
-    /// Releases the reserve; `false` if there is none. Called with no lock of the engine held.
+    /// Releases the reserve. Returns `false` if there is none. Called with no lock of the engine
+    /// held.
     pub(crate) fn spend(&self) -> bool {
         let _keeping = self.keeping.lock();
         let held = self.held();
@@ -252,8 +252,8 @@ impl Reserve {
         self.wanted.swap(false, Relaxed) && self.spend()
     }
 
-    /// Creates the file, or changes its length to follow the `bytes` of tables and logs, if that is
-    /// due and there is room.
+    /// Creates the file, or changes its length to follow the `bytes` of tables, manifest and logs,
+    /// if that is due and there is room. Accepts all writes again once there is enough room.
     pub(crate) fn follow(&self, bytes: impl FnOnce() -> (u64, u64, u64)) {
         let mut keeping = self.keeping.lock();
         if keeping.looked.is_some_and(|at| sync::since(at) < LOOK) {
@@ -295,8 +295,8 @@ impl Reserve {
         }
     }
 
-    /// Creates the file, of `bytes`, replacing any existing one. Returns its length, 0 if the file
-    /// system reserves nothing.
+    /// Creates the file with `bytes` bytes, replacing any existing one. Returns its length, or 0 if
+    /// the file system cannot reserve space.
     fn make_reserve(&self, bytes: u64) -> Result<u64, StorageError> {
         let path: PathBuf = reserve_path(&self.dir);
         let io = |operation, e| StorageError::io(operation, &path, e);
@@ -318,18 +318,18 @@ impl Reserve {
     }
 }
 
-/// Reports whether a batch has nothing but deletes.
+/// Reports whether a batch holds nothing but deletes.
 pub(crate) fn frees_room(batch: &WriteBatch) -> bool {
     let frees = |op: BatchOp<'_>| matches!(op, BatchOp::Delete { .. } | BatchOp::DeleteRange { .. });
     batch.ops().flatten().all(frees)
 }
 
-/// Reports whether a batch has nothing but range deletes.
+/// Reports whether a batch holds nothing but range deletes.
 fn frees_much(batch: &WriteBatch) -> bool {
     batch.ops().flatten().all(|op| matches!(op, BatchOp::DeleteRange { .. }))
 }
 
-/// Returns the space for tables of so many bytes, with what a file system needs besides.
+/// Returns the space for tables of this many bytes, including the file system's overhead.
 pub(crate) fn for_tables(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }

@@ -1,16 +1,16 @@
 //! Changing a keyspace's options while it is in use.
 //!
-//! The options that concern the tree's shape are in a [`Shaping`], which is replaced as a whole: a
-//! policy accepts any shape, so the next compaction simply follows the new one. Only a
-//! deterministic policy is not replaced in the middle of a compaction round, since the shape is
-//! then a function of the round's flushes: the new one waits until the compaction that ends the
-//! round is published.
+//! The options that concern the tree's shape are in a [`Shaping`], which is replaced as a whole. A
+//! policy accepts any shape, so the next compaction simply follows the new policy. Only a
+//! deterministic policy is not replaced in the middle of a compaction round, since its shape is a
+//! function of the round's flushes: the new policy waits until the compaction that ends the round
+//! is published.
 //!
 //! # Threads and failures
 //!
-//! [`Reshaping`] is behind the `state` lock, which also guards the replacement; readers load
-//! without a lock. A change takes effect only after the edit that stores it: if that fails, the
-//! options stay as they were, in memory and on disk.
+//! [`Reshaping`] is behind the `state` lock, which also guards the replacement; readers load a
+//! [`Shaping`] without a lock. A change takes effect only after the edit that stores it. If that
+//! fails, the options stay as they were, in memory and on disk.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl DbInner {
         self.check_ready()?;
         let mut state = self.state();
         // A policy that drops data pins views for snapshots. A snapshot taken under the next policy
-        // pins none, and must not see tables that are still being dropped.
+        // pins none, so it must not see tables that are still being dropped.
         let drops =
             |state: &State| state.scheduler.running(keyspace.id).iter().any(|job| job.progress.drops());
         while drops(&state) {
@@ -97,8 +97,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// Reports whether the options waiting for the end of a compaction round take effect once
-    /// `plan` is published. Called before it is.
+    /// Reports whether the options that wait for the end of a compaction round take effect once
+    /// `plan` is published. Called before that.
     pub(crate) fn round_ends(&self, state: &State, keyspace: &KeyspaceInner, plan: &Plan) -> bool {
         state.reshaping.waiting(keyspace.id).is_some()
             && keyspace.shaping.load().policy.ends_round(&self.shape(state, keyspace), plan)
@@ -116,10 +116,10 @@ impl DbInner {
         let allocation = next.options.filter_allocation;
         let before = keyspace.shaping.swap(next).options.filter_allocation;
         if allocation != before && keyspace.filter.accesses().is_some() {
-            // The selector tells whether gets are counted.
+            // The selector determines whether gets are counted.
             state.catalogue.publish_selector(keyspace);
         }
-        // Before live snapshots are told: later ones find it.
+        // Before live snapshots are told: later snapshots see the new policy.
         state.catalogue.policy_changed(keyspace.id);
         state.scheduler.note_change(keyspace.id);
         self.update_pressure(state, keyspace);

@@ -10,7 +10,7 @@ use crate::db::shaping::Shaping;
 use crate::db::tune::Tuning;
 use crate::options::KeyspaceOptions;
 
-/// What may change one keyspace's options.
+/// What may change the options of one keyspace.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     /// Its workload as far as known, and the options change under consideration.
@@ -26,7 +26,7 @@ pub(crate) struct Reshaping {
 }
 
 impl Reshaping {
-    /// Starts with the workloads that were seen before.
+    /// Starts with the workloads seen in earlier sessions.
     pub(crate) fn having_seen(seen: Vec<(KeyspaceId, Workload)>) -> Reshaping {
         let change = |seen| Change { tuning: Tuning::having_seen(seen), waiting: None };
         Reshaping { changes: seen.into_iter().map(|(id, seen)| (id, change(seen))).collect() }
@@ -55,7 +55,7 @@ impl Reshaping {
         self.changes.contains_key(&keyspace)
     }
 
-    /// Returns the options to store for options that hold now.
+    /// Returns the options to store when `now` are in effect.
     pub(crate) fn to_store(&self, keyspace: KeyspaceId, now: &KeyspaceOptions) -> KeyspaceOptions {
         self.changes.get(&keyspace).map_or_else(|| now.clone(), |change| change.tuning.stored(now))
     }

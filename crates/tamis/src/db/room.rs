@@ -1,10 +1,10 @@
 //! The room available for the outputs of compactions.
 //!
 //! The file system is asked at most once a second, and again after a compaction ended, with no lock
-//! held; [`Room::ask`] asks at once, where space is scarce, and may hold the log's lock. What
-//! running compactions may still write and what memtables will take as tables is subtracted from
-//! the answer: an estimate, so that a compaction that is started can be expected to finish. It need
-//! not be exact: one that meets a full disk all the same is undone and backs off.
+//! held. [`Room::ask`] asks at once, where space is scarce, and may hold the log's lock. The room
+//! is the answer, less what running compactions may still write and what memtables will take as
+//! tables. With this estimate, a started compaction can be expected to finish. It need not be
+//! exact: a compaction that meets a full disk anyway is undone and backs off.
 
 use crate::sync::{self, Mutex};
 use std::path::Path;
@@ -14,11 +14,10 @@ use crate::io::FileSystem;
 
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// So many bytes of the free space are left by compactions: their own edits need some, and so does
-/// a range delete.
+/// Compactions leave this many bytes free: their own edits need some, and so does a range delete.
 pub(crate) const LEFT_FREE: u64 = 32 << 10;
 
-/// The file system's last answer. Any thread may ask; the mutex is held only to copy it.
+/// The file system's last answer. Any thread may ask; the mutex is held only to copy the answer.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     known: Mutex<Known>,
@@ -31,8 +30,8 @@ struct Known {
 }
 
 impl Room {
-    /// Asks the file system, if that is due. Not to be called with a lock held, since it may be
-    /// slow. A failure counts as unknown.
+    /// Asks the file system, if that is due. Must not be called with a lock held, since this may be
+    /// slow. On a failure the free space counts as unknown.
     pub(crate) fn refresh(&self, fs: &dyn FileSystem, dir: &Path) {
         if self.known().asked.is_some_and(|at| sync::since(at) < MAX_AGE) {
             return;
@@ -42,7 +41,7 @@ impl Room {
         *self.known.lock() = Known { asked, free };
     }
 
-    /// Asks the file system now. The same applies, but the log's lock may be held.
+    /// Asks the file system now. The same applies, except that the log's lock may be held.
     pub(crate) fn ask(&self, fs: &dyn FileSystem, dir: &Path) -> Option<u64> {
         self.outdated();
         self.refresh(fs, dir);
@@ -64,7 +63,7 @@ impl Room {
     }
 }
 
-/// Formats a size for people, in the largest unit that it reaches.
+/// Formats a size for people, in the largest unit that fits.
 pub(crate) fn human(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.iter().find(|(_, shift)| bytes >> shift > 0) {

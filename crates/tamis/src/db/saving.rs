@@ -1,4 +1,5 @@
-//! What is saved now and then by an edit of its own: times of writes, and the hotness of tables.
+//! What is saved now and then by a manifest edit of its own: times of writes, and the hotness of
+//! tables.
 
 use tamis_files::tree::edit::VersionEdit;
 
@@ -8,19 +9,19 @@ use crate::read::Memtables;
 use crate::tree::new_tables::NewTables;
 
 impl DbInner {
-    /// Stores new samples if that has not been done for a while: a memtable may take days to fill.
-    /// For an otherwise idle background thread.
+    /// Stores new samples if none were stored for a while: a memtable may take days to fill. For an
+    /// otherwise idle background thread.
     pub(crate) fn save_times(&self, state: &mut State) {
         let stopped = self.gate.cancels() || !state.catalogue.is_open();
         if !stopped && self.expiry.is_save_due(state.catalogue.tree().times.newest()) {
-            // On failure they are saved with a later edit.
+            // On failure, a later edit saves them.
             let none = |_, _: &Memtables| unreachable!("no tables change");
             let _ = self.commit_edit(state, VersionEdit::default(), NewTables::default(), none);
         }
     }
 }
 
-/// With less free space than this on the device, in bytes, no edit is made for the hotness alone.
+/// With fewer than this many bytes free on the device, no edit is made for the hotness alone.
 const LEAST_ROOM: u64 = 16 << 20;
 
 impl DbInner {

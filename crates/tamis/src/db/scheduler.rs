@@ -3,28 +3,29 @@
 //!
 //! # Invariants
 //!
-//! * At most one thread flushes a keyspace at a time, and the memtable that holds the oldest log is
-//!   flushed first.
-//! * A table is an input of at most one compaction: those of a [started](Scheduler::start) plan are
-//!   busy until it [ends](Scheduler::end), successful or not.
+//! * At most one thread flushes a keyspace at a time. Of the keyspaces that are neither being
+//!   flushed nor in backoff, the one whose sealed memtables hold back the oldest log is flushed
+//!   first, its oldest memtables first.
+//! * A table is an input of at most one compaction: the inputs of a [started](Scheduler::start)
+//!   plan are busy until it [ends](Scheduler::end), successful or not.
 //! * While a caller compacts a keyspace by hand, no automatic compaction of it starts.
-//! * A search for work looks at the keyspaces where something has changed since nothing was due
-//!   there, and at [`IN_TURN`] others, so that what only time makes due is found, too. It costs no
-//!   more for all that do not change.
-//! * Work that failed backs off, longer each time, until it succeeds: it is never given up. A merge
-//!   that ran out of space is also retried once there is clearly more room. A lack of room, or a
+//! * A search for work looks at the keyspaces that changed since nothing was due there, and at
+//!   [`IN_TURN`] others, so that it also finds work that becomes due by time alone. Its cost does
+//!   not grow with the number of unchanged keyspaces.
+//! * Failed work backs off, longer each time, until it succeeds: it is never given up. A merge that
+//!   ran out of space is also retried once there is clearly more room. A lack of room, or a
 //!   failure, is warned of once until a merge succeeds again.
 //!
 //! # Threads and locks
 //!
 //! The scheduler is behind the `state` lock, beside the [catalogue](super::catalogue) whose tables
-//! it hands out. Policies plan without it: what one sees is put together by
-//! [`DbInner::shape`](super::inner::DbInner::shape).
+//! it hands out. Policies do not see it: they plan from a shape that
+//! [`DbInner::shape`](super::inner::DbInner::shape) assembles.
 //!
 //! # Poison
 //!
-//! A thread whose work panics ends it all the same, so that no other waits for it; writes have
-//! stopped for good by then, and nothing is published any more.
+//! A job whose thread panics still ends, so that no other thread waits for it. By then writes have
+//! stopped for good, and nothing more is published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ use crate::error::{StorageError, WriteError};
 use crate::read::MemtableSlot;
 use crate::tree::open_table::OpenTable;
 
-/// So many keyspaces in which nothing has changed are looked at with each search for work.
+/// How many unchanged keyspaces each search for work looks at.
 pub(crate) const IN_TURN: usize = 32;
 
 /// What background work is doing in one keyspace.
@@ -62,12 +63,12 @@ struct Jobs {
     backoff: Option<Backoff>,
     /// Why a compaction that is due lacks room, in words.
     no_room: Option<String>,
-    /// Whether a failure or the lack of room was already warned of.
+    /// Whether a failure or a lack of room was already warned of.
     warned: bool,
-    /// Tables emptied by range deletes and dropped unread, whose files may still exist. Since
-    /// nothing was made from them, no origin records them; the next merge checks which are gone.
+    /// Tables emptied by range deletes and dropped unread, whose files may still exist. Nothing was
+    /// made from them, so no origin records them; the next merge checks which are gone.
     dropped: Vec<TableId>,
-    /// The oldest log of its sealed memtables: its place in the queue for flushes.
+    /// The oldest log of its sealed memtables, which is its place in the flush queue.
     sealed_in: Option<LogId>,
 }
 
@@ -80,16 +81,16 @@ impl Jobs {
     }
 }
 
-/// The keyspaces that searches for work look at, in which order.
+/// Which keyspaces a search for work looks at, and in which order.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    /// Those where something has changed since nothing was due.
+    /// Keyspaces that changed since nothing was due there.
     changed: BTreeSet<KeyspaceId>,
-    /// The last of them where work was found: others come first, so that none starves.
+    /// The last of them where work was found. Others come first, so that none starves.
     served: KeyspaceId,
-    /// The last one that was looked at in its turn.
+    /// The last keyspace that was looked at in turn.
     turn: KeyspaceId,
-    /// How many were looked at.
+    /// How many keyspaces were looked at.
     #[cfg(test)]
     pub(crate) looks: usize,
 }
@@ -100,7 +101,7 @@ impl Rounds {
         self.changed.insert(keyspace);
     }
 
-    /// Records that something may be due in each of these.
+    /// Records that something may be due in each of these keyspaces.
     pub(crate) fn note_all(&mut self, keyspaces: &Directory) {
         self.changed.extend(keyspaces.keys());
     }
@@ -116,13 +117,13 @@ impl Rounds {
         self.served = keyspace;
     }
 
-    /// Returns those of `all` whose turn it is, whether anything has changed there or not.
+    /// Returns the keyspaces of `all` whose turn it is, changed or not.
     pub(crate) fn in_turn(&self, all: &Directory) -> Vec<Arc<KeyspaceInner>> {
         let most = all.len().min(IN_TURN);
         all.after(&self.turn).chain(all.iter()).map(|(_, keyspace)| keyspace.clone()).take(most).collect()
     }
 
-    /// Returns those of `all` that the next search looks at: those that have changed, and those
+    /// Returns the keyspaces of `all` that the next search looks at: those that changed, and those
     /// whose turn it is.
     pub(crate) fn next(&mut self, all: &Directory) -> Vec<Arc<KeyspaceInner>> {
         let in_turn = self.in_turn(all);
@@ -130,7 +131,7 @@ impl Rounds {
         let ordered = self.changed.range(self.served + 1..).chain(self.changed.range(..=self.served));
         let mut found: Vec<_> = ordered.filter_map(|id| all.get(id).cloned()).collect();
         if found.len() < self.changed.len() {
-            // Dropped ones.
+            // Some were dropped.
             self.changed.retain(|id| all.contains_key(id));
         }
         found.extend(in_turn.into_iter().filter(|keyspace| !self.changed.contains(&keyspace.id)));
@@ -160,14 +161,14 @@ impl Job {
 pub(crate) struct Scheduler {
     jobs: HashMap<KeyspaceId, Jobs>,
     last_job: u64,
-    /// Where the next compaction is looked for.
+    /// The keyspaces to search for the next compaction.
     pub(crate) rounds: Rounds,
-    /// The keyspaces with sealed memtables, by the oldest log of these.
+    /// The keyspaces with sealed memtables, by the oldest log of these memtables.
     sealed: BTreeMap<(LogId, KeyspaceId), Arc<KeyspaceInner>>,
 }
 
 impl Scheduler {
-    /// Changes what is remembered of a keyspace.
+    /// Changes what is remembered of a keyspace, and forgets it once there is nothing to remember.
     fn change<T>(&mut self, keyspace: KeyspaceId, change: impl FnOnce(&mut Jobs) -> T) -> T {
         let jobs = self.jobs.entry(keyspace).or_default();
         let result = change(jobs);
@@ -186,7 +187,7 @@ impl Scheduler {
         self.rounds.note_change(keyspace);
     }
 
-    /// Records which memtables of a keyspace are sealed. Must be called after each change of them.
+    /// Records which memtables of a keyspace are sealed. Must be called whenever that changes.
     pub(crate) fn note_memtables(&mut self, keyspace: &Arc<KeyspaceInner>) {
         let oldest = match keyspace.is_dropped() {
             true => None,
@@ -207,7 +208,8 @@ impl Scheduler {
         self.sealed.values().cloned().collect()
     }
 
-    /// Returns the oldest log that holds writes of sealed memtables, but for those of one keyspace.
+    /// Returns the oldest log that holds writes of sealed memtables of other keyspaces than
+    /// `without`.
     pub(crate) fn oldest_sealed_log(&self, without: KeyspaceId) -> Option<LogId> {
         self.sealed.keys().find(|(_, id)| *id != without).map(|(log, _)| *log)
     }
@@ -222,8 +224,9 @@ impl Scheduler {
         });
     }
 
-    /// Returns the memtables to flush next into one run, newest first: the one that holds the
-    /// oldest log, and those of its keyspace that can go with it. Memtables in backoff are skipped.
+    /// Returns the memtables to flush next into one run, newest first: the oldest sealed ones of
+    /// the keyspace that holds back the oldest log. Skips keyspaces that are being flushed or in
+    /// backoff.
     pub(crate) fn next_flush(&self) -> Option<(Arc<KeyspaceInner>, Vec<Arc<MemtableSlot>>)> {
         let held_back = |jobs: &Jobs| {
             jobs.flushing || jobs.flush_backoff.as_ref().is_some_and(|backoff| !backoff.is_over())
@@ -231,7 +234,7 @@ impl Scheduler {
         let keyspace = self.sealed.values().find(|ks| !self.get(ks.id).is_some_and(held_back))?.clone();
         let sealed = &keyspace.view.load().memtables.sealed;
         debug_assert!(!sealed.is_empty(), "the queue was told of each change");
-        // After a failure, say on a full disk, what needs least room goes first.
+        // After a failure, say on a full disk, flush what needs the least room.
         let failed = self.get(keyspace.id).is_some_and(|jobs| jobs.flush_backoff.is_some());
         let together = Scheduler::flushed_together(
             sealed.iter().rev().map(|slot| slot.memtable.used_bytes() as u64),
@@ -243,17 +246,17 @@ impl Scheduler {
         Some((keyspace, slots))
     }
 
-    /// Returns how many of the sealed memtables, of these sizes and oldest first, are flushed into
-    /// one run. A run more costs every read and merge, and versions overwritten from one memtable
-    /// to the next need not be written. But writers may wait for the flush, now or soon: so no more
-    /// go together than two of `full` bytes, or, where all `most` that there may be are sealed,
-    /// than one.
+    /// Returns how many sealed memtables, given by their sizes, oldest first, to flush into one
+    /// run. Several in one run spare each read and merge a run, and versions overwritten from one
+    /// memtable to the next need not be written. But writers may wait for the flush, now or soon.
+    /// So at most about two full memtables (of `full` bytes) go together, or one if `most` are
+    /// sealed, as many as there may be.
     pub(crate) fn flushed_together(
         sizes: impl ExactSizeIterator<Item = u64>,
         full: u64,
         most: usize,
     ) -> usize {
-        // They are somewhat larger than full.
+        // Sealed memtables are somewhat larger than `full`.
         let limit = if sizes.len() < most { full.saturating_mul(5) / 2 } else { full };
         let mut total = 0;
         let fits = |size: &u64| {
@@ -275,7 +278,7 @@ impl Scheduler {
         self.get(keyspace).is_some_and(|jobs| jobs.flushing)
     }
 
-    /// Records that a flush failed; returns whether it is the first failure in a row.
+    /// Records that a flush failed. Returns whether it is the first failure in a row.
     pub(crate) fn flush_failed(&mut self, keyspace: KeyspaceId, error: &StorageError) -> bool {
         self.change(keyspace, |jobs| {
             let before = jobs.flush_backoff.take();
@@ -285,7 +288,7 @@ impl Scheduler {
         })
     }
 
-    /// Ends the backoff of a keyspace's flushes: one succeeded, or is to be retried now.
+    /// Ends the backoff of a keyspace's flushes: one succeeded, or should be retried now.
     pub(crate) fn allow_flushes(&mut self, keyspace: KeyspaceId) {
         self.change(keyspace, |jobs| jobs.flush_backoff = None);
     }
@@ -303,18 +306,18 @@ impl Scheduler {
         self.jobs.values().any(|jobs| jobs.flush_backoff.is_some())
     }
 
-    /// Returns an error if flushes of the keyspace fail repeatedly, for callers that wait for one.
+    /// Returns an error if flushes of the keyspace fail repeatedly. For callers that wait for one.
     pub(crate) fn check_flushes(&self, keyspace: KeyspaceId) -> Result<(), WriteError> {
         suspended(self.get(keyspace).and_then(|jobs| jobs.flush_backoff.as_ref()?.told()))
     }
 
-    /// The same of any keyspace.
+    /// Like [`check_flushes`](Self::check_flushes), for all keyspaces.
     pub(crate) fn check_all_flushes(&self) -> Result<(), WriteError> {
         self.jobs.keys().try_for_each(|&keyspace| self.check_flushes(keyspace))
     }
 
-    /// Returns an error if compactions of the keyspace fail or find no room, for callers that wait
-    /// for one.
+    /// Returns an error if flushes or compactions of the keyspace fail repeatedly, or if no
+    /// compaction runs and one that is due lacks room. For callers that wait for a compaction.
     pub(crate) fn check_compactions(&self, keyspace: KeyspaceId) -> Result<(), WriteError> {
         self.check_flushes(keyspace)?;
         let jobs = self.get(keyspace).filter(|jobs| jobs.running.is_empty());
@@ -328,7 +331,7 @@ impl Scheduler {
         self.get(keyspace).is_some_and(|jobs| jobs.manual)
     }
 
-    /// Reports whether no automatic merge of the keyspace may start, with this many free bytes.
+    /// Reports whether automatic merges of the keyspace must not start, given this many free bytes.
     pub(crate) fn holds_back(&self, keyspace: KeyspaceId, free: Option<u64>) -> bool {
         let waits = |backoff: &Backoff| !backoff.is_over() && !backoff.has_more_room(free);
         self.get(keyspace).is_some_and(|jobs| jobs.backoff.as_ref().is_some_and(waits))
@@ -339,7 +342,7 @@ impl Scheduler {
         self.get(keyspace).is_some_and(|jobs| jobs.backoff.as_ref().is_some_and(|backoff| !backoff.is_over()))
     }
 
-    /// Records whether a compaction that is due lacks room; returns the reason recorded before.
+    /// Records whether a compaction that is due lacks room. Returns the reason recorded before.
     pub(crate) fn note_room(&mut self, keyspace: KeyspaceId, lacks: Option<String>) -> Option<String> {
         if lacks.is_none() && !self.jobs.contains_key(&keyspace) {
             return None;
@@ -353,12 +356,12 @@ impl Scheduler {
         lacking.map(|(&id, _)| id).collect()
     }
 
-    /// Reports whether a problem with compactions should be warned of: once until one succeeds.
+    /// Reports whether to warn of a problem with compactions: once until one succeeds.
     pub(crate) fn should_warn(&mut self, keyspace: KeyspaceId) -> bool {
         self.change(keyspace, |jobs| !std::mem::replace(&mut jobs.warned, true))
     }
 
-    /// Marks a plan's inputs as taken.
+    /// Starts a plan: from now on its inputs are busy.
     pub(crate) fn start(&mut self, keyspace: &KeyspaceInner, plan: &Plan) -> Job {
         self.last_job += 1;
         let number = self.last_job;
@@ -377,7 +380,7 @@ impl Scheduler {
         Job { number, progress }
     }
 
-    /// Gives a plan's inputs back.
+    /// Ends a job: its inputs are no longer busy.
     pub(crate) fn end(&mut self, keyspace: KeyspaceId, plan: &Plan, job: &Job) {
         self.change(keyspace, |jobs| {
             plan.tables().for_each(|id| _ = jobs.busy.remove(&id));
@@ -410,8 +413,8 @@ impl Scheduler {
         self.get(keyspace).map_or(&[], |jobs| &jobs.running)
     }
 
-    /// Returns the tables of a keyspace that are inputs of running compactions, if there ever were
-    /// any.
+    /// Returns the tables of a keyspace that are inputs of running compactions. `None`, like an
+    /// empty set, means none.
     pub(crate) fn busy(&self, keyspace: KeyspaceId) -> Option<&HashSet<TableId>> {
         self.get(keyspace).map(|jobs| &jobs.busy)
     }
@@ -426,7 +429,7 @@ impl Scheduler {
         self.jobs.values().flat_map(|jobs| &jobs.running).map(|job| job.progress.may_write()).sum()
     }
 
-    /// Cancels all running compactions; returns their numbers.
+    /// Cancels all running compactions and returns their numbers.
     pub(crate) fn cancel(&self) -> Vec<u64> {
         let cancel = |job: &ActiveJob| {
             job.progress.cancel();
@@ -440,7 +443,7 @@ impl Scheduler {
         self.jobs.values().flat_map(|jobs| &jobs.running).any(|job| numbers.contains(&job.number))
     }
 
-    /// Begins a caller's compaction of the keyspace; `false` if another one's has not ended.
+    /// Begins a caller's compaction of the keyspace. Returns `false` while another caller's runs.
     pub(crate) fn start_manual(&mut self, keyspace: KeyspaceId) -> bool {
         self.change(keyspace, |jobs| !std::mem::replace(&mut jobs.manual, true))
     }
@@ -450,7 +453,7 @@ impl Scheduler {
         self.rounds.note_change(keyspace);
     }
 
-    /// Reports whether a caller compacts a keyspace by hand.
+    /// Reports whether a caller compacts any keyspace by hand.
     pub(crate) fn has_manual(&self) -> bool {
         self.jobs.values().any(|jobs| jobs.manual)
     }
@@ -460,12 +463,12 @@ impl Scheduler {
         self.change(keyspace, |jobs| jobs.dropped.extend(tables));
     }
 
-    /// Returns the tables that were dropped unread, without those that are known to be gone.
+    /// Returns the tables that were dropped unread and are not known to be gone.
     pub(crate) fn dropped(&self, keyspace: KeyspaceId) -> Vec<TableId> {
         self.get(keyspace).map_or_else(Vec::new, |jobs| jobs.dropped.clone())
     }
 
-    /// Records that tables that were dropped unread are gone.
+    /// Records that dropped tables are gone.
     pub(crate) fn forget_dropped(&mut self, keyspace: KeyspaceId, gone: &HashSet<TableId>) {
         self.change(keyspace, |jobs| jobs.dropped.retain(|id| !gone.contains(id)));
     }
@@ -475,7 +478,7 @@ impl Scheduler {
         self.jobs.keys().copied()
     }
 
-    /// Returns what fails and is being retried in one keyspace: the kind of work, and why.
+    /// Returns what fails and is being retried in a keyspace: the kind of work, and why.
     pub(crate) fn troubles(&self, keyspace: KeyspaceId) -> Vec<(&'static str, &str)> {
         let Some(jobs) = self.get(keyspace) else { return Vec::new() };
         let flushes = jobs.flush_backoff.as_ref().map(|backoff| ("flushes", &*backoff.cause));
@@ -489,8 +492,8 @@ fn suspended(cause: Option<&str>) -> Result<(), WriteError> {
     cause.map_or(Ok(()), |cause| Err(WriteError::Suspended { cause: cause.to_owned() }))
 }
 
-/// Returns the bytes of the plan's inputs, with the values in blob files that a merge of them moves
-/// if `room` bytes are free.
+/// Returns the bytes of the plan's inputs, including the values in blob files that a merge would
+/// move with `room` bytes free.
 pub(crate) fn input_bytes(keyspace: &KeyspaceInner, plan: &Plan, room: Option<u64>) -> u64 {
     let inputs: HashSet<TableId> = plan.tables().collect();
     let view = keyspace.view.load();

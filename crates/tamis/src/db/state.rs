@@ -1,4 +1,4 @@
-//! What is behind the `state` lock.
+//! The contents of the `state` lock.
 
 use std::sync::Arc;
 

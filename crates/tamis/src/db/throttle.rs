@@ -2,29 +2,29 @@
 //!
 //! | reason | the write |
 //! | --- | --- |
-//! | the tree's shape forbids writes ([`pressure`](super::pressure)) | stalls until compactions have changed it |
+//! | the tree's shape forbids writes ([`pressure`](super::pressure)) | stalls until compactions have changed the shape |
 //! | compactions lag behind, or the last free memtable fills up | is slowed down to a rate |
-//! | its keyspace's memtable is full, and as many as may wait for their flush | stalls until one is flushed |
-//! | all memtables exceed their budget, or the one that they share with other databases | stalls until flushes have brought them below it |
+//! | its keyspace's memtable is full, and no more may queue for flushing | stalls until one is flushed |
+//! | all memtables exceed their budget, or the budget shared with other databases | stalls until flushes have brought them below it |
 //! | the logs exceed [`max_log_bytes`](crate::Options::max_log_bytes) | stalls until flushes have made the oldest obsolete |
 //!
 //! # Invariants
 //!
-//! * A write stalls only for work that is due, running or in backoff. If that work fails
-//!   repeatedly, or lacks room, the write gets the reason as an error instead, and may be retried.
-//! * Without pressure a group of writes costs a few loads.
+//! * A write stalls only for work that is due, running or in backoff. If that work fails repeatedly
+//!   or lacks room, the write gets the reason as an error, and may be retried.
+//! * Without pressure, a group of writes costs a few loads.
 //!
 //! # Threads and locks
 //!
 //! [`make_room`](Throttle::make_room) is called by the holder of the log's lock, which takes
 //! `state` while it stalls; so other writers wait behind it. All fields are atomics that publish
-//! nothing (`Relaxed`): the speed of flushes is written by the flush thread, the others by the
-//! holder of the log's lock.
+//! nothing (`Relaxed`). The flush rate is written by the flush thread, the others by the holder of
+//! the log's lock.
 //!
 //! # Failures and poison
 //!
 //! A stall ends with an error when the database is being closed, or when writes are suspended or
-//! stopped for good: waiting threads are woken, or look again within a second.
+//! stop for good: waiting threads are woken, or check again within a second.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -57,18 +57,18 @@ const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
 pub(crate) struct Throttle {
     /// The most bytes that all memtables may take.
     budget: u64,
-    /// What they take.
+    /// The memory that they take.
     memory: Arc<ChunkPool>,
     filled: Arc<Filled>,
-    /// What memtables had taken when memory shared with other databases was last told of it.
+    /// The memory of memtables last reported to the memory shared with other databases.
     told: AtomicU64,
-    /// The place in the memory shared with other databases, if any.
+    /// The membership in memory shared with other databases, if any.
     share: Option<WriteMembership>,
     opened: Instant,
     /// While writes are slowed down: when the writes so far should have completed, in nanoseconds
-    /// since `opened`; 0 otherwise.
+    /// since `opened`. 0 otherwise.
     slowed_until: AtomicU64,
-    /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0:
+    /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0 if
     /// unknown.
     flush_rate: AtomicU64,
     monitor: Arc<Monitor>,
@@ -107,7 +107,7 @@ impl Throttle {
     }
 
     /// Records that a memtable of `bytes` bytes was flushed. The cost per byte is averaged with
-    /// equal weight on this flush: a slow flush shows at once, and after it the rate at most
+    /// equal weight on this flush: a slow flush shows at once, and afterwards the rate at most
     /// doubles with each flush.
     pub(crate) fn note_flush(&self, bytes: u64, took: Duration) {
         let rate = rate_after(self.flush_rate.load(Relaxed), bytes, took);
@@ -116,8 +116,8 @@ impl Throttle {
     }
 
     /// Slows down, stalls and seals memtables so that `bytes` for the keyspaces `written` have
-    /// room. Writes that only free space (`frees`) do not wait for compactions that find no room:
-    /// nothing else may ever give them some.
+    /// room. Writes that only free space (`frees`) do not wait for compactions that lack room:
+    /// nothing else may ever give these any.
     pub(crate) fn make_room<'k>(
         &self,
         log: &Log,
@@ -146,8 +146,8 @@ impl Throttle {
         self.keep_log_space(log, current, bytes, seal)
     }
 
-    /// Waits while the tree's shape forbids writes; then returns the maximum write rate in bytes
-    /// per second, if there is one.
+    /// Waits while the tree's shape forbids writes, then returns the maximum write rate, if there
+    /// is one.
     fn rate(&self, keyspace: &KeyspaceInner, frees: &dyn Fn() -> bool) -> Result<Option<Limit>, WriteError> {
         let by_memtables = {
             let (view, options) = (keyspace.view.load(), &keyspace.options);
@@ -192,7 +192,7 @@ impl Throttle {
             self.observer.waited(cause, Duration::ZERO);
             return;
         }
-        // Closing the database waits for the log: release it soon.
+        // Closing the database waits for the log, so check often whether it is being closed.
         let left = || until.saturating_sub(sync::since(self.opened));
         while !left().is_zero() && self.gate.check_writable().is_ok() {
             sync::thread::sleep(left().min(Duration::from_millis(50)));
@@ -202,13 +202,13 @@ impl Throttle {
         self.observer.waited(cause, took);
     }
 
-    /// Keeps all memtables within their budget: once those that are written to exceed half of it,
-    /// the largest are sealed early; beyond the whole budget, the writer waits for flushes.
+    /// Keeps all memtables within their budget. Once the active ones exceed half of it, the largest
+    /// are sealed early; beyond the whole budget, the writer waits for flushes.
     fn keep_budget(&self, current: &mut Current, seal: Seal<'_>) -> Result<(), WriteError> {
         let (budget, memory) = (self.budget, &self.memory);
         if memory.active() > budget / 2 {
-            // An eighth less, so that many small ones are sealed now and then together, not one
-            // with each write.
+            // An eighth less, so that many small memtables are sealed together now and then, not
+            // one with each write.
             self.seal_largest(current, budget / 2 - budget / 8, seal)?;
         }
         let over = || memory.active() + memory.sealed() > budget && memory.sealed() > 0;
@@ -218,8 +218,10 @@ impl Throttle {
         Ok(())
     }
 
-    /// The same for the memory shared with other databases: seals the largest memtable if asked to,
-    /// and waits for the database's own flushes while all databases together exceed the total.
+    /// Does the same for the memory shared with other databases. Seals the largest memtable if
+    /// asked to, or if the total is exceeded, this database's largest memtable is large enough and
+    /// none is sealed. Waits for this database's own flushes while all databases together exceed
+    /// the total.
     fn keep_share(&self, current: &mut Current, seal: Seal<'_>) -> Result<(), WriteError> {
         let Some(share) = &self.share else { return Ok(()) };
         let taken = self.memory.taken();
@@ -240,8 +242,7 @@ impl Throttle {
         Ok(())
     }
 
-    /// Seals memtables, the largest first, until those that are written to hold no more than `most`
-    /// bytes.
+    /// Seals memtables, the largest first, until the active ones hold no more than `most` bytes.
     fn seal_largest(&self, current: &mut Current, most: u64, seal: Seal<'_>) -> Result<(), WriteError> {
         let mut candidates: Vec<_> =
             self.filled.list().into_iter().map(|keyspace| (active_bytes(&keyspace), keyspace)).collect();
@@ -262,8 +263,8 @@ impl Throttle {
         Ok(())
     }
 
-    /// Returns the keyspace whose memtable other databases want to be flushed, if they do. For the
-    /// flush thread, in case nobody writes; [`has_sealed`](Self::has_sealed) ends the request.
+    /// Returns the keyspace whose memtable other databases want flushed, if any. For the flush
+    /// thread, in case nobody writes; [`has_sealed`](Self::has_sealed) ends the request.
     pub(crate) fn asked_to_seal(&self) -> Option<Arc<KeyspaceInner>> {
         self.share.as_ref().filter(|share| share.is_asked())?;
         let filled = self.filled.list().into_iter();
@@ -285,9 +286,9 @@ impl Throttle {
         self.share.iter().for_each(WriteMembership::leave);
     }
 
-    /// Keeps the disk space of logs within its limit: beyond three quarters of it, memtables that
-    /// hold back the oldest log are sealed; beyond all of it, the writer waits for their flushes.
-    /// The log grows regardless once nothing is left to flush.
+    /// Keeps the disk space of logs within its limit. Beyond three quarters of it, the memtables
+    /// that hold back the oldest log are sealed; beyond all of it, the writer waits for their
+    /// flushes. The log grows regardless once nothing is left to flush.
     fn keep_log_space(
         &self,
         log: &Log,
@@ -327,8 +328,8 @@ impl Throttle {
         self.stall_while(StallCause::Memtables, full, |state| state.scheduler.check_flushes(keyspace.id))
     }
 
-    /// Waits for background work until the condition no longer holds, or until `check` reports that
-    /// the work fails.
+    /// Waits for background work until the condition no longer holds, `check` reports that the work
+    /// fails, or writes are no longer accepted.
     fn stall_while(
         &self,
         cause: StallCause,
@@ -357,7 +358,7 @@ impl Throttle {
     }
 }
 
-/// The memtables of a database as memory shared with others sees them.
+/// The memtables of a database as the shared memory sees them.
 #[derive(Debug)]
 pub(crate) struct OwnMemtables {
     memory: Arc<ChunkPool>,
@@ -391,7 +392,7 @@ fn active_bytes(keyspace: &KeyspaceInner) -> u64 {
     keyspace.view.load().memtables.active.memtable.memory_bytes() as u64
 }
 
-/// A maximum rate of writes in bytes per second, and why there is one.
+/// A maximum write rate in bytes per second, and the reason for it.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     rate: f64,
@@ -413,7 +414,7 @@ fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
     (full >= 0.5 && flushed_per_second > 0).then(|| flushed_per_second as f64 * (3.0 - 2.0 * full.min(1.0)))
 }
 
-/// Returns the rate of flushes after one more, in bytes per second.
+/// Returns the flush rate after one more flush, in bytes per second.
 fn rate_after(before: u64, bytes: u64, took: Duration) -> u64 {
     let now = (bytes as f64 / took.as_secs_f64().max(1e-6)).max(1.0);
     let rate = match before {

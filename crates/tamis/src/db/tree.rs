@@ -28,8 +28,8 @@ use crate::select::TreeFilter;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-/// The names that a keyspace has had while it is open, the last one in use. Former names stay in
-/// memory, since callers may still look at them.
+/// The names that a keyspace has had while open; the last is current. Former names stay in memory,
+/// since callers may still hold references to them.
 #[derive(Debug)]
 pub(crate) struct Names {
     name: String,
@@ -49,7 +49,7 @@ impl Names {
         &names.name
     }
 
-    /// Adds a name. Under the `state` lock.
+    /// Adds a name. Called under the `state` lock.
     pub(crate) fn add(&self, name: &str) {
         let mut names = self;
         while let Some(next) = names.next.get() {
@@ -65,7 +65,7 @@ pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
     /// Changed under `state`, read without a lock.
     pub(crate) names: Names,
-    /// The options at opening; those that may change since are in `shaping`.
+    /// The options at opening. Those that may have changed since are in `shaping`.
     pub(crate) options: KeyspaceOptions,
     /// The workload declared when the keyspace was opened or created.
     pub(crate) declared: Option<Workload>,
@@ -77,21 +77,21 @@ pub(crate) struct KeyspaceInner {
     pub(crate) shaping: ArcSwap<Shaping>,
     /// Replaced under `state`, read without a lock.
     pub(crate) view: ArcSwap<View>,
-    /// Former ones that are still being read.
+    /// Former views that are still being read.
     pub(crate) old_views: OldViews,
     pub(crate) dropped: AtomicBool,
-    /// How writers must behave; see [`DbInner::update_pressure`].
+    /// The pressure on writers; see [`DbInner::update_pressure`].
     pub(crate) pressure: KnownPressure,
     pub(crate) age: Age,
     /// The cost of reads of this keyspace.
     pub(crate) reads: Arc<ReadCounters>,
-    /// Where memtables take their memory from.
+    /// Where memtables get their memory.
     chunks: Arc<ChunkPool>,
 }
 
 debug_as!(KeyspaceInner, "KeyspaceInner", keyspace => "name": keyspace.name());
 
-/// What a keyspace shares with the others of its database.
+/// What a keyspace shares with the other keyspaces of its database.
 pub(crate) struct SharedParts<'a> {
     pub(crate) sampler: &'a Arc<Sampler>,
     pub(crate) reads: &'a AllReads,
@@ -160,22 +160,22 @@ impl KeyspaceInner {
         self.names.last()
     }
 
-    /// Reports whether programs do not see the keyspace.
+    /// Reports whether the keyspace is hidden from programs.
     pub(crate) fn is_hidden(&self) -> bool {
         self.name().starts_with(HIDDEN_PREFIX)
     }
 
-    /// Returns an empty memtable whose writes go into `log` or a later one.
+    /// Returns an empty memtable whose writes will go into `log` or a later one.
     pub(crate) fn fresh_memtable(&self, log: LogId) -> Arc<MemtableSlot> {
         fresh_memtable(&self.options, &self.chunks, log)
     }
 
-    /// Under the `state` lock.
+    /// Called under the `state` lock.
     pub(crate) fn replace_memtables(&self, memtables: Memtables) {
         self.replace_view(Arc::new(self.view.load().with_memtables(memtables)));
     }
 
-    /// Under the `state` lock.
+    /// Called under the `state` lock.
     pub(crate) fn replace_view(&self, view: Arc<View>) {
         let memtables = view.memtables.clone();
         let old = self.view.swap(view);
@@ -190,7 +190,7 @@ impl KeyspaceInner {
         self.old_views.note(&old);
     }
 
-    /// Returns the view of a new version. Under the `state` lock.
+    /// Returns the view of a new version. Called under the `state` lock.
     pub(crate) fn view_of(&self, memtables: Memtables, version: Arc<Version>) -> View {
         let allocation = self.shaping.load().options.filter_allocation;
         let selector = Arc::new(self.filter.selector(&version, allocation));
@@ -200,16 +200,16 @@ impl KeyspaceInner {
         View { rotation, edition, memtables, selector, version, gaps, habits }
     }
 
-    /// The same for a version that brings values which are not in the memtables before it: a reader
-    /// that has a former view does not have all writes up to its number, and must prove nothing
-    /// about gaps.
+    /// Returns the view of a version that brings values from outside the preceding memtables. A
+    /// reader with a former view lacks some writes up to its number, so it must prove nothing about
+    /// gaps.
     pub(crate) fn view_with_values(&self, memtables: Memtables, version: Arc<Version>) -> View {
         let view = self.view_of(memtables, version);
         View { rotation: view.gaps.rotate(), ..view }
     }
 
-    /// Tells a table that joins the tree above `version`, and that nobody reads yet, what gets it
-    /// has to expect.
+    /// Tells a table that joins the tree above `version`, and has no readers yet, how many gets to
+    /// expect.
     pub(crate) fn inherit_accesses(&self, version: &Version, table: &Arc<OpenTable>) {
         let shaping = self.shaping.load();
         let accesses = self.filter.accesses().map(|accesses| &**accesses);
@@ -220,8 +220,7 @@ impl KeyspaceInner {
 
     /// Returns how merges treat the versions of the keyspace's keys, given this horizon.
     pub(crate) fn rules(&self, expired: Option<SeqNo>) -> Rules<'_> {
-        // With one operator missing, everything stays as it is until a program comes that has them
-        // all.
+        // With an operator missing, everything stays as it is until a program has them all.
         if self.operators.missing.is_some() {
             return Rules { operator: None, filter: None, expired };
         }
@@ -237,22 +236,22 @@ impl KeyspaceInner {
         })
     }
 
-    /// Reports whether its entries, or its deletes, are to go within some time.
+    /// Reports whether its entries or its deletes have a maximum age.
     pub(crate) fn is_timed(&self) -> bool {
         self.options.time_to_live.is_some() || self.options.max_tombstone_age.is_some()
     }
 
-    /// Reports whether the keyspace was dropped. Whoever asks after loading the view has one from
-    /// before the drop if this is `false`.
+    /// Reports whether the keyspace was dropped. If this is `false` after the view was loaded, the
+    /// view is from before the drop.
     #[inline]
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Lets go of the memtables and tables of a keyspace that is dropped: they are kept by their
-    /// readers, not by handles. Under the `state` lock.
+    /// Releases the memtables and tables of a dropped keyspace: from now on readers keep them
+    /// alive, handles do not. Called under the `state` lock.
     pub(crate) fn let_go(&self) {
-        // Before the view is replaced (which is a release), for those who load the view first.
+        // Before the view is replaced (a release), for threads that load the view first.
         self.dropped.store(true, Ordering::Relaxed);
         let nothing = KeyspaceState::default();
         let version = Version::build(&nothing, None, |_| unreachable!("there are no tables"));
@@ -262,15 +261,15 @@ impl KeyspaceInner {
 }
 
 fn fresh_memtable(options: &KeyspaceOptions, chunks: &Arc<ChunkPool>, log: LogId) -> Arc<MemtableSlot> {
-    // With 32-bit addresses the largest budget does not fit; no memtable can be that full there.
+    // The largest budget does not fit into 32-bit addresses; no memtable can be that full there.
     let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
     let memtable = Memtable::with_chunks(budget, Some(chunks.clone()));
     MemtableSlot::new(Arc::new(memtable), log)
 }
 
-/// The keyspace of consumers, hidden from programs.
+/// The keyspace that holds consumers, hidden from programs.
 pub(crate) const CONSUMERS_KEYSPACE: &str = "\0consumers";
 
-/// Begins the names of keyspaces that programs do not see. No program can make one, for it is a
-/// control character.
+/// The first character of the names of keyspaces that are hidden from programs. It is a control
+/// character, so no program can create such a name.
 pub(crate) const HIDDEN_PREFIX: char = '\0';

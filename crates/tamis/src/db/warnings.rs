@@ -1,4 +1,4 @@
-//! Warnings: what the program should know of and no caller gets as an error.
+//! Warnings: what the program should know, but no caller gets as an error.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Warnings {
         log::warn!("{}: {message}", self.dir.display());
         self.observer.raise(|| Event::Warning { message: message.clone() });
         let mut all = self.all.lock();
-        // What comes and goes is listed once.
+        // A recurring warning is listed once.
         if !all.iter().rev().take(2).any(|last| *last == message) {
             all.push(message);
         }

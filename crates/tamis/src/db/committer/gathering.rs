@@ -1,11 +1,11 @@
 //! How long the leader of a synced group waits for more members.
 //!
-//! Threads that commit and sync in a loop fall into two groups without this: while the device syncs
-//! the batches of one half, the other half queues up, and leads as soon as the sync ends, before
-//! the first half has come back. Each thread then waits for two syncs. Whoever takes over the lead
-//! therefore gives the members of the group before it the time to come back: a few microseconds
-//! each, and never longer than a sync. Where they don't come back, this is soon given up, and tried
-//! again more and more rarely.
+//! Without this, threads that commit and sync in a loop split into two groups: while the device
+//! syncs the batches of one half, the other half queues up, and starts as soon as the sync ends,
+//! before the first half has come back. Each thread then waits for two syncs. So a new leader gives
+//! the members of the previous group time to come back: a few microseconds each, and never longer
+//! than a sync. Where they don't come back, leaders soon stop waiting, and try again less and less
+//! often.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -13,32 +13,32 @@ use std::time::{Duration, Instant};
 
 use crate::sync;
 
-/// What a thread takes to be woken, return to its caller and commit again.
+/// How long a thread takes to be woken, return to its caller and commit again.
 const BY_MEMBER: Duration = Duration::from_micros(15);
 
-/// At most one in so many groups waits in vain.
+/// After failures in a row, at most this many groups in a row do not wait.
 const MOST_SKIPPED: u32 = 255;
 
-/// What the last synced groups showed. Only the leader uses it; the lead is handed over under a
-/// lock, so `Relaxed` suffices.
+/// What recent synced groups showed. Only the leader uses it. The lead is handed over under a lock,
+/// so `Relaxed` suffices.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
-    /// How long a synced group takes: a moving average.
+    /// The duration of a synced group, a moving average.
     nanos: AtomicU64,
-    /// Groups that do not wait after the next one that waits in vain.
+    /// How many groups will skip waiting after the next one that waits in vain.
     penalty: AtomicU32,
-    /// Groups from now on that do not wait.
+    /// How many groups from now on skip waiting.
     skipped: AtomicU32,
 }
 
 impl Gathering {
-    /// Reports whether the members of a group that ended then may still be on their way back.
+    /// Reports whether the members of a group that ended at `ended` may still be on their way back.
     pub(super) fn is_recent(&self, ended: Instant) -> bool {
         sync::since(ended).as_nanos() < u128::from(self.nanos.load(Relaxed))
     }
 
-    /// Returns how long a leader waits at most for `members` who are expected back; `None` if it
-    /// should not.
+    /// Returns how long a leader may wait for `members` returning writers; `None` if it should not
+    /// wait.
     pub(super) fn limit(&self, members: usize) -> Option<Duration> {
         let skipped = self.skipped.load(Relaxed);
         if skipped > 0 {
@@ -46,15 +46,15 @@ impl Gathering {
             return None;
         }
         let sync = Duration::from_nanos(self.nanos.load(Relaxed));
-        // Two groups that take turns keep the device busy if each takes longer to come back than a
-        // sync.
+        // Two groups that take turns keep the device busy if each takes longer than a sync to come
+        // back.
         let limit = BY_MEMBER * (1 + members as u32);
         (limit <= sync).then_some(limit)
     }
 
-    /// Records that `came` of the `members` who were expected came back in time.
+    /// Records that `came` of the `members` expected writers came back in time.
     pub(super) fn note_returned(&self, came: usize, members: usize) {
-        // A wait for fewer than half would not pay.
+        // Waiting for fewer than half would not pay.
         if came * 2 >= members {
             self.penalty.store(0, Relaxed);
             return;
@@ -84,7 +84,7 @@ mod tests {
         gathering.note_group(Duration::from_micros(100));
         assert_eq!(gathering.limit(2), Some(3 * BY_MEMBER));
         assert_eq!(gathering.limit(100), None);
-        // One that was stalled counts as four.
+        // A stalled group counts as four.
         gathering.note_group(Duration::from_secs(1));
         assert_eq!(gathering.limit(10), None);
         assert!(gathering.is_recent(sync::now()));

@@ -1,20 +1,21 @@
-//! The turns in which batches in flight become visible.
+//! The order in which batches in flight become visible.
 //!
-//! A ring with a place for each batch: empty, or the last number of a batch that is done. The first
-//! place that is not published yet is the next; whoever finishes publishes from there on as long as
-//! places are done.
+//! A ring with a place for each batch: empty, or the last sequence number of a finished batch. The
+//! first unpublished place is `next`. A thread that finishes its batch publishes from there for as
+//! long as places are finished.
 //!
 //! # Invariants
-//! * Turns are taken in the order of the log, so the numbers of consecutive places are consecutive.
-//! * At most [`PLACES`] turns are taken and not published: the taker waits otherwise.
+//! * Turns are taken in log order, so the numbers of consecutive places are consecutive.
+//! * At most [`PLACES`] turns are taken but not published; beyond that, the taker waits.
 //!
 //! # Threads
 //! [`take`](Turns::take) and [`are_taken`](Turns::are_taken) are for the holder of the log's lock,
-//! `finish` for any thread. One thread at a time publishes, whoever has set `publishing`. A thread
-//! that finds it set leaves its batch to that one, which looks once more after it cleared the flag.
-//! Setting and clearing are exchanges with `AcqRel`: the one that clears the flag comes after the
-//! one that found it set, and so sees its place. `next` is stored with `Release` after places are
-//! emptied, and loaded with `Acquire` before they are taken again.
+//! `finish` for any thread. One thread at a time publishes: the one that set `publishing`. A thread
+//! that finds the flag set leaves its batch to the publisher, which looks once more after it
+//! cleared the flag. Setting and clearing are exchanges with `AcqRel`: the exchange that clears the
+//! flag comes after the one that found it set, so the publisher then sees that thread's place.
+//! `next` is stored with `Release` after places are emptied, and loaded with `Acquire` before they
+//! are taken again.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -31,11 +32,11 @@ const PLACES: usize = if cfg!(all(test, loom)) { 2 } else { 256 };
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// The last numbers of the batches that are done; 0 for an empty place.
+    /// The last numbers of finished batches; 0 for an empty place.
     places: Box<[AtomicU64]>,
     /// How many turns were taken.
     taken: AtomicU64,
-    /// How many were published.
+    /// How many turns were published.
     next: AtomicU64,
     publishing: AtomicBool,
 }
@@ -60,12 +61,12 @@ impl Turns {
         &self.places[turn as usize % PLACES]
     }
 
-    /// Reports whether there is no turn to take before one is published.
+    /// Reports whether all turns are taken until one is published.
     pub(crate) fn are_taken(&self) -> bool {
         self.taken.load(Relaxed) - self.next.load(Acquire) >= PLACES as u64
     }
 
-    /// Takes the next turn, which there must be.
+    /// Takes the next turn. There must be one.
     pub(crate) fn take(&self) -> Ticket {
         debug_assert!(!self.are_taken());
         let turn = self.taken.load(Relaxed);
@@ -73,8 +74,8 @@ impl Turns {
         Ticket(turn)
     }
 
-    /// Notes that a batch is done, whose last number is `last`, not 0; and has everything published
-    /// that is done in order, by this thread or by another.
+    /// Notes that a batch is finished, whose last number is `last` (not 0). Everything that is
+    /// finished in order gets published, by this thread or by another.
     pub(crate) fn finish(&self, ticket: Ticket, last: SeqNo, publish: impl Fn(SeqNo)) {
         self.place(ticket.0).store(last, Release);
         while !self.publishing.swap(true, AcqRel) {
@@ -88,12 +89,12 @@ impl Turns {
                 next += 1;
             }
             if done > 0 {
-                // First: whoever sees the number may take the next turns.
+                // First, since a thread that sees the number may take the next turns.
                 self.next.store(next, Release);
                 publish(done);
             }
             self.publishing.swap(false, AcqRel);
-            // Somebody may have come too late to be seen, and too early to find the flag cleared.
+            // A thread may have come too late to be seen, but too early to find the flag cleared.
             if self.place(next).load(Acquire) == 0 {
                 break;
             }
@@ -111,7 +112,7 @@ mod model {
     use super::*;
 
     /// ```sh
-    /// RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib commit::turns
+    /// RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib committer::turns
     /// ```
     #[test]
     fn everything_is_published_in_order_and_nothing_is_left() {

@@ -1,4 +1,4 @@
-//! The phase that a session is in, in one byte, and the only changes that it makes.
+//! The phase that a session is in, in one byte, and all transitions between phases.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicU8;
@@ -11,24 +11,24 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 #[repr(u8)]
 pub(super) enum Condition {
     Open,
-    /// Opened to be read.
+    /// Opened read-only.
     ReadOnly,
-    /// The disk had no room for it to begin.
+    /// The disk had no room for the session to begin.
     Waiting,
-    /// A log, or the record of which logs count, may not be on disk as it should be.
+    /// A log, or the record of which logs count, may not be safely on disk.
     Suspended,
     /// After a panic.
     Stopped,
 }
 
-/// How far a session has come on its way out.
+/// How far closing has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Stage {
     Here,
-    /// `close` was called: who holds a lock and waits gives up.
+    /// `close` was called: threads that wait while they hold a lock give up.
     Leaving,
-    /// No write is accepted any more.
+    /// No more writes are accepted.
     Closed,
     /// Background work ends.
     Ending,
@@ -67,7 +67,7 @@ impl Phase {
         self.condition as u8 | (self.stage as u8) << 3
     }
 
-    /// The table of transitions. `None`: the step is no change here.
+    /// The table of transitions. `None`: the step changes nothing here.
     fn after(self, step: Step) -> Option<Phase> {
         use {Condition::*, Stage::*};
         let to = |condition| Some(Phase { condition, ..self });
@@ -75,7 +75,7 @@ impl Phase {
         match (step, self.condition, self.stage) {
             (Step::Wait, Open, Here) => to(Waiting),
             (Step::Begin, Waiting, _) => to(Open),
-            // A session that waits has a log only when it is about to begin.
+            // A waiting session has a log only when it is about to begin.
             (Step::Suspend, Open | Waiting, _) => to(Suspended),
             (Step::Resume, Suspended, _) => to(Open),
             (Step::Stop, Open | Waiting | Suspended, _) => to(Stopped),
@@ -87,11 +87,11 @@ impl Phase {
     }
 }
 
-/// The phase of a session that several threads look at and change.
+/// A session's phase, shared by several threads.
 ///
-/// Each change is one exchange, so two threads that take the same step at the same time find out
-/// which of them was first. `AcqRel` and `Acquire`: who sees a phase sees what was stored for it,
-/// such as the cause.
+/// Each change is one exchange, so of two threads that take the same step at the same time, each
+/// learns which was first. `AcqRel` and `Acquire`: a thread that sees a phase sees what was stored
+/// for it, such as the cause.
 #[derive(Debug)]
 pub(super) struct Phases(AtomicU8);
 
@@ -112,7 +112,7 @@ impl Phases {
         Phase::of(self.0.load(Acquire))
     }
 
-    /// Takes a step; `false` if it is no change.
+    /// Takes a step. Returns `false` if it changes nothing.
     pub(super) fn take(&self, step: Step) -> bool {
         let next = |byte| Phase::of(byte).after(step).map(Phase::byte);
         self.0.fetch_update(AcqRel, Acquire, next).is_ok()
@@ -146,7 +146,7 @@ mod tests {
         assert!(all().filter(|phase| phase.byte() == 0).count() == 1);
     }
 
-    /// What must hold of the table, whatever it says.
+    /// What must hold for the table, whatever it says.
     #[test]
     fn no_step_leads_back() {
         for (phase, step) in all().flat_map(|phase| STEPS.map(|step| (phase, step))) {

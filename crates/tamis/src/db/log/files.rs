@@ -1,5 +1,5 @@
-//! The log files that the `state` lock guards: rolled and retained ones, and the limits of them all.
-//! See [`log`](super).
+//! The log files behind the `state` lock, rolled and retained, and the limits of all logs. See
+//! [`log`](super).
 
 use tamis_base::ids::LogId;
 use tamis_base::key::SeqNo;
@@ -15,8 +15,8 @@ pub(crate) struct LogFiles {
     /// Rolled logs that are still needed, oldest first.
     pub(crate) rolled: Vec<ClosedLog>,
     pub(crate) current: LogId,
-    /// The number of the first write of the current log, once there is one; 0 before the session
-    /// has begun.
+    /// The number of the current log's first write, once there is one; 0 before the session has
+    /// begun.
     pub(crate) current_first: SeqNo,
     /// Obsolete logs kept for readers of changes.
     pub(crate) retained: RetainedLogs,
@@ -32,7 +32,7 @@ impl LogFiles {
         self.current
     }
 
-    /// Sets the log that the files on disk count from, before a session has begun.
+    /// Sets the log from which on files count, before a session has begun.
     pub(crate) fn wait_at(&mut self, floor: LogId) {
         self.current = floor;
     }
@@ -42,8 +42,8 @@ impl LogFiles {
         self.rolled.iter().map(|log| log.id).filter(move |id| *id >= floor)
     }
 
-    /// Returns the rolled logs that are still needed, oldest first, to be linked elsewhere: from
-    /// now on their files are not overwritten.
+    /// Returns the rolled logs that are still needed, oldest first, to be linked elsewhere. From
+    /// now on their files are never overwritten.
     pub(crate) fn share(&mut self) -> impl Iterator<Item = LogId> + '_ {
         self.rolled.iter_mut().map(|log| {
             log.keep = true;
@@ -91,9 +91,9 @@ impl Limits {
         }
     }
 
-    /// Returns the most that all logs may take if this much is free besides what they take: less as
-    /// space gets scarce, since their contents need as much again when they are flushed. Little
-    /// more than one memtable's writes in any case.
+    /// Returns the most that all logs may take when `free` bytes are free and needed logs take
+    /// `needed`. The limit falls as space gets scarce, since flushing their contents needs as much
+    /// again. It is never much less than one memtable's writes.
     pub(crate) fn most(&self, needed: u64, free: Option<u64>) -> u64 {
         let least = self.expected.saturating_mul(2).min(LEAST_LOGS);
         let part = free.map_or(u64::MAX, |free| free.saturating_add(needed) / PART_OF_FREE);
@@ -110,8 +110,8 @@ impl Limits {
     /// Returns how much space appending `bytes` would add to the log.
     pub(crate) fn growth(&self, log: &LogWriter, bytes: u64) -> u64 {
         let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
-        // Ahead of need by half a step: what is reserved is prepared in the background for appends
-        // to come.
+        // Half a step ahead of need: the file system prepares reserved space for appends in the
+        // background.
         let step = self.step(end);
         if end.saturating_add(step / 2) <= log.allocated() {
             return 0;
@@ -130,7 +130,7 @@ impl LogFiles {
         files
     }
 
-    /// Returns all logs but the current one that are needed, for the database or for readers of
+    /// Returns all logs but the current one that are needed, by the database or by readers of
     /// changes, oldest first with their lengths.
     pub(crate) fn closed(&self) -> impl Iterator<Item = (LogId, u64)> + '_ {
         let retained = self.retained.logs.iter().map(|(log, _)| log).filter(|log| !log.abandoned);
@@ -139,7 +139,7 @@ impl LogFiles {
 
     /// Returns the logs that can be read, oldest first, each with its first number.
     fn readable(&self) -> impl DoubleEndedIterator<Item = (LogId, SeqNo)> + '_ {
-        // What is before a log that cannot be read may have been given up for what is in it.
+        // Writes before a log that cannot be read may have been superseded by writes in it.
         let unknown = self.retained.logs.iter().rposition(|(log, _)| log.first_seq.is_none());
         let known = &self.retained.logs[unknown.map_or(0, |unknown| unknown + 1)..];
         let closed = known.iter().map(|(log, _)| log).chain(&self.rolled);
@@ -147,7 +147,8 @@ impl LogFiles {
         closed.chain((self.current_first > 0).then_some((self.current, self.current_first)))
     }
 
-    /// Returns the log that holds the write of this number, or will hold it; `None` if it is gone.
+    /// Returns the log that holds the write with this number, or will hold it; `None` if the log is
+    /// gone.
     pub(crate) fn place_of(&self, seq: SeqNo) -> Option<Place> {
         let mut until = SeqNo::MAX;
         for (log, first) in self.readable().rev() {
@@ -159,13 +160,12 @@ impl LogFiles {
         None
     }
 
-    /// Returns the oldest number whose write can be read, or will be.
+    /// Returns the smallest number whose write can be read, or will be.
     pub(crate) fn oldest_change(&self) -> SeqNo {
         self.readable().map(|(_, first)| first).min().unwrap_or(0)
     }
 
-    /// Returns the number of logs that are kept for readers of changes, and their size on disk in
-    /// bytes.
+    /// Returns the number of logs kept for readers of changes, and their size on disk in bytes.
     pub(crate) fn retained(&self) -> (usize, u64) {
         (self.retained.logs.len(), self.retained.allocated())
     }
@@ -175,24 +175,25 @@ impl LogFiles {
         self.retained.logs.iter().any(|(log, _)| log.id == id)
     }
 
-    /// Reports whether logs of earlier sessions are to be kept for readers of changes.
+    /// Reports whether logs of earlier sessions should be kept for readers of changes.
     pub(crate) fn keeps_changes(&self) -> bool {
         self.retained.keeps_any()
     }
 
     /// Keeps logs of earlier sessions whose writes are in tables, given by their numbers, first
-    /// writes and sizes; without a first write, if they cannot be read now, for the next session.
+    /// writes and sizes. A log that cannot be read now has no first write, and is kept for the next
+    /// session.
     pub(crate) fn retain_found(&mut self, logs: &[(LogId, Option<SeqNo>, u64)], now: u64) {
         let found = logs.iter().map(|&(id, first, bytes)| ClosedLog::found(id, first, bytes));
         self.retained.extend_found(found, now);
     }
 
-    /// Keeps all logs, since it is not known who needs them.
+    /// Keeps all logs, since it is unknown who needs them.
     pub(crate) fn keep_all(&mut self, error: StorageError) {
         self.retained.keeps_all = Some(error);
     }
 
-    /// Returns why there may be consumers that are not known.
+    /// Returns why there may be unknown consumers.
     pub(crate) fn unknown_consumers(&self) -> Option<&StorageError> {
         self.retained.keeps_all.as_ref()
     }
@@ -207,25 +208,23 @@ impl LogFiles {
         self.retained.consumers.get(name).map(|consumer| consumer.position)
     }
 
-    /// Adds a consumer that has acknowledged everything up to `position`, unless there is one of
-    /// this name.
+    /// Adds a consumer that has acknowledged everything up to `position`, unless the name is taken.
     pub(crate) fn add_consumer(&mut self, name: &str, position: SeqNo) {
         let new = Consumer { position, held: position, pending: None, written: 0 };
         self.retained.consumers.entry(name.to_owned()).or_insert(new);
     }
 
-    /// Removes a consumer; `false` if there is none of this name.
+    /// Removes a consumer. Returns `false` if there is none of this name.
     pub(crate) fn remove_consumer(&mut self, name: &str) -> bool {
         self.retained.consumers.remove(name).is_some()
     }
 
-    /// Records an acknowledgement that was written at or before the number `written`. `false` if
-    /// there is no such consumer.
+    /// Records an acknowledgement that was written at or before the number `written`. Returns
+    /// `false` if there is no such consumer.
     pub(crate) fn acknowledge(&mut self, name: &str, position: SeqNo, written: SeqNo) -> bool {
         let Some(consumer) = self.retained.consumers.get_mut(name) else { return false };
         (consumer.position, consumer.written) = (consumer.position.max(position), written);
-        // An earlier one is not forgotten, or nothing would become durable where acknowledgements
-        // are frequent.
+        // An earlier one stays: otherwise frequent acknowledgements would never become durable.
         consumer.pending.get_or_insert((consumer.position, written));
         true
     }
@@ -237,12 +236,12 @@ pub(crate) const FIRST_STEP: u64 = 256 << 10;
 /// The largest step, in bytes.
 pub(crate) const LARGEST_STEP: u64 = 4 << 20;
 
-/// An upper bound on a record's size besides its batches, in bytes: two heads (the closing
-/// record's, too) and a group's header.
+/// An upper bound on a record's size without its batches, in bytes: two heads (one is the closing
+/// record's) and a group's header.
 pub(crate) const RECORD_BYTES: u64 = 96;
 
-/// All logs take no more than the free space divided by this, if that is more than [`LEAST_LOGS`].
+/// All logs take at most the free space divided by this, or [`LEAST_LOGS`] if that is more.
 pub(crate) const PART_OF_FREE: u64 = 4;
 
-/// However little is free, logs may take this much, in bytes.
+/// Logs may take this many bytes however little is free.
 pub(crate) const LEAST_LOGS: u64 = 128 << 10;

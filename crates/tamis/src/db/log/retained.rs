@@ -1,25 +1,26 @@
-//! Obsolete logs that are kept for [readers of changes](crate::db::changes).
+//! Obsolete logs kept for [readers of changes](crate::db::changes).
 //!
-//! A log is kept while a named consumer has not acknowledged all of its writes, while it is younger
-//! than [`changes_keep_time`](crate::Options::changes_keep_time), and while all kept logs take no
-//! more than [`changes_keep_bytes`](crate::Options::changes_keep_bytes); but the oldest go, whoever
-//! needs them, beyond [`changes_max_bytes`](crate::Options::changes_max_bytes).
+//! A log is kept as long as any of these holds: a named consumer has not acknowledged all of its
+//! writes; it is younger than [`changes_keep_time`](crate::Options::changes_keep_time); all kept
+//! logs take no more than [`changes_keep_bytes`](crate::Options::changes_keep_bytes). Beyond
+//! [`changes_max_bytes`](crate::Options::changes_max_bytes), the oldest logs go even if they are
+//! needed.
 //!
 //! # Which records count
 //!
-//! A log that was given up may hold a record that never was part of the database, for its sync
-//! failed. Its numbers were given again, to writes of a later log. So of the logs that hold a
-//! number, the last one counts, and a log counts up to the first number of every later one
-//! ([`LogFiles::place_of`]). Nothing else need be known about how a log ended, and what a crash
-//! leaves behind is read as what a running database keeps. Where logs are kept, they are synced
-//! before tables that hold the same writes are published, so that they are not cut short by a power
-//! failure that the tables survive. After one, numbers go on where the logs end. They are missing
-//! in between only where a log could not be synced: readers are told as if they had fallen behind.
+//! An abandoned log may hold a record that never became part of the database, because its sync
+//! failed. The record's numbers were then assigned again, to writes in a later log. So a number
+//! counts only in the last log that holds it: each log counts up to the first number of every later
+//! one ([`LogFiles::place_of`]). How a log ended does not matter otherwise, so logs left by a crash
+//! are read like those of a running database. Where logs are kept, they are synced before tables
+//! with the same writes are published, so that no power failure cuts them short while the tables
+//! survive. After a power failure, numbering continues where the logs end. Numbers are missing in
+//! between only if a log could not be synced: readers are then told that they have fallen behind.
 //!
 //! # Consumers
 //!
-//! What a consumer acknowledges holds no log back once the acknowledgement is durable: if it is
-//! lost, the consumer begins again where it was before, and finds the logs that it needs.
+//! An acknowledgement releases logs only once it is durable. If it is lost, the consumer starts
+//! again from its previous position and finds the logs that it needs.
 
 use std::collections::BTreeMap;
 
@@ -36,14 +37,14 @@ pub(crate) struct Place {
     pub(crate) until: SeqNo,
 }
 
-/// How far a named consumer is.
+/// How far a named consumer has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Consumer {
-    /// The last number that it has acknowledged.
+    /// The last number acknowledged.
     pub(crate) position: SeqNo,
-    /// The last acknowledgement that is known to be durable.
+    /// The last acknowledgement known to be durable.
     pub(crate) held: SeqNo,
-    /// An acknowledgement that is durable once everything up to the second number is.
+    /// An acknowledgement that is durable once everything up to the second number is durable.
     pub(crate) pending: Option<(SeqNo, SeqNo)>,
     /// A number at or behind that of the last acknowledgement's own write.
     pub(crate) written: SeqNo,
@@ -57,9 +58,9 @@ pub(crate) struct RetainedLogs {
     pub(crate) keep_time: Option<u64>,
     pub(crate) most_bytes: u64,
     pub(crate) consumers: BTreeMap<String, Consumer>,
-    /// Why there may be consumers that are not known.
+    /// Why there may be unknown consumers.
     pub(crate) keeps_all: Option<StorageError>,
-    /// Oldest first, each with the time from which it was obsolete, in seconds since 1970.
+    /// Oldest first, each with the time at which it became obsolete, in seconds since 1970.
     pub(crate) logs: Vec<(ClosedLog, u64)>,
 }
 
@@ -84,8 +85,8 @@ impl RetainedLogs {
         self.logs.sort_by_key(|(log, _)| log.id);
     }
 
-    /// Returns the last number that every consumer has acknowledged durably, if everything up to
-    /// `durable` is.
+    /// Returns the last number that every consumer has acknowledged durably, given that everything
+    /// up to `durable` is durable.
     pub(crate) fn acknowledged(&mut self, durable: SeqNo) -> SeqNo {
         for consumer in self.consumers.values_mut() {
             while let Some((position, _)) = consumer.pending.filter(|(_, written)| *written <= durable) {
@@ -102,7 +103,7 @@ impl RetainedLogs {
 }
 
 impl ClosedLog {
-    /// A log of an earlier session, which nobody overwrites.
+    /// A log of an earlier session, which is never overwritten.
     pub(crate) fn found(id: LogId, first_seq: Option<SeqNo>, bytes: u64) -> ClosedLog {
         ClosedLog { id, first_seq, bytes, allocated: bytes, keep: true, syncs: 0, abandoned: false }
     }
@@ -122,19 +123,19 @@ pub(crate) struct ClosedLog {
     pub(crate) keep: bool,
     /// How often it was synced while it took writes.
     pub(crate) syncs: u64,
-    /// Whether it was given up: its end is unreliable.
+    /// Whether it was abandoned: its end is unreliable.
     pub(crate) abandoned: bool,
 }
 
 impl ClosedLog {
-    /// Reports whether overwriting the file is cheaper than creating one. For syncs it is: they
-    /// find blocks that the file system has to record nothing about. For appends alone it is not:
+    /// Reports whether overwriting the file is cheaper than creating one. For synced writes it is:
+    /// the file system has nothing to record about blocks that exist. For appends alone it is not:
     /// pages that the system has reclaimed would be read before they change, by the thread that
-    /// maps them or, late, by a writer, which waited for up to 0.2 s.
+    /// maps them or, later, by a writer, which waited for up to 0.2 s.
     pub(crate) fn was_synced(&self) -> bool {
         self.syncs.saturating_mul(BYTES_BY_SYNC) >= self.bytes
     }
 }
 
-/// An obsolete log is kept only if it was synced once in so many bytes, or more often.
+/// An obsolete log is kept only if it was synced at least once per this many bytes.
 pub(crate) const BYTES_BY_SYNC: u64 = 64 << 10;
