@@ -3,14 +3,15 @@
 //! Logs are replayed in order of their numbers; sequence numbers continue without a gap from record
 //! to record and from log to log. Where the sequence breaks, there are two cases:
 //!
-//! * **Torn**: the writes after the break were never promised to survive (they were not synced).
-//!   They are dropped, with a warning, together with everything after them, so that what remains is
-//!   a prefix of all writes.
+//! * **Torn**: the writes after the break were not synced, so their survival was never promised.
+//!   They are dropped, with a warning, and so is everything after them, so that a prefix of all
+//!   writes remains.
 //! * **Damaged**: a later record says that the missing part had been synced. That is an error,
 //!   unless salvage is enabled: then everything readable is replayed, with a warning for each gap.
 //!
 //! No log that holds a synced write can go missing unnoticed: the manifest names the first log that
 //! is needed, and each rolled log names its successor in its closing record, which is synced before
+//! any write of that successor is.
 //! any write of that successor is.
 
 use std::path::Path;
@@ -29,7 +30,7 @@ use crate::io::{Access, FileSystem};
 pub(crate) struct Replayed {
     /// The last sequence number read; 0 if there were no records.
     pub(crate) last_seq: SeqNo,
-    /// What was dropped, in words.
+    /// Messages describing what was dropped.
     pub(crate) warnings: Vec<String>,
     /// The first log whose end is missing, and what was found instead.
     pub(crate) broken: Option<(LogId, u64, String)>,
@@ -39,22 +40,22 @@ pub(crate) struct Replayed {
     pub(crate) last_closed: bool,
     /// Whether the last log is empty and not closed.
     pub(crate) last_empty: bool,
-    /// The log that has the first record that was not to be read, and the number of its first
-    /// write.
+    /// If the replay stopped at `until`: the log it stopped in, and the number of the first write
+    /// of the first record not read.
     pub(crate) stopped: Option<(LogId, SeqNo)>,
 }
 
-/// How logs are replayed.
+/// How to replay logs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReplayOptions {
     /// Replay everything readable.
     pub(crate) salvage: bool,
-    /// The last write to be replayed; records with later ones are not read, nor is what is behind
-    /// them.
+    /// The last write to replay. Reading stops at the first record that goes beyond it.
     pub(crate) until: Option<SeqNo>,
 }
 
-/// Reads `logs` (ascending) and passes every operation with its log and sequence number to `apply`.
+/// Reads `logs` (ascending) and passes each operation, with its log and sequence number, to
+/// `apply`.
 pub(crate) fn replay(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -72,8 +73,8 @@ pub(crate) fn replay(
         stopped: None,
     };
     let ReplayOptions { salvage, until } = options;
-    // A log without a closing record before an empty one: the process ended before it needed the
-    // next log, which is created ahead.
+    // The warning for a log without a closing record. Not issued if only empty logs follow: the
+    // process ended before it needed the next log, which is created ahead.
     let mut unclosed = None;
     for (i, &id) in logs.iter().enumerate() {
         let path = log_path(dir, id);
@@ -99,7 +100,7 @@ pub(crate) fn replay(
             let last = header.first_seq.saturating_add(header.count.saturating_sub(1));
             if until.is_some_and(|until| last > until) {
                 replayed.stopped = Some((id, header.first_seq));
-                // How the logs end does not matter.
+                // How the logs end no longer matters.
                 (replayed.any_closed, replayed.last_closed, replayed.last_empty) = (false, false, false);
                 return Ok(replayed);
             }
@@ -177,7 +178,7 @@ pub(crate) fn replay(
     Ok(replayed)
 }
 
-/// Returns the number of the first write of a log, and the size of its file; `None` if it holds no
+/// Returns the number of a log's first write and the size of its file; `None` if it holds no
 /// record.
 pub(crate) fn first_write(
     fs: &dyn FileSystem,
