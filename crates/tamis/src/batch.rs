@@ -41,8 +41,8 @@ pub struct WriteBatch {
     bytes: Vec<u8>,
     len: usize,
     error: Option<WriteError>,
-    /// The digests of the keys of all operations that have one, in their order: computed when an
-    /// operation is added, so that committing hashes nothing while other writers wait.
+    /// The key digests of the operations that have one, in order. Computed when an operation is
+    /// added, so that committing hashes nothing while other writers wait.
     digests: SmallVec<[Digest; 4]>,
     /// The keyspaces written to, each once.
     keyspaces: SmallVec<[KeyspaceId; 4]>,
