@@ -24,14 +24,14 @@
 //!   several that share a log.
 //! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: when a write
 //!   survives a power cut.
-//! * [`Transaction`]: reads and writes that depend on each other, isolated from those of others.
+//! * [`Transaction`]: reads and writes that depend on each other, isolated from everyone else's.
 //! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends.
-//!   [`Readable`]: any of these that can be read, for generic functions.
+//!   [`Readable`]: anything that can be read, for generic functions.
 //! * [`Slice`]: bytes returned without a copy.
-//! * [`Options`] and [`KeyspaceOptions`]: every option, with default, range and consequence; the
-//!   types of their values are in [`options`].
+//! * [`Options`] and [`KeyspaceOptions`]: every option, with default, range and effect; the types
+//!   of their values are in [`options`].
 //! * [`operators`]: updates without a read; values changed or removed during compaction.
-//! * [`stats`] and [`explain`]: the database's activity, and the cost of a read.
+//! * [`stats`] and [`explain`]: what the database does, and what a read costs.
 //! * [`ingest`]: sorted tables built elsewhere and ingested atomically.
 //! * [`maintenance`]: compactions on request, verification, salvage. [`inspect`]: the contents of
 //!   single files.
@@ -44,16 +44,17 @@
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is
 //! Rust only. `metrics` exports the statistics through the crate of that name
-//! (`metrics::MetricsExporter`), and `tracing` enters its spans around flushes, compactions,
+//! (`metrics::MetricsExporter`). `tracing` enters spans of that crate around flushes, compactions,
 //! openings and ingestions. `serde` makes the statistics, explanations and reports `Serialize` (see
 //! [`stats`]). `unstable-selector` lets the program supply a filter for the whole tree. `measure`
-//! adds knobs that show what a design saves. `simulation` and `fuzzing` are for programs that test
+//! adds switches that show what a design saves. `simulation` and `fuzzing` are for programs that
+//! test the engine, not for releases.
 //! the engine, not for releases.
 
 #![warn(missing_debug_implementations)]
 
-/// Implements `Debug` for a handle: its type and some fields, in a line. Programs print handles in
-/// their logs, so the fields are names and counts, never what is stored.
+/// Implements `Debug` for a handle: its type and some fields, on one line. Programs print handles
+/// in their logs, so the fields are names and counts, never stored data.
 macro_rules! debug_as {
     ($type:ty, $name:literal, $self:ident => $($field:literal: $value:expr),+) => {
         impl std::fmt::Debug for $type {
@@ -90,7 +91,7 @@ mod observe;
 mod serial;
 #[cfg(feature = "metrics")]
 pub mod metrics {
-    //! Export of the statistics through the crate `metrics`, with the feature `metrics`.
+    //! Exports the statistics through the crate `metrics`, with the feature `metrics`.
 
     pub use crate::db::metrics::facade::MetricsExporter;
 }
@@ -119,7 +120,7 @@ pub mod changes {
 }
 
 pub mod clock {
-    //! The time as the engine sees it, in seconds since 1970: for expiry, and the ages in
+    //! The time as the engine sees it, in seconds since 1970: for expiry, and for ages in
     //! statistics.
     //!
     //! [`Options::clock`](crate::Options::clock) takes any [`Clock`].
@@ -128,7 +129,7 @@ pub mod clock {
 }
 
 pub mod events {
-    //! What a database tells the program's [listeners](EventListener) while it works:
+    //! What a database reports to the program's [listeners](EventListener) while it works:
     //! [`Options::listeners`](crate::Options::listeners).
 
     pub use crate::observe::events::{
@@ -137,8 +138,8 @@ pub mod events {
 }
 
 pub mod explain {
-    //! The path of a read, step by step: what [`Db::explain_get`](crate::Db::explain_get) and
-    //! [`Db::explain_range`](crate::Db::explain_range) return.
+    //! The path of a read, step by step: returned by [`Db::explain_get`](crate::Db::explain_get)
+    //! and [`Db::explain_range`](crate::Db::explain_range).
 
     pub use crate::read::{
         ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
@@ -155,7 +156,7 @@ pub mod ingest {
 }
 
 pub mod maintenance {
-    //! Work on request: compactions, their pauses and cancellation, and the reports of
+    //! Work on request: compactions, pausing and cancelling them, and the reports of
     //! [`Db::verify`](crate::Db::verify) and [`Db::salvage`](crate::Db::salvage).
 
     pub use crate::db::{
@@ -173,18 +174,18 @@ pub mod live_files {
 }
 
 pub mod stats {
-    //! The counters and the shape of a database: what [`Db::stats`](crate::Db::stats),
+    //! The counters and the shape of a database: returned by [`Db::stats`](crate::Db::stats),
     //! [`Keyspace::stats`](crate::Keyspace::stats), [`Keyspace::tables`](crate::Keyspace::tables)
-    //! and [`Db::segments`](crate::Db::segments) return.
+    //! and [`Db::segments`](crate::Db::segments).
     //!
-    //! Counters count from the opening of the database. New versions add fields.
+    //! Counters start at zero when the database is opened. New versions may add fields.
     //!
-    //! With the feature `serde` these types, and those of [`explain`](crate::explain), and the
-    //! reports of ingestions, verification and salvage implement `Serialize`: fields have the names
-    //! and units that they have here, and enums are `snake_case`, with their fields beside a field
-    //! `kind`. Keys and paths are strings: text as it is, but backslashes and control characters
-    //! escaped (`\\`, `\t`, `\n`, `\r`, `\x00`), and bytes that are not UTF-8 as `\xff`; different
-    //! bytes give different strings.
+    //! With the feature `serde`, these types, those of [`explain`](crate::explain), and the reports
+    //! of ingestions, verification and salvage implement `Serialize`. Fields have the same names
+    //! and units as here. Enums are `snake_case`; their fields are next to a field `kind`. Keys and
+    //! paths are strings: text as it is, with backslashes and control characters escaped (`\\`,
+    //! `\t`, `\n`, `\r`, `\x00`), and bytes that are not UTF-8 as `\xff`. Different bytes give
+    //! different strings.
 
     pub use crate::db::{
         ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, MemoryReport,
@@ -201,7 +202,7 @@ pub mod stats {
 }
 
 pub mod transactions {
-    //! The options of [transactions](crate::Transaction), and what else only they need.
+    //! The options of [transactions](crate::Transaction), and other types that only they need.
 
     pub use crate::db::{
         Isolation, LockOptions, LockTransaction, Mismatch, PreparedTransaction, Savepoint, TransactionOptions,

@@ -1,12 +1,12 @@
-//! The blob files that open tables refer to, each of them opened once; a file's lifetime is tied to
-//! those tables.
+//! The blob files that open tables refer to. Each is opened once; its lifetime is tied to those
+//! tables.
 //!
 //! # Invariant
 //!
-//! A blob file is removed when no open table holds it any more, and every table that did was
-//! [obsolete](OpenBlob::unname): so no table of a durable version refers to it, and no reader can
-//! reach one that does. As new tables that refer to it are opened while the tables that they
-//! replace are held, the file does not go in between.
+//! A blob file is removed once no open table holds it and every table that did was
+//! [obsolete](OpenBlob::unname). So no table of a durable version refers to it, and no reader can
+//! reach one that does. New tables that refer to a file are opened while the tables that they
+//! replace are held, so the file is not removed in between.
 
 use std::collections::BTreeMap;
 use std::path::Path;

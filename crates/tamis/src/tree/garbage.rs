@@ -36,8 +36,8 @@ pub(crate) struct OpenBlob {
     /// Whether a table that referred to it became obsolete: otherwise this process must not remove
     /// the file.
     was_named: AtomicBool,
-    /// Whether a value in it could not be moved to another file: it is not tried again. Orders no
-    /// other memory.
+    /// Whether a value in it could not be moved to another file; then moving is not tried again.
+    /// Orders no other memory.
     unreadable: AtomicBool,
     garbage: Arc<Garbage>,
 }
