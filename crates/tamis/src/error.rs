@@ -195,7 +195,7 @@ pub enum OpenError {
     Storage(#[from] StorageError),
 }
 
-// Hidden, since users never meet the other type.
+// Hidden, since users never see the other type.
 #[doc(hidden)]
 impl From<FileError> for OpenError {
     fn from(error: FileError) -> OpenError {

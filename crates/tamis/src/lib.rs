@@ -49,7 +49,6 @@
 //! [`stats`]). `unstable-selector` lets the program supply a filter for the whole tree. `measure`
 //! adds switches that show what a design saves. `simulation` and `fuzzing` are for programs that
 //! test the engine, not for releases.
-//! the engine, not for releases.
 
 #![warn(missing_debug_implementations)]
 

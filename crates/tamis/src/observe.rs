@@ -109,14 +109,15 @@ impl Observer {
         }
     }
 
-    /// Returns whether every operation is to be timed.
+    /// Reports whether to time every operation.
     #[inline]
     pub(crate) fn times_all(&self) -> bool {
         self.slow.is_some()
     }
 
-    /// Records how long an operation took since `started`. If that exceeds the threshold and the
-    /// report limit is not reached, calls `explain` for what it did and reports both to listeners.
+    /// Records how long an operation took since `started`. If that reaches the threshold and the
+    /// report limit allows it, calls `explain` for what the operation did and reports both to the
+    /// program's log and to listeners.
     #[cold]
     pub(crate) fn timed(&self, operation: Operation, started: Instant, explain: impl FnOnce() -> Explained) {
         let took = sync::since(started);

@@ -162,7 +162,7 @@ impl Writer<'_, '_> {
             let len = value.len() as u64;
             let before = self.blobs.bytes();
             versions.version(user_key, version, &mut |kept| self.keep(&mut open, user_key, digest, kept))?;
-            // A value that is moved is behind a reference.
+            // The value of a reference may be moved: then it counts, not the reference.
             stretch += user_key.len() as u64 + len.max(self.blobs.bytes() - before);
             input.next()?;
         }

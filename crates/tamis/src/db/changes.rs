@@ -27,7 +27,6 @@
 //! A [`Changes`] has one owner at a time. It takes the `state` lock to open a log, and to tell
 //! damage from a log that is gone. It sleeps where writers of groups wait for their turn to become
 //! visible.
-//! become visible.
 
 use std::io;
 use std::sync::Arc;
@@ -163,7 +162,7 @@ pub enum OperationKind<'c> {
         /// The first key after the range; `None` if the range is unbounded.
         end: Option<&'c [u8]>,
     },
-    /// Tables were to be ingested, into this keyspace first. The log holds neither the tables'
+    /// An ingestion of tables; this is its first keyspace. The log holds neither the tables'
     /// contents nor whether the ingestion succeeded: read the keyspace.
     Ingestion,
 }
@@ -190,7 +189,7 @@ debug_as!(Changes, "Changes", changes => "path": changes.handle.inner.dir, "next
 struct OpenLog {
     place: Place,
     reader: LogReader,
-    /// Records up to this number were whole when the visible number was last loaded.
+    /// Records up to this number were whole when the file's length was last read.
     whole: SeqNo,
 }
 

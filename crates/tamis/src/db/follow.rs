@@ -54,9 +54,9 @@
 //! # Threads and locks
 //!
 //! One thread at a time catches up, under the follower's mutex, which is taken before all other
-//! locks. Only publication takes other locks, in this order: the log's (a reader that records gaps
-//! must not see a number between two), `state`, and the snapshots'. Readers wait for none of them.
-//! between two), `state`, and that of the snapshots, in this order. Readers wait for none of them.
+//! locks. While reading, it takes only `state`, briefly. Publication takes these, in this order:
+//! the log's (a reader that records gaps must not see a number between two), `state`, and the
+//! snapshots'. Readers wait for none of them.
 
 mod logs;
 

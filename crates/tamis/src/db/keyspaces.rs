@@ -9,7 +9,6 @@
 //!
 //! Everywhere but in the catalogue, a keyspace is its number: renaming one moves nothing, and its
 //! handles stay valid.
-//! handles stay good.
 
 use std::sync::Arc;
 

@@ -9,7 +9,6 @@
 //! The list is behind a leaf lock of its keyspace, taken when views are replaced, under `state`,
 //! and by statistics. It has an entry for each replaced view that is held; other entries go with
 //! the next replacement.
-//! others go with the next replacement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

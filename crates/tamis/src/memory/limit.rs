@@ -8,8 +8,8 @@
 //!
 //! [`balance`](SharedWriteMemory::balance) counts all memtables without a lock, and then changes
 //! the total of the memory for reads. This takes that memory's lock under the lock of the limit, so
-//! `balance` is called with no database lock held: by flush threads, before each flush and once a
-//! second. In between, memtables may grow beyond the step left to them.
+//! `balance` must be called with no database lock held. Flush threads call it before each flush and
+//! once a second. In between, memtables may grow beyond the step left to them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

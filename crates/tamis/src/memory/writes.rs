@@ -130,8 +130,8 @@ struct Joined {
 }
 
 impl Pool {
-    /// Counts the memtables of every member. Returns the members, so that one whose last reference
-    /// this is gets dropped after the mutex is released.
+    /// Counts the memtables of every member. Also returns the members: if this is a member's last
+    /// reference, the caller drops it after the mutex is released.
     fn count(&self) -> Vec<(Counted, Arc<dyn Writer>)> {
         let members = self.members.lock();
         let count = |joined: &Joined| {

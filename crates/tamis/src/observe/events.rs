@@ -140,7 +140,7 @@ pub enum Event {
     SlowOperation(SlowOperation),
     /// Listeners were too slow: events are missing here.
     Lost {
-        /// How many.
+        /// How many are missing.
         events: u64,
     },
 }

@@ -34,7 +34,6 @@
 //!
 //! One leaf lock over the whole table, held for such searches. Any thread may call, holding no lock
 //! of the engine.
-//! the engine held.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
