@@ -243,8 +243,8 @@ pub struct SlowOperation {
     pub key: Option<Vec<u8>>,
     /// How long it took.
     pub took: Duration,
-    /// What it did. For this, a read was repeated at the same state, so data that was cold then is
-    /// warm here.
+    /// What it did. To explain a read, it is repeated at the same state, so data that was cold the
+    /// first time is warm here.
     pub explanation: String,
     /// How many slow operations were not reported since the last report: at most ten per second are
     /// reported.
