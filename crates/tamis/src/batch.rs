@@ -1,8 +1,8 @@
 //! Write batches: operations that become visible and durable together.
 //!
 //! A batch holds its operations in the encoding of the log (`docs/log-format.md`), so committing it
-//! only copies bytes. [`ops`](WriteBatch::ops) reads them back. Recovery reads the payloads of log
-//! records with the same code, which therefore trusts nothing.
+//! only copies bytes. [`ops`](WriteBatch::ops) reads them back. Recovery decodes the payloads of
+//! log records with the same code, so that code trusts nothing.
 //!
 //! Invariants: an encoded range is never empty and its end is exclusive or open; keys and values
 //! respect [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`]. An operation that exceeds a limit is not
@@ -21,17 +21,17 @@ use tamis_filter::Digest;
 use crate::error::WriteError;
 
 /// A set of writes that is applied atomically, in the order in which they were added: of two writes
-/// to one key the later one wins.
+/// to one key, the later one wins.
 ///
-/// Keys may have up to [`MAX_KEY_BYTES`] and values up to [`MAX_VALUE_BYTES`] bytes. A larger write
-/// makes committing the batch fail, not adding it.
+/// Keys may have up to [`MAX_KEY_BYTES`] and values up to [`MAX_VALUE_BYTES`] bytes. Adding a
+/// larger write succeeds, but then committing the batch fails.
 #[derive(Clone, Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
     len: usize,
     error: Option<WriteError>,
-    /// The digests of the keys of all operations that have one, in their order: computed when an
-    /// operation is added, so that committing hashes nothing while other writers wait.
+    /// The key digests of the operations that have one, in order. Computed when an operation is
+    /// added, so that committing hashes nothing while other writers wait.
     digests: SmallVec<[Digest; 4]>,
     /// The keyspaces written to, each once.
     keyspaces: SmallVec<[KeyspaceId; 4]>,
@@ -49,8 +49,8 @@ impl WriteBatch {
         WriteBatch::default()
     }
 
-    /// Creates an empty batch with room for `bytes` bytes of operations (keys, values, and about
-    /// six bytes per operation).
+    /// Creates an empty batch with room for `bytes` bytes of operations: keys, values, and about
+    /// six bytes per operation.
     pub fn with_capacity(bytes: usize) -> WriteBatch {
         WriteBatch { bytes: Vec::with_capacity(bytes), ..WriteBatch::default() }
     }
@@ -77,8 +77,8 @@ impl WriteBatch {
         self.delete_range_id(DEFAULT_KEYSPACE, range)
     }
 
-    /// Deletes all keys that start with `prefix`, at a cost independent of their number. An empty
-    /// prefix is that of every key.
+    /// Deletes all keys that start with `prefix`, at a cost independent of their number. The empty
+    /// prefix matches every key.
     pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> &mut Self {
         self.delete_prefix_id(DEFAULT_KEYSPACE, prefix.as_ref())
     }
@@ -149,14 +149,14 @@ impl WriteBatch {
         self
     }
 
-    /// Like [`put_id`](Self::put_id), with the digest of `key`. Key and value were checked.
+    /// Like [`put_id`](Self::put_id), with the digest of `key`. Key and value have been checked.
     pub(crate) fn put_digested(&mut self, keyspace: KeyspaceId, key: &[u8], digest: Digest, value: &[u8]) {
         self.begin(tag::PUT, keyspace);
         self.put_key_digested(key, digest);
         self.bytes.put_bytes(value);
     }
 
-    /// The same with a value that was not checked.
+    /// Like [`put_digested`](Self::put_digested), with a value that has not been checked.
     pub(crate) fn put_checked(
         &mut self,
         keyspace: KeyspaceId,
@@ -169,13 +169,14 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Like [`delete_id`](Self::delete_id), with the digest of `key`, which was checked.
+    /// Like [`delete_id`](Self::delete_id), with the digest of `key`, which has been checked.
     pub(crate) fn delete_digested(&mut self, keyspace: KeyspaceId, key: &[u8], digest: Digest) {
         self.begin(tag::DELETE, keyspace);
         self.put_key_digested(key, digest);
     }
 
-    /// Like [`merge_id`](Self::merge_id), with the digest of `key`. Key and operand were checked.
+    /// Like [`merge_id`](Self::merge_id), with the digest of `key`. Key and operand have been
+    /// checked.
     pub(crate) fn merge_digested(
         &mut self,
         keyspace: KeyspaceId,
@@ -191,8 +192,8 @@ impl WriteBatch {
         }
     }
 
-    /// Returns a batch of one operation that changes nothing and takes the sequence number of an
-    /// ingestion, so that the log's sequence numbers have no gap.
+    /// Returns a batch of one operation that changes nothing but takes an ingestion's sequence
+    /// number, so that the log's sequence numbers have no gap.
     pub(crate) fn ingestion(keyspace: KeyspaceId) -> WriteBatch {
         let mut batch = WriteBatch::new();
         batch.begin(tag::INGESTION, keyspace);
@@ -223,12 +224,12 @@ impl WriteBatch {
         self
     }
 
-    /// Returns the number of operations. Each takes one sequence number.
+    /// Returns the number of operations. Each one takes a sequence number.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Reports whether the batch holds no operation.
+    /// Reports whether the batch holds no operations.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -258,7 +259,7 @@ impl WriteBatch {
         }
     }
 
-    /// Checks that every keyspace named belongs to the open database `owner`.
+    /// Checks that every named keyspace belongs to the open database `owner`.
     pub(crate) fn check_owner(&self, owner: u64) -> Result<(), WriteError> {
         match &self.owner {
             Some((known, name)) if *known != owner => Err(WriteError::ForeignKeyspace { name: name.clone() }),
@@ -266,7 +267,7 @@ impl WriteBatch {
         }
     }
 
-    /// The keyspaces written to, each once.
+    /// Returns the keyspaces written to, each once.
     pub(crate) fn keyspaces(&self) -> &[KeyspaceId] {
         &self.keyspaces
     }
@@ -286,8 +287,8 @@ impl WriteBatch {
         &self.bytes
     }
 
-    /// Returns the digests of the keys of those operations that have one, in the order in which
-    /// they were added.
+    /// Returns the key digests of the operations that have one, in the order in which they were
+    /// added.
     pub(crate) fn digests(&self) -> &[Digest] {
         &self.digests
     }
@@ -317,7 +318,7 @@ pub(crate) type NormalRange = (Vec<u8>, Option<Vec<u8>>);
 
 /// Normalizes the bounds of a range. Returns `None` if the range is empty.
 ///
-/// Errors: a bound longer than a key may be; a start after the end.
+/// Errors: a bound longer than a key may be, or a start after the end.
 pub(crate) fn normalize_range<K: AsRef<[u8]>>(
     range: impl RangeBounds<K>,
 ) -> Result<Option<NormalRange>, WriteError> {

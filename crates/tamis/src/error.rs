@@ -1,6 +1,6 @@
 //! Errors: one narrow enum per kind of operation, all of which convert into [`Error`].
 //!
-//! Messages name the file and offset, where there are any, and what the caller can do.
+//! Messages name the file and offset, if there are any, and what the caller can do.
 
 use std::path::PathBuf;
 
@@ -27,11 +27,11 @@ pub enum OptionsError {
         did_you_mean(near)
     )]
     Unknown {
-        /// The line of the text, from 1; 0 if the option was not set from a text.
+        /// The line of the text, from 1; 0 if the option did not come from a text.
         line: usize,
         /// The unknown name.
         name: String,
-        /// An option with a similar name, which is perhaps what was meant.
+        /// An option with a similar name, perhaps the one intended.
         near: Option<&'static str>,
     },
     /// An option that another version or build has.
@@ -84,8 +84,8 @@ pub enum OpenError {
         /// The lock file.
         path: PathBuf,
     },
-    /// This process has the database open already. Handles are cheap to clone: share the one that
-    /// is there.
+    /// This process already has the database open. Handles are cheap to clone: share the existing
+    /// one.
     #[error(
         "{} is locked: this process has the database open already; clone that handle instead of opening it again, or drop \
          it first, with all its keyspaces, snapshots and transactions",
@@ -103,7 +103,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The state after the write that [`recover_to`](crate::Options::recover_to) names cannot be
-    /// restored: tables have later writes.
+    /// restored: the tables hold later writes.
     #[error("the state after write {asked} cannot be restored: the tables have writes up to {oldest}")]
     Unreachable {
         /// The number of the write.
@@ -112,7 +112,7 @@ pub enum OpenError {
         oldest: u64,
     },
     /// The state after the write that [`recover_to`](crate::Options::recover_to) names cannot be
-    /// restored: the logs tell of an ingestion before it, and not what it brought.
+    /// restored: the logs record an ingestion before it, but not the data that it brought.
     #[error(
         "the state after write {asked} cannot be restored: write {seq} ingested tables that are not here"
     )]
@@ -122,7 +122,7 @@ pub enum OpenError {
         /// The number of the ingestion.
         seq: u64,
     },
-    /// The database was not opened as a follower, so it does not catch up with a writer.
+    /// The database was not opened as a follower, so it cannot catch up with a writer.
     #[error("{} was not opened as a follower, and always shows the same state; open it with `open_follower`", path.display())]
     NotFollower {
         /// The database's directory.
@@ -134,16 +134,16 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// There is something else than a database: one of another engine, a file, or files of others.
-    /// Nothing was changed.
+    /// The path holds something other than a database of tamis: another engine's database, a file,
+    /// or other files. Nothing was changed.
     #[error("{} holds no database of tamis: found {found}; nothing there was touched", path.display())]
     Foreign {
         /// The path.
         path: PathBuf,
-        /// What is there, in words.
+        /// A description of what is there.
         found: String,
     },
-    /// A database is to be created in a directory with files of others. Nothing was changed.
+    /// A database was to be created in a directory that holds other files. Nothing was changed.
     #[error(
         "there is no database in {}, and none is created among {found}; choose an empty directory, or set \
          `create_among_others`",
@@ -152,7 +152,7 @@ pub enum OpenError {
     NotEmpty {
         /// The directory.
         path: PathBuf,
-        /// What is there, in words.
+        /// A description of what is there.
         found: String,
     },
     /// The directory holds a database, and the options ask for a new one.
@@ -180,7 +180,7 @@ pub enum OpenError {
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The newest version this library reads.
+        /// The newest version that this library reads.
         supported: u32,
     },
     /// An option names an operator that is neither built in nor among the options' `operators`.
@@ -205,7 +205,7 @@ pub enum OpenError {
     Storage(#[from] StorageError),
 }
 
-// Hidden, since users never meet the other type.
+// Hidden, since users never see the other type.
 #[doc(hidden)]
 impl From<FileError> for OpenError {
     fn from(error: FileError) -> OpenError {
@@ -236,7 +236,7 @@ pub enum ReadError {
         /// The operator's name and message.
         what: String,
     },
-    /// The transaction that an iterator belongs to has ended, and the iterator with it.
+    /// The transaction that the iterator belongs to has ended, and so has the iterator.
     #[error(
         "the transaction was committed, rolled back or prepared already, and its iterators ended with it"
     )]
@@ -264,7 +264,7 @@ pub enum WriteError {
     KeyTooLong {
         /// The key's length in bytes.
         len: usize,
-        /// The longest allowed, in bytes.
+        /// The maximum length, in bytes.
         max: usize,
     },
     /// A value beyond [`MAX_VALUE_BYTES`](crate::MAX_VALUE_BYTES).
@@ -272,10 +272,10 @@ pub enum WriteError {
     ValueTooLong {
         /// The value's length in bytes.
         len: usize,
-        /// The longest allowed, in bytes.
+        /// The maximum length, in bytes.
         max: usize,
     },
-    /// A range whose start lies after its end.
+    /// A range that starts after its end.
     #[error("the range to delete starts after its end")]
     ReversedRange,
     /// The database was opened read-only.
@@ -292,9 +292,9 @@ pub enum WriteError {
     },
     /// A file could not be written: a full disk, a failed sync, a limit. No acknowledged write is
     /// lost. The failed work is retried in the background, and writes resume once it succeeds;
-    /// until then every write that depends on it is refused. A write that failed before may be
-    /// found by a read-only opening, or after a crash, until writes resume, and never from then on.
-    /// `docs/operations.md` has the rule.
+    /// until then, every write that depends on it is refused. Until writes resume, a read-only
+    /// opening, or an opening after a crash, may find a write that failed before; after that,
+    /// never. `docs/operations.md` has the rule.
     #[error("writes are suspended until a retry succeeds: {cause}")]
     Suspended {
         /// The last failure.
@@ -312,8 +312,9 @@ pub enum WriteError {
         /// The keyspace's name.
         name: String,
     },
-    /// The keyspace's options name an operator that the database was opened without, as
-    /// [`Operators::with_unknown`](crate::operators::Operators::with_unknown) permits.
+    /// The keyspace's options name an operator that is not registered, and the database was opened
+    /// without it, as [`Operators::with_unknown`](crate::operators::Operators::with_unknown)
+    /// permits.
     #[error(
         "keyspace `{}` can be read but not written: its option `{option} = {name}` names an operator that this program \
          does not have",
@@ -338,13 +339,13 @@ pub enum WriteError {
     Storage(#[from] StorageError),
 }
 
-/// Why changes could not be read, or a position not be kept.
+/// Why changes could not be read, or a position could not be stored.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangesError {
-    /// The next change cannot be read. Its log was not kept; or a power failure has taken back
-    /// writes that were not synced, and readers may have seen some of them; or (rarely) a log could
-    /// not be synced and was given up, with its writes in tables.
+    /// The next change cannot be read. Its log was not kept, or a power failure took back unsynced
+    /// writes that readers may have seen, or (rarely) a log could not be synced and was abandoned,
+    /// with its writes in tables.
     #[error(
         "the changes from number {wanted} on are gone, those from {oldest} on are there: take a snapshot, and continue with \
          the changes after its number"
@@ -352,19 +353,20 @@ pub enum ChangesError {
     FellBehind {
         /// The number of the next change.
         wanted: u64,
-        /// The oldest number from which changes are there. A snapshot of this number less one, or a
-        /// newer one, has everything before.
+        /// The oldest number from which changes are available. A snapshot at this number less one,
+        /// or a newer one, contains everything before it.
         oldest: u64,
     },
-    /// No write has the number yet after which changes are asked for. The position comes from
-    /// another database, or writes that were not synced went with a power failure: then whoever has
-    /// read them has seen what never was, and must begin anew with a snapshot.
+    /// Changes were requested after a number that no write has yet. Either the position comes from
+    /// another database, or a power failure took back writes that were not synced. In that case a
+    /// reader that had read them has seen writes that no longer exist, and must start over with a
+    /// snapshot.
     #[error(
         "there is no write {since}: the last one is {last}; the position is from another database, or writes after it were \
          lost in a power failure. Take a snapshot, and continue with the changes after its number"
     )]
     Ahead {
-        /// The number after which changes were asked for.
+        /// The number after which changes were requested.
         since: u64,
         /// The number of the last write.
         last: u64,
@@ -381,7 +383,7 @@ pub enum ChangesError {
         /// The name.
         name: String,
     },
-    /// The database was opened read-only, and does not change.
+    /// The database was opened read-only, and will not change.
     #[error("the database is open read-only, and has no changes to come")]
     ReadOnly,
     /// The database was closed, and all changes were read.
@@ -395,7 +397,7 @@ pub enum ChangesError {
     Storage(#[from] StorageError),
 }
 
-/// Why a transaction, or an update of a key, did not succeed.
+/// Why a transaction, or an atomic change of a key, did not succeed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
@@ -409,12 +411,12 @@ pub enum TransactionError {
     Conflict {
         /// The keyspace's name.
         keyspace: String,
-        /// The key that was written; for a range that was deleted or ingested, a key of the
-        /// transaction in it.
+        /// The key that was written; if a range was deleted or ingested, a key of the transaction
+        /// in that range.
         key: Vec<u8>,
     },
-    /// More was written since the transaction began than is kept to validate it. Nothing was
-    /// committed; another attempt that takes less time may succeed.
+    /// More was written since the transaction began than is kept for validating it. Nothing was
+    /// committed; a shorter attempt may succeed.
     #[error(
         "the transaction has outlived what is kept to validate it in keyspace `{}`; nothing was committed: commit \
          sooner, or set a larger `transaction_history_bytes`",
@@ -424,8 +426,8 @@ pub enum TransactionError {
         /// The keyspace's name.
         keyspace: String,
     },
-    /// A lock was held by others for longer than the transaction waits. It holds its own locks
-    /// until it is dropped.
+    /// Others held a lock for longer than the transaction waits. The transaction holds its own
+    /// locks until it is dropped.
     #[error(
         "key {} in keyspace `{}` is locked by {}; drop this transaction and begin again",
         excerpt_of_key(key),
@@ -435,20 +437,20 @@ pub enum TransactionError {
     LockTimeout {
         /// The keyspace's name.
         keyspace: String,
-        /// The key, or the first one of the range.
+        /// The key, or the first key of the range.
         key: Vec<u8>,
-        /// The numbers of the transactions that hold it.
+        /// The numbers of the transactions that hold the lock.
         holders: Vec<u64>,
     },
-    /// To wait for a lock would have closed a circle of transactions that wait for each other. This
-    /// one holds its own locks until it is dropped.
+    /// Waiting for a lock would have deadlocked: the transactions would have waited for each other
+    /// in a cycle. This one holds its own locks until it is dropped.
     #[error("a deadlock: {}; drop this transaction and begin again", circle(cycle))]
     Deadlock {
-        /// The circle, beginning with this transaction: each waits for the next one.
+        /// The cycle, beginning with this transaction: each waits for the next one.
         cycle: Vec<WaitsFor>,
     },
     /// The calling thread was [interrupted](crate::maintenance::interruptible) while it waited for
-    /// a lock. The transaction is as before.
+    /// a lock. The transaction is unchanged.
     #[error("the wait for a lock was interrupted")]
     Interrupted,
     /// Another transaction is prepared under this name.
@@ -457,13 +459,14 @@ pub enum TransactionError {
         /// The name.
         name: Vec<u8>,
     },
-    /// The prepared transaction was committed or aborted already, or is at this moment.
+    /// The prepared transaction was already committed or aborted, or is being committed or aborted
+    /// now.
     #[error("the prepared transaction {} was committed or aborted already", excerpt_of_key(name))]
     NotPrepared {
         /// The name.
         name: Vec<u8>,
     },
-    /// A savepoint that was forgotten by a rollback to an earlier one, or belongs to another
+    /// The savepoint was discarded by a rollback to an earlier one, or belongs to another
     /// transaction.
     #[error("the savepoint was undone by a rollback to an earlier one, or belongs to another transaction")]
     NoSavepoint,
@@ -484,17 +487,17 @@ impl TransactionError {
     }
 }
 
-/// One transaction that waits for a lock of another one.
+/// One transaction that waits for another's lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitsFor {
-    /// The number of the transaction that waits.
+    /// The number of the waiting transaction.
     pub transaction: u64,
     /// The keyspace's name.
     pub keyspace: String,
-    /// The key, or the first one of a range.
+    /// The key, or the first key of the range.
     pub key: Vec<u8>,
-    /// The number of the transaction that holds it.
+    /// The number of the transaction that holds the lock.
     pub holder: u64,
 }
 
@@ -530,7 +533,7 @@ pub enum AdminError {
         /// The name.
         name: String,
     },
-    /// A keyspace name that is empty, too long, or holds control characters.
+    /// A keyspace name that is empty, too long, or contains control characters.
     #[error("`{}` cannot name a keyspace: names are 1 to 255 bytes without control characters", name.escape_debug())]
     BadName {
         /// The name.
@@ -555,11 +558,11 @@ pub enum AdminError {
         /// The directory.
         path: PathBuf,
     },
-    /// The compaction was cancelled before it was complete; it may have been done in part.
+    /// The compaction was cancelled before it was complete; part of it may have been done.
     #[error("the compaction was cancelled")]
     Cancelled,
     /// The calling thread was [interrupted](crate::maintenance::interruptible) while it worked or
-    /// waited. What background threads do goes on.
+    /// waited. Background threads continue their work.
     #[error("the call was interrupted before it was complete")]
     Interrupted,
     /// A compaction that might not fit on the device.
@@ -570,7 +573,7 @@ pub enum AdminError {
     NoRoom {
         /// The keyspace's name.
         keyspace: String,
-        /// The most bytes that the compaction may need.
+        /// The maximum number of bytes that the compaction may need.
         needed: u64,
         /// Free bytes, without those reserved for other compactions.
         free: u64,
@@ -640,7 +643,7 @@ pub enum ExternalTableError {
         first: PathBuf,
         /// The other file.
         second: PathBuf,
-        /// The second file's key range in words.
+        /// The second file's key range as text.
         range: String,
     },
     /// Options out of range.

@@ -24,14 +24,14 @@
 //!   several that share a log.
 //! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: when a write
 //!   survives a power cut.
-//! * [`Transaction`]: reads and writes that depend on each other, isolated from those of others.
+//! * [`Transaction`]: reads and writes that depend on each other, isolated from everyone else's.
 //! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends.
-//!   [`Readable`]: any of these that can be read, for generic functions.
+//!   [`Readable`]: anything that can be read, for generic functions.
 //! * [`Slice`]: bytes returned without a copy.
-//! * [`Options`] and [`KeyspaceOptions`]: every option, with default, range and consequence; the
-//!   types of their values are in [`options`].
+//! * [`Options`] and [`KeyspaceOptions`]: every option, with default, range and effect; the types
+//!   of their values are in [`options`].
 //! * [`operators`]: updates without a read; values changed or removed during compaction.
-//! * [`stats`] and [`explain`]: the database's activity, and the cost of a read.
+//! * [`stats`] and [`explain`]: what the database does, and what a read costs.
 //! * [`ingest`]: sorted tables built elsewhere and ingested atomically.
 //! * [`maintenance`]: compactions on request, verification. Salvage, and the contents of single
 //!   files, are in the crate `tamis-doctor`.
@@ -46,13 +46,13 @@
 //! Rust only. `tracing` enters the spans of the crate of that name around flushes, compactions,
 //! openings and ingestions. `serde` makes the statistics, explanations and reports `Serialize` (see
 //! [`stats`]). `unstable-selector` lets the program supply a filter for the whole tree. `measure`
-//! adds knobs that show what a design saves. `simulation` and `fuzzing` are for programs that test
-//! the engine, not for releases.
+//! adds switches that show what a design saves. `simulation` and `fuzzing` are for programs that
+//! test the engine, not for releases.
 
 #![warn(missing_debug_implementations)]
 
-/// Implements `Debug` for a handle: its type and some fields, in a line. Programs print handles in
-/// their logs, so the fields are names and counts, never what is stored.
+/// Implements `Debug` for a handle: its type and some fields, on one line. Programs print handles
+/// in their logs, so the fields are names and counts, never stored data.
 macro_rules! debug_as {
     ($type:ty, $name:literal, $self:ident => $($field:literal: $value:expr),+) => {
         impl std::fmt::Debug for $type {
@@ -112,7 +112,7 @@ pub mod changes {
 }
 
 pub mod clock {
-    //! The time as the engine sees it, in seconds since 1970: for expiry, and the ages in
+    //! The time as the engine sees it, in seconds since 1970: for expiry, and for ages in
     //! statistics.
     //!
     //! [`Options::clock`](crate::Options::clock) takes any [`Clock`].
@@ -121,7 +121,7 @@ pub mod clock {
 }
 
 pub mod events {
-    //! What a database tells the program's [listeners](EventListener) while it works:
+    //! What a database reports to the program's [listeners](EventListener) while it works:
     //! [`Options::listeners`](crate::Options::listeners).
 
     pub use crate::observe::events::{
@@ -130,8 +130,8 @@ pub mod events {
 }
 
 pub mod explain {
-    //! The path of a read, step by step: what [`Db::explain_get`](crate::Db::explain_get) and
-    //! [`Db::explain_range`](crate::Db::explain_range) return.
+    //! The path of a read, step by step: returned by [`Db::explain_get`](crate::Db::explain_get)
+    //! and [`Db::explain_range`](crate::Db::explain_range).
 
     pub use crate::read::{
         ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, FilterAnswer, RangeExplanation,
@@ -175,11 +175,11 @@ pub mod repair {
 }
 
 pub mod stats {
-    //! The counters and the shape of a database: what [`Db::stats`](crate::Db::stats),
+    //! The counters and the shape of a database: returned by [`Db::stats`](crate::Db::stats),
     //! [`Keyspace::stats`](crate::Keyspace::stats), [`Keyspace::tables`](crate::Keyspace::tables)
-    //! and [`Db::segments`](crate::Db::segments) return.
+    //! and [`Db::segments`](crate::Db::segments).
     //!
-    //! Counters count from the opening of the database. New versions add fields.
+    //! Counters start at zero when the database is opened. New versions may add fields.
     //!
     //! With the feature `serde` these types, and those of [`explain`](crate::explain), and the
     //! reports of ingestions and verification implement `Serialize`: fields have the names
@@ -203,7 +203,7 @@ pub mod stats {
 }
 
 pub mod transactions {
-    //! The options of [transactions](crate::Transaction), and what else only they need.
+    //! The options of [transactions](crate::Transaction), and other types that only they need.
 
     pub use crate::db::{
         Isolation, LockOptions, LockTransaction, Mismatch, PreparedTransaction, Savepoint, TransactionOptions,

@@ -1,9 +1,9 @@
-//! What a database tells of itself while it works: how long operations take, why writes wait, and
-//! events for listeners.
+//! What a database reports while it works: how long operations take, why writes wait, and events
+//! for listeners.
 //!
-//! The engine's owners share one [`Observer`]. They record and raise from any thread and under any
-//! lock: recording is a few relaxed additions, and an [event](events) is put into a queue, whose
-//! lock is a leaf. Code of the program runs on a thread of its own.
+//! The parts of the engine share one [`Observer`]. They record and raise events from any thread and
+//! under any lock: recording is a few relaxed additions, and an [event](events) goes into a queue
+//! whose lock is a leaf. The program's code runs on a thread of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use slow::Slow;
 pub use stalls::StallCause;
 
 /// Enters a span of the crate `tracing` until the end of the block, with the feature `tracing`.
-/// Without it the fields are not evaluated.
+/// Without the feature, the fields are not evaluated.
 macro_rules! span {
     ($name:literal $(, $($field:tt)*)?) => {
         #[cfg(feature = "tracing")]
@@ -35,17 +35,17 @@ macro_rules! span {
 }
 pub(crate) use span;
 
-/// How often and how long writes have waited for one cause since the database was opened. Others
-/// queue behind a write that waits; their time is not counted again.
+/// How often and how long writes have waited for one cause since the database was opened. Writes
+/// queued behind a waiting write are not counted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StallStats {
     /// The cause.
     pub cause: StallCause,
-    /// The number of waits; of slowdowns, the number of commits that were to be delayed.
+    /// The number of waits; for slowdowns, the number of commits due for a delay.
     pub count: u64,
-    /// Their time.
+    /// Their total time in nanoseconds.
     pub nanos: u64,
 }
 
@@ -73,7 +73,7 @@ impl Observer {
         &self.dir
     }
 
-    /// The process that opened the database.
+    /// Returns the process that opened the database.
     pub(crate) fn process(&self) -> Process {
         self.process
     }
@@ -101,7 +101,7 @@ impl Observer {
         &self.latencies
     }
 
-    /// Raises an event, which is made only if there is a listener.
+    /// Raises an event, which is built only if there is a listener.
     #[inline]
     pub(crate) fn raise(&self, event: impl FnOnce() -> Event) {
         if self.queue.has_listeners() {
@@ -109,14 +109,15 @@ impl Observer {
         }
     }
 
-    /// Returns whether every operation is to be timed.
+    /// Reports whether to time every operation.
     #[inline]
     pub(crate) fn times_all(&self) -> bool {
         self.slow.is_some()
     }
 
-    /// Records how long an operation took since `started`. If that was too long, and not too many
-    /// were lately, `explain` is asked for what it did, and listeners get both.
+    /// Records how long an operation took since `started`. If that reaches the threshold and the
+    /// report limit allows it, calls `explain` for what the operation did and reports both to the
+    /// program's log and to listeners.
     #[cold]
     pub(crate) fn timed(&self, operation: Operation, started: Instant, explain: impl FnOnce() -> Explained) {
         let took = sync::since(started);
@@ -145,7 +146,7 @@ impl Observer {
         self.latencies.record(operation, took);
     }
 
-    /// Counts a wait of a write.
+    /// Counts a write's wait.
     pub(crate) fn waited(&self, cause: StallCause, took: Duration) {
         let counter = &self.stalls[cause as usize];
         counter.count.fetch_add(1, Relaxed);

@@ -1,22 +1,22 @@
 //! Decides which gets are counted, and records what they asked.
 //!
 //! Counting every get would cost reads more than it is worth. One get in `interval` is drawn at
-//! random, so that a pattern of the caller's is neither always counted nor always missed, and
-//! stands for all gets since the last one its thread counted.
+//! random, so that no pattern of the caller's is always counted or always missed. It stands for all
+//! gets since the last one that its thread counted.
 //!
 //! # Threads
 //!
-//! Every reading thread has a [`Shard`] of its own and writes to no memory that another reading
-//! thread writes to. The background thread collects the samples periodically. If it is doing so at
-//! that moment, or if too many samples are queued, the reader drops its sample instead of waiting.
-//! All counters are relaxed: they are statistics and guard nothing; samples pass through the
-//! shard's mutex.
+//! Every reading thread has its own [`Shard`] and writes to no memory that another reading thread
+//! writes to. The background thread collects the samples periodically. If it is doing so at that
+//! moment, or if too many samples are queued, the reader drops its sample instead of waiting. All
+//! counters are relaxed: they are statistics and guard nothing. Samples pass through the shard's
+//! mutex.
 //!
-//! The background thread sleeps when there is no work. It announces that first, checks once more,
+//! The background thread sleeps when there is no work. It first announces that, checks once more,
 //! and only then sleeps; a reader first hands over its sample and then checks whether to wake the
-//! thread. Both pass through the shard's mutex in between: either the thread finds the sample, or
-//! the reader finds the thread asleep. (For a thread's very first sample, neither need hold. That
-//! sample waits for the next one.)
+//! thread. Both take the shard's mutex in between: either the thread finds the sample, or the
+//! reader finds the thread asleep. (For a thread's very first sample, neither may hold. That sample
+//! waits for the next one.)
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -36,7 +36,7 @@ use crate::sync::{self, Mutex};
 /// is what a busy reader produces during the background thread's pause.
 const MOST_WAITING: usize = 2048;
 
-/// The maximum number of segments recorded per get, those of the newest runs.
+/// The maximum number of segments recorded per get, newest runs first.
 const MOST_RUNS: usize = 64;
 
 /// A segment that a get asked.
@@ -78,7 +78,7 @@ impl Sampler {
         }
     }
 
-    /// Called once for each get that asks an elastic filter; returns whether that get is counted.
+    /// Called once for each get that asks an elastic filter. Returns whether to count that get.
     #[inline]
     pub(crate) fn tick(&self) -> bool {
         let shard = self.shards.get_or(|| self.new_shard());
@@ -91,7 +91,7 @@ impl Sampler {
         Shard {
             stride: Stride::new(self.shards.iter().count(), self.interval.load(Relaxed)),
             gets: AtomicU64::new(0),
-            // Preallocated: a get does not allocate.
+            // Preallocated, so that a get does not allocate.
             samples: Mutex::new(Vec::with_capacity(MOST_WAITING)),
         }
     }
@@ -106,7 +106,7 @@ impl Sampler {
                 let asked = asked.take(MOST_RUNS);
                 samples.extend(asked.map(|Asked { id, held, read }| Sample { id, weight, held, read }));
             }
-            // Its gets count with the next one.
+            // The next sample counts this one's gets.
             _ => _ = self.dropped.fetch_add(1, Relaxed),
         }
         if self.asleep.load(Relaxed) {
@@ -124,7 +124,7 @@ impl Sampler {
         gets
     }
 
-    /// The sampling interval: one get in this many is counted.
+    /// Returns the sampling interval: one get in this many is counted.
     pub(crate) fn interval(&self) -> u32 {
         self.interval.load(Relaxed)
     }
@@ -133,12 +133,12 @@ impl Sampler {
         self.interval.store(interval.max(1), Relaxed);
     }
 
-    /// The number of dropped samples.
+    /// Returns the number of dropped samples.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Relaxed)
     }
 
-    /// Registers the background thread, which calls this first.
+    /// Registers the calling thread as the background thread; it calls this first.
     pub(crate) fn serve(&self) {
         let _ = self.worker.set(sync::thread::current());
     }
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// With a fixed stride, a caller that alternates present and absent keys had only one of the
+    /// With a fixed stride, a caller that alternated present and absent keys had only one of the
     /// two kinds counted.
     #[test]
     fn sampling_does_not_follow_a_pattern_of_the_caller() {

@@ -3,14 +3,15 @@
 //! Logs are replayed in order of their numbers; sequence numbers continue without a gap from record
 //! to record and from log to log. Where the sequence breaks, there are two cases:
 //!
-//! * **Torn**: the writes after the break were never promised to survive (they were not synced).
-//!   They are dropped, with a warning, together with everything after them, so that what remains is
-//!   a prefix of all writes.
+//! * **Torn**: the writes after the break were not synced, so their survival was never promised.
+//!   They are dropped, with a warning, and so is everything after them, so that a prefix of all
+//!   writes remains.
 //! * **Damaged**: a later record says that the missing part had been synced. That is an error,
 //!   unless salvage is enabled: then everything readable is replayed, with a warning for each gap.
 //!
 //! No log that holds a synced write can go missing unnoticed: the manifest names the first log that
 //! is needed, and each rolled log names its successor in its closing record, which is synced before
+//! any write of that successor is.
 //! any write of that successor is.
 
 use std::path::Path;
@@ -44,7 +45,7 @@ pub struct Replayed {
     pub stopped: Option<(LogId, SeqNo)>,
 }
 
-/// How logs are replayed.
+/// How to replay logs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayOptions {
     /// Replay everything readable.
@@ -76,8 +77,8 @@ pub fn replay<E: From<FileError> + From<StorageError>>(
         stopped: None,
     };
     let ReplayOptions { salvage, until } = options;
-    // A log without a closing record before an empty one: the process ended before it needed the
-    // next log, which is created ahead.
+    // The warning for a log without a closing record. Not issued if only empty logs follow: the
+    // process ended before it needed the next log, which is created ahead.
     let mut unclosed = None;
     for (i, &id) in logs.iter().enumerate() {
         let path = log_path(dir, id);
@@ -103,7 +104,7 @@ pub fn replay<E: From<FileError> + From<StorageError>>(
             let last = header.first_seq.saturating_add(header.count.saturating_sub(1));
             if until.is_some_and(|until| last > until) {
                 replayed.stopped = Some((id, header.first_seq));
-                // How the logs end does not matter.
+                // How the logs end no longer matters.
                 (replayed.any_closed, replayed.last_closed, replayed.last_empty) = (false, false, false);
                 return Ok(replayed);
             }
@@ -181,7 +182,7 @@ pub fn replay<E: From<FileError> + From<StorageError>>(
     Ok(replayed)
 }
 
-/// Returns the number of the first write of a log, and the size of its file; `None` if it holds no
+/// Returns the number of a log's first write and the size of its file; `None` if it holds no
 /// record.
 ///
 /// # Errors

@@ -4,31 +4,32 @@
 //!
 //! A table's filter is made when the table is written, and stays. So a job that writes tables
 //! computes the best [division](Division) over all tables of the tree as it will be, and gives its
-//! own tables their part. Sampled gets count how often each table is asked in vain
-//! ([`Accesses`](crate::tree::accesses::Accesses)).
+//! own tables their share. Sampled gets count how often each table is asked for a key that it does
+//! not hold ([`Accesses`](crate::tree::accesses::Accesses)).
 //!
 //! # What a new table will be asked
 //!
-//! It is estimated from the *sources*: the merged tables, or, for a flush or an ingestion, all
+//! The estimate comes from the *sources*: the merged tables, or, for a flush or an ingestion, all
 //! tables below. A get that misses in the oldest run has missed in all newer ones that cover its
 //! key. So a merged table is missed as often as the oldest source within its range, plus, where
 //! that has no table, as often as the next newer one. The gets that ask it are these and those
 //! whose key a source held. The oldest run is usually the largest: its tables are the smallest
-//! parts of the key space that are counted, so that what was learned about parts outlives merges
+//! parts of the key space that are counted, so that what was learned about parts survives merges
 //! with runs of few tables. A flushed table is asked before all others, and hardly ever holds the
-//! key. (The paper's estimator, Merlin, follows the files' gets in time; its first step, too, is to
-//! carry counts over to new files by overlap.)
+//! key. (The paper's estimator, Merlin, follows the files' gets over time; its first step, too, is
+//! to carry counts over to new files by overlap.)
 //!
-//! Shares of a source within a range are estimated as for [units](tamis_policy::hotness): by
-//! interpolation between its bounds. Keys and gets are shared alike, so that errors cancel out:
-//! bits follow from the gets per key.
+//! A source's share within a range is estimated as for [units](tamis_policy::hotness): by
+//! interpolation between its bounds. Keys and gets are divided the same way, so that errors cancel
+//! out: bits follow from the gets per key.
 //!
 //! # Total memory
 //!
-//! Tables written earlier have the bits that were best then. The new ones get what these have too
-//! little, or give up what these have too much, by at most [`MOST_CORRECTION`] bits per key. How
-//! many keys a merge drops becomes known with each table, and the bits planned for them go to those
-//! that are left. In a tree that is being rewritten the total so stays at `bits_per_key`.
+//! Tables written earlier have the bits that were best then. If these are too few, the new tables
+//! get the difference; if they are too many, the new tables give it up; either way by at most
+//! [`MOST_CORRECTION`] bits per key. How many keys a merge drops becomes known with each table; the
+//! bits planned for dropped keys go to the remaining ones. So in a tree that is being rewritten,
+//! the total stays at `bits_per_key`.
 //!
 //! Plain values, owned by one job; the counters may change while it runs.
 
@@ -47,65 +48,65 @@ use crate::tree::accesses::Asked;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
-/// The most bits per key of one filter.
+/// The maximum bits per key of one filter.
 pub(crate) const MOST_BITS: f64 = 64.0;
 
-/// The most bits per key by which new filters make up for the size of older ones.
+/// The maximum bits per key by which new filters compensate for the size of older ones.
 const MOST_CORRECTION: f64 = 2.0;
 
-/// The part of the difference that one job makes up for: others may be doing so at the same time.
+/// The share of the difference that one job compensates for: other jobs may be doing so at the same
+/// time.
 const GAIN: f64 = 0.5;
 
-/// Sampled gets that every run is taken to have missed before the first one, evenly over its keys:
-/// without gets the division is Monkey's.
+/// Misses that every run starts with, spread evenly over its keys: without gets, the division is
+/// Monkey's.
 const PRIOR: f64 = 64.0;
 
-/// The same for each table of the run with the most of them: a table is not cold because none of a
-/// few gets asked it.
+/// Likewise for each table of the run with the most tables: a table is not cold just because none
+/// of a few gets asked it.
 const PRIOR_OF_TABLE: f64 = 0.5;
 
 /// The bits per key of the tables that one job writes. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct ByAccess {
-    /// By run, newest first.
+    /// Per run, newest first.
     sources: Vec<Vec<Arc<OpenTable>>>,
     /// Whether the new table is asked before all sources, instead of replacing them.
     above: bool,
     era: u64,
-    /// Entries of the job, if they are known and not those of the sources.
+    /// The job's entries, if they are known and are not the sources' entries.
     entries: Option<f64>,
-    /// Misses that each new key is taken for at least.
+    /// The minimum misses assumed per new key.
     prior: f64,
-    /// Misses of a key about which no source tells anything.
+    /// Misses assumed per key that no source covers.
     unknown: f64,
     division: Division,
-    /// Bits per new key that has a filter: what tables that stay have too little, against the
-    /// division.
+    /// Bits per new key with a filter: how far the tables that stay fall short of their share.
     correction: f64,
-    /// What new keys with a filter get beyond the mean of all keys: more if a merge drops some of
-    /// them.
+    /// How far the bits of a new key with a filter exceed the average of all keys. If a merge drops
+    /// keys, the remaining ones get more in proportion to this.
     beside: f64,
 }
 
-/// What is known about a range of keys.
+/// What the sources tell about a range of keys.
 #[derive(Clone, Copy, Debug, Default)]
 struct Estimate {
     keys: f64,
     asked: Asked,
-    /// The part of the range that no source covers.
+    /// The share of the range that no source covers.
     uncovered: f64,
 }
 
-/// A table of the tree as it will be.
+/// One table of the tree as it will be.
 struct Part {
     keys: f64,
     misses: f64,
-    /// The size of its filter in bits, if it is not one to be written.
+    /// The size of its filter in bits; `None` if the table is still to be written.
     bits: Option<f64>,
 }
 
 impl ByAccess {
-    /// Decides for a table of `entries` entries in this key range that is newer than all others.
+    /// Allocates for a table of `entries` entries in this key range that is newer than all others.
     pub(crate) fn for_flush(
         options: &KeyspaceOptions,
         version: &Version,
@@ -123,7 +124,7 @@ impl ByAccess {
         by.divide(options, parts)
     }
 
-    /// Decides for the tables that a merge writes.
+    /// Allocates for the tables that a merge writes.
     pub(crate) fn for_plan(options: &KeyspaceOptions, version: &Version, plan: &Plan, era: u64) -> ByAccess {
         let inputs: HashSet<TableId> = plan.tables().collect();
         let input = |run: &Run| -> Vec<_> {
@@ -140,7 +141,7 @@ impl ByAccess {
         let output = (output as f64).max(1.0);
         by.prior = prior_of(version) / output;
         // The division depends on how gets are distributed within the merged range. The tables of
-        // the largest input show it, as the new ones will.
+        // the largest input show that at the granularity of the new ones.
         let largest = by.sources.iter().max_by_key(|run| run.iter().map(|t| t.meta.entries).sum::<u64>());
         let borders: Vec<&[u8]> =
             largest.into_iter().flatten().skip(1).map(|table| &table.meta.smallest[..]).collect();
@@ -169,8 +170,8 @@ impl ByAccess {
         }
     }
 
-    /// The tables of the tree that stay. `joined`: the run that new tables join, and its keys with
-    /// them.
+    /// Returns the tables of the tree that stay. `joined`: the run that new tables join, and its
+    /// number of keys including theirs.
     fn kept<'a>(
         &'a self,
         version: &'a Version,
@@ -194,7 +195,7 @@ impl ByAccess {
         let keys: Vec<u64> = parts.iter().map(|part| part.keys.round() as u64).collect();
         let misses: Vec<f64> = parts.iter().map(|part| part.misses).collect();
         let division = Division::of(&keys, &misses, options.bits_per_key);
-        // What the tables that stay have beyond their part, and what the new ones will have.
+        // How far the staying tables exceed their share, and what the new ones will have.
         let (mut beyond, mut new_bits, mut new_keys, mut filtered) = (0.0, 0.0, 0.0, 0.0);
         for part in &parts {
             let bits = division.bits(part.keys, part.misses).min(MOST_BITS);
@@ -229,13 +230,14 @@ impl ByAccess {
         }
     }
 
-    /// Gives a new table, which nobody reads yet, the counts that it inherits.
+    /// Gives a new table, which has no readers yet, the counts that it inherits.
     pub(crate) fn inherit(&self, table: &OpenTable) {
         let known = self.within(range(&table.meta.smallest, &table.meta.largest));
         table.accesses.inherit(self.era, self.asked_anew(&known, table.meta.entries as f64));
     }
 
-    /// What new tables within a range will be: `entries` keys if they are not those of the sources.
+    /// Estimates what new tables within a range will be like: `entries` keys if they do not come
+    /// from the sources.
     fn estimate(&self, range: Range<'_>, entries: f64) -> Part {
         let known = self.within(range);
         let keys = if self.above { entries } else { known.keys };
@@ -243,7 +245,7 @@ impl ByAccess {
         Part { keys, misses, bits: None }
     }
 
-    /// The gets that will ask a new table in place of the sources or before them.
+    /// Returns the gets that will ask a new table, in place of the sources or before them.
     fn asked_anew(&self, known: &Estimate, keys: f64) -> Asked {
         let Estimate { asked, uncovered, .. } = *known;
         match self.above {
@@ -252,7 +254,7 @@ impl ByAccess {
         }
     }
 
-    /// What the sources tell about a range.
+    /// Returns what the sources tell about a range.
     fn within(&self, range: Range<'_>) -> Estimate {
         let mut known = Estimate { uncovered: 1.0, ..Estimate::default() };
         for tables in self.sources.iter().rev() {
@@ -269,8 +271,8 @@ impl ByAccess {
                 known.keys += part * table.meta.entries as f64;
                 covered += share(range, of_table);
             }
-            // Elsewhere the gets that missed here went on to an older source, and were counted
-            // there.
+            // Where an older source covers the range, gets that missed here went on to it and were
+            // counted there.
             known.asked.misses += known.uncovered * misses;
             known.uncovered *= (1.0 - covered).clamp(0.0, 1.0);
         }
@@ -287,7 +289,7 @@ fn range<'a>(smallest: &'a KeyBytes, largest: &'a KeyEnd) -> Range<'a> {
     Range { start: smallest, end }
 }
 
-/// The misses of a run before the first get.
+/// Returns the misses that a run starts with.
 fn prior_of(version: &Version) -> f64 {
     let most = version.runs.iter().map(|run| run.tables.len()).max().unwrap_or(0);
     PRIOR + PRIOR_OF_TABLE * most as f64

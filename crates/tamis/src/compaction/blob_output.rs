@@ -14,12 +14,12 @@ use crate::tree::new_tables::NewFiles;
 #[derive(Debug, Default)]
 pub(super) struct BlobOutput {
     open: Option<BlobWriter>,
-    /// Bytes of the files that are finished.
+    /// Bytes of the finished files.
     finished: u64,
 }
 
 impl BlobOutput {
-    /// Bytes written.
+    /// Returns the bytes written.
     pub(super) fn bytes(&self) -> u64 {
         self.finished + self.open.as_ref().map_or(0, BlobWriter::bytes)
     }
@@ -50,7 +50,7 @@ impl BlobOutput {
         Ok(at)
     }
 
-    /// Finishes the open file, which is synced then.
+    /// Finishes the open file, synced.
     pub(super) fn finish(&mut self) -> Result<(), StorageError> {
         if let Some(writer) = self.open.take() {
             self.finished += writer.finish()?;

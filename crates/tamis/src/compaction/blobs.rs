@@ -2,16 +2,16 @@
 //! reference, and which are moved out of files that are mostly garbage.
 //!
 //! A blob file's garbage is what the tables of the tree do not refer to, so it follows from a
-//! version ([`BlobUse`]). A value that a compaction meets in a file whose garbage exceeds
-//! [`blob_garbage`](crate::KeyspaceOptions::blob_garbage) is written to a new one; if no compaction
-//! meets them, [`plan`] rewrites the tables that refer to such a file, one at a time. This
-//! terminates: a rewritten table refers to new files, none of whose bytes are garbage yet.
+//! version ([`BlobUse`]). If a compaction meets a value in a file whose garbage exceeds
+//! [`blob_garbage`](crate::KeyspaceOptions::blob_garbage), it writes the value to a new file. If no
+//! compaction meets them, [`plan`] rewrites the tables that refer to such a file, one at a time.
+//! This terminates: a rewritten table refers to new files, none of whose bytes are garbage yet.
 //!
 //! Each flush leaves a file, however small. Once there are more than a few small ones, merges that
-//! refer to them anyway move their values to larger ones, too; nothing is merged for that alone.
+//! refer to them anyway move their values to larger ones, too; no merge runs for that alone.
 //!
-//! A reference that is wrong, or whose value cannot be read, is carried along as it is: reads of
-//! its key fail as before, and merges do not.
+//! A reference that is wrong, or whose value cannot be read, is carried along unchanged: reads of
+//! its key fail as before, but merges do not.
 //!
 //! [`BlobUse`]: crate::tree::version::BlobUse
 
@@ -37,23 +37,24 @@ use crate::tree::version::{BlobUse, Version};
 /// Merges join small files once a keyspace has more of them than this.
 const SMALL_FILES: usize = 8;
 
-/// A file is small below this part of [`blob_file_bytes`](crate::KeyspaceOptions::blob_file_bytes),
-/// and below this part of a memtable: the file of a full one is not.
+/// A file is small below this fraction of
+/// [`blob_file_bytes`](crate::KeyspaceOptions::blob_file_bytes) and of a memtable: the file of a
+/// full memtable is not small.
 const SMALL_PART: u64 = 4;
 
-/// Values move out of a small file only to one that is expected to be this many times as large. An
-/// output table may end at half of its size: then it is half as large.
+/// Values move out of a small file only into one that is expected to be this many times as large.
+/// An output table may end at half of its size; then the file is half as large.
 const GROWTH: u64 = 4;
 
-/// Values move because of size only if the merge takes at most this part of the free space: it can
-/// do without.
+/// Values move because of size only if the merge takes at most this fraction of the free space:
+/// moving them is optional.
 const ROOM_PART: u64 = 4;
 
 /// A blob file that inputs of a merge refer to.
 #[derive(Debug)]
 struct Listed {
     blob: Arc<OpenBlob>,
-    /// The most bytes that a table may list of it: its length, or, of a lost file, what the inputs
+    /// The most bytes of it that a table may list: its length or, for a lost file, what the inputs
     /// list.
     most: u64,
 }
@@ -62,15 +63,15 @@ struct Listed {
 #[derive(Debug, Default)]
 pub(crate) struct BlobInputs {
     files: HashMap<BlobFileId, Listed>,
-    /// Those whose values are written to new files.
+    /// Files whose values are written to new files.
     rewritten: HashSet<BlobFileId>,
-    /// The tables' directory, to name in errors.
+    /// The tables' directory, for error messages.
     dir: PathBuf,
 }
 
 impl BlobInputs {
-    /// The inputs of a merge into tables of at most `max_table_bytes`, with `room` bytes free, if
-    /// known.
+    /// Collects the inputs of a merge into tables of at most `max_table_bytes`, with `room` bytes
+    /// free, if known.
     pub(crate) fn of(
         inputs: &[Arc<OpenTable>],
         version: &Version,
@@ -98,8 +99,8 @@ impl BlobInputs {
     }
 
     /// Returns the place of the value that a reference stands for, in a file that an input lists,
-    /// and the most bytes that an output may list of the file. Of a lost file, nothing is known
-    /// about the place. Errors: the reference is wrong.
+    /// and the most bytes of the file that an output may list. For a lost file, the place cannot be
+    /// checked. Errors: the reference is wrong.
     pub(crate) fn place(&self, reference: &[u8]) -> Result<(Reference, u64), StorageError> {
         self.find(reference).map(|(listed, at)| (at, listed.most))
     }
@@ -122,7 +123,7 @@ impl BlobInputs {
         self.rewritten.contains(&at.file)
     }
 
-    /// Returns the bytes that are moved out of files, of the values that these tables refer to.
+    /// Returns how many bytes of the values that these tables refer to are moved.
     pub(crate) fn moved_bytes(&self, inputs: &[Arc<OpenTable>]) -> u64 {
         moved_bytes(inputs, &self.rewritten)
     }
@@ -147,8 +148,8 @@ fn moved_bytes(inputs: &[Arc<OpenTable>], files: &HashSet<BlobFileId>) -> u64 {
     moved.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
 }
 
-/// Returns the blob files of which more than this share is garbage. A file with a value that cannot
-/// be read would never become empty, and is left alone.
+/// Returns the blob files whose garbage exceeds this share. Leaves out a file with an unreadable
+/// value, which would never become empty.
 fn over(version: &Version, garbage: f64) -> HashSet<BlobFileId> {
     version
         .blobs
@@ -158,13 +159,13 @@ fn over(version: &Version, garbage: f64) -> HashSet<BlobFileId> {
         .collect()
 }
 
-/// Adds the small files whose values a merge joins in larger ones.
+/// Adds the small files whose values a merge joins into larger ones.
 ///
-/// A file is joined if the merge refers to at least half of its live values, so that one byte moved
-/// makes at most one other garbage to be collected, and if the new files, one for each output
-/// table, can be expected to be [`GROWTH`] times as large. With outputs of half the size, they are
-/// twice as large: so a value moves because of size at most log2(size of a small file / size of its
-/// first file) + 1 times. Nothing is joined that takes much of the free space.
+/// A file is joined if the merge refers to at least half of its live values, so that each byte
+/// moved turns at most one other byte into garbage to be collected, and if the new files, one for
+/// each output table, can be expected to be [`GROWTH`] times as large. With outputs of half the
+/// size, they are twice as large. So a value moves because of size at most log2(size of a small
+/// file / size of its first file) + 1 times. Nothing is joined that takes much of the free space.
 fn join_small(
     inputs: &[Arc<OpenTable>],
     version: &Version,
@@ -210,8 +211,8 @@ fn join_small(
     rewritten.extend(candidates[..joined].iter().map(|(_, file, _)| *file));
 }
 
-/// Plans the rewrite of the free table that refers to the most bytes in files of which more than
-/// the share `garbage` is garbage. O(files), and O(tables · their blob files) if there is one.
+/// Plans the rewrite of the free table that refers to the most bytes in files whose garbage exceeds
+/// the share `garbage`. O(files), and O(tables · their blob files) if there is such a file.
 pub(crate) fn plan(shape: &Shape, version: &Version, garbage: f64, max_table_bytes: u64) -> Option<Plan> {
     let over = over(version, garbage);
     if over.is_empty() {

@@ -3,8 +3,8 @@
 //! A large merge is split into [parts](crate::compaction::parts), which several threads execute.
 //! Each part has its own cursor, its own list of older tables and its own piece of the range
 //! tombstones; the parts share the immutable inputs and, behind a mutex, the list of results. If
-//! one part fails, the others stop at their next check of the job control, and what any part had
-//! written is removed.
+//! one part fails, the others stop at their next check of the job control, and everything that any
+//! part has written is removed.
 
 use tamis_base::collections::HashSet;
 use tamis_base::epochs::EpochMap;
@@ -72,8 +72,8 @@ pub(crate) fn merge(
     }
 }
 
-/// Threads that may help with merges, besides each job's own thread; the pool is shared by all jobs
-/// of a database. A job that finds no free helper merges its parts one after the other.
+/// Threads that may help with merges, in addition to each job's own thread. All jobs of a database
+/// share the pool. A job that finds no free helper merges its parts one after the other.
 #[derive(Debug)]
 pub(crate) struct Helpers {
     free: AtomicUsize,
@@ -103,7 +103,8 @@ impl Drop for TakenHelpers<'_> {
     }
 }
 
-/// Applies the job's control to each of its parts, and stops the parts once one of them has failed.
+/// Passes the job's control on to each of its parts, and stops the parts once one of them has
+/// failed.
 struct Together<'c> {
     whole: &'c dyn JobControl,
     /// Set once and never cleared; orders no other memory.
@@ -136,7 +137,7 @@ struct Merge<'m> {
     /// Per run, newest first.
     runs: Vec<Vec<Arc<OpenTable>>>,
     inputs: Vec<Arc<OpenTable>>,
-    /// The range tombstones of all inputs that readers can tell apart.
+    /// The range tombstones of all inputs, as far as readers can tell them apart.
     tombstones: Tombstones,
 }
 
@@ -210,7 +211,7 @@ impl Merge<'_> {
                     output.tables.extend(part.tables);
                 }
                 Ok(None) => {}
-                // A full disk is the mildest error: any other one replaces it.
+                // A full disk is the mildest error; any other one replaces it.
                 Err(e) if error.as_ref().is_none_or(|known| known.is_out_of_space()) => error = Some(e),
                 Err(_) => {}
             }
@@ -225,8 +226,8 @@ impl Merge<'_> {
     }
 }
 
-/// The tables that are older than a merge's inputs and overlap one of its parts: older versions may
-/// be in them.
+/// The tables that are older than a merge's inputs and overlap one of its parts: they may hold
+/// older versions.
 struct OlderTables {
     /// Per run: the tables that overlap the merge, and the position that the ascending lookups have
     /// reached.
@@ -237,7 +238,7 @@ impl OlderTables {
     fn of(version: &Version, inputs: &[Arc<OpenTable>], part: &Part) -> Self {
         let ids: HashSet<TableId> = inputs.iter().map(|t| t.meta.id).collect();
         let is_input = |t: &Arc<OpenTable>| ids.contains(&t.meta.id);
-        // Runs are listed newest first, so whatever is older than every input comes after the first
+        // Runs are listed newest first, so everything older than all inputs comes after the first
         // run that has one.
         let newest =
             version.runs.iter().position(|run| version.tables[run.tables.clone()].iter().any(is_input));

@@ -1,5 +1,5 @@
-//! Builds the filter of a table from its keys (or, if the tree has a global filter, the list of
-//! keys that it lacks), and chooses the bits per key of new filters.
+//! Builds a table's filter from its keys (or, if the tree has a global filter, the list of keys
+//! that the filter lacks), and chooses the bits per key of new filters.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::tree::version::Version;
 /// Below this, a filter costs more to check than it saves: in theory 98 of 100 absent keys pass it.
 const FEWEST_BITS: f64 = 0.25;
 
-/// What a filter needs from a table's keys, collected as they arrive: its size is known only when
+/// What a filter needs from a table's keys, collected as they arrive: the size is known only when
 /// the table is complete.
 #[derive(Debug)]
 pub(crate) struct FilterBuilder {
@@ -35,7 +35,7 @@ pub(crate) struct FilterBuilder {
 #[derive(Debug)]
 enum Collected {
     Nothing,
-    /// Of distinct keys. Some megabytes: they are mapped.
+    /// The digests of distinct keys. Some megabytes, so they are mapped.
     Digests(PageVec<Digest>),
     Independent(Vec<IndependentDigests>),
     /// A range filter is built from the keys themselves.
@@ -61,15 +61,15 @@ pub(crate) struct FilterBlock {
 /// Which keys a new table brings to a filter of the whole tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewKeys {
-    /// Its own, or nobody knows: the table lists them.
+    /// All: its keys are new, or their origin is unknown. The table lists them.
     All,
-    /// None: they come from other tables of the tree.
+    /// None: all of its keys come from other tables of the tree.
     None,
 }
 
 impl FilterBuilder {
-    /// Creates a builder for a table whose filter may use `bits_per_key`. Left to itself, a table
-    /// has a filter of its own.
+    /// Creates a builder for a table whose filter may use `bits_per_key`. By default, a table has a
+    /// filter of its own.
     pub(crate) fn new(
         options: &KeyspaceOptions,
         choice: FilterChoice,
@@ -80,7 +80,7 @@ impl FilterBuilder {
         let collected = match choice {
             FilterChoice::None => Collected::Nothing,
             FilterChoice::Grf if new_keys == NewKeys::None => Collected::Global,
-            // A filter that the program supplies is told of every table that a merge writes, and
+            // A filter supplied by the program is told of every table that a merge writes, and
             // reads its keys.
             FilterChoice::Grf | FilterChoice::External(_) => Collected::List(KeyListBuilder::new(), 0),
             FilterChoice::Elastic(hashing) => Collected::Elastic(Box::new(elastic(options, hashing))),
@@ -102,9 +102,9 @@ impl FilterBuilder {
         FilterBuilder { choice, bits_per_key, collected }
     }
 
-    /// Sets the salt before the first key, for filters that are built as keys arrive; without it
-    /// they derive one from the keys. The salt passed to [`FilterBuilder::finish`] comes too late
-    /// for them.
+    /// Sets the salt before the first key, for filters that are built as keys arrive; otherwise
+    /// they derive one from the keys. For them, the salt passed to [`FilterBuilder::finish`] comes
+    /// too late.
     pub(crate) fn with_salt(mut self, salt: u64) -> Self {
         if let Collected::Elastic(units) = &mut self.collected {
             units.set_salt(salt);
@@ -112,7 +112,7 @@ impl FilterBuilder {
         self
     }
 
-    /// Adds a key. Keys come in ascending order, once for each of their versions.
+    /// Adds a key. Keys come in ascending order, once for each version.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], digest: Digest) {
         match &mut self.collected {
@@ -139,8 +139,8 @@ impl FilterBuilder {
         }
     }
 
-    /// Sets the bits per key, at most those that the builder was created with, once all keys are
-    /// known.
+    /// Sets the bits per key once all keys are known, to at most those that the builder was created
+    /// with.
     pub(crate) fn with_bits(mut self, bits_per_key: f64) -> Self {
         debug_assert!(bits_per_key <= self.bits_per_key, "keys may lack digests");
         self.bits_per_key = bits_per_key;
@@ -228,7 +228,7 @@ fn hash_in_order(hash: u64, digest: Digest) -> u64 {
     (hash.rotate_left(23) ^ digest.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The same hash over the keys of an encoded list; `None` if it does not decode.
+/// Returns the same hash for the keys of an encoded list; `None` if the list does not decode.
 fn hash_of_list(bytes: &[u8]) -> Option<u64> {
     let mut keys = KeyListReader::open(bytes).ok()?.range(&[], None);
     let mut hash = 0;
@@ -238,18 +238,18 @@ fn hash_of_list(bytes: &[u8]) -> Option<u64> {
     Some(hash)
 }
 
-/// Bits per key for the filters of new tables.
+/// The bits per key for the filters of new tables.
 #[derive(Debug)]
 pub(crate) enum FilterBits {
     /// The same for all tables of a job.
     Same(f64),
-    /// By the gets that each will be asked.
+    /// By the gets that each table will be asked.
     ByAccess(ByAccess),
 }
 
 impl FilterBits {
-    /// Decides for a new table of `entries` entries in the key range that `range` tells, that forms
-    /// a run of its own, as a flush writes it.
+    /// Decides for a new table of `entries` entries in the key range `range`, which forms a run of
+    /// its own, as a flush writes it.
     pub(crate) fn for_flush(
         options: &KeyspaceOptions,
         version: &Version,
@@ -273,7 +273,7 @@ impl FilterBits {
         )
     }
 
-    /// Decides for the tables that `plan` writes, from the tree as it will be after it.
+    /// Decides for the tables that `plan` writes, based on the tree as it will be afterwards.
     pub(crate) fn for_plan(
         options: &KeyspaceOptions,
         version: &Version,
@@ -294,14 +294,14 @@ impl FilterBits {
         match (options.filter_allocation, accesses) {
             (FilterAllocation::Uniform, _) => FilterBits::Same(options.bits_per_key),
             (FilterAllocation::Mnemosyne, Some(accesses)) => FilterBits::ByAccess(by_access(accesses.era())),
-            // Without filters of tables nobody counts, and the bits do not matter.
+            // Without table filters nothing is counted, and the bits do not matter.
             (FilterAllocation::Monkey | FilterAllocation::Mnemosyne, _) => {
                 FilterBits::Same(last(theory::monkey(&runs(), options.bits_per_key)))
             }
         }
     }
 
-    /// Returns the most that a table may get, before its keys are known.
+    /// Returns the most bits per key that a table may get, before its keys are known.
     pub(crate) fn most(&self) -> f64 {
         match self {
             FilterBits::Same(bits) => *bits,
@@ -317,7 +317,7 @@ impl FilterBits {
         }
     }
 
-    /// Tells new tables, which nobody reads yet, what gets they have to expect.
+    /// Gives new tables, which have no readers yet, the counts of gets to expect.
     pub(crate) fn inherit(&self, tables: &[Arc<OpenTable>]) {
         if let FilterBits::ByAccess(by) = self {
             tables.iter().for_each(|table| by.inherit(table));
@@ -325,8 +325,8 @@ impl FilterBits {
     }
 }
 
-/// The entries of each run as they will be after `plan`, at most: merges may drop some. The last
-/// run is the one that it writes; the others keep their order.
+/// Returns an upper bound on the entries of each run after `plan` (merges may drop some). The run
+/// that the plan writes comes last; the others keep their order.
 pub(crate) fn runs_after(version: &Version, plan: &Plan) -> Vec<u64> {
     let inputs: tamis_base::collections::HashSet<u64> = plan.tables().collect();
     let (mut runs, mut output) = (Vec::new(), 0);

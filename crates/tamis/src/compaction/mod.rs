@@ -1,5 +1,5 @@
-//! Carries out plans of compactions: merges what a plan names, and knows nothing of the policies
-//! that made it. Those are in `tamis-policy`.
+//! Carries out compaction plans: merges what a plan names. Knows nothing of the policies that made
+//! the plan; those are in `tamis-policy`.
 
 pub(crate) mod allocation;
 pub(crate) mod blob_output;

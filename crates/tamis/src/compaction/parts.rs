@@ -1,12 +1,11 @@
 //! Cuts a large merge into parts that several threads merge in parallel.
 //!
 //! A part is a key range; parts are disjoint and together cover all keys. All versions of a key are
-//! in one part, so the decisions about what to drop are the same as in an undivided merge; range
+//! in one part, so decisions about what to drop are the same as in an undivided merge. Range
 //! tombstones are clipped to each part.
 //!
 //! Cuts depend only on the inputs and on the number of parts requested, not on the number of
-//! threads that happen to be free. The tables that a merge writes are therefore the same whatever
-//! threads write them.
+//! threads that happen to be free. So a merge writes the same tables whichever threads write them.
 //!
 //! Cost, for a merge of `n` tables: up to 32 keys from the index of each, and one sort of these
 //! keys.
@@ -24,7 +23,7 @@ use crate::tree::open_table::OpenTable;
 const KEYS_OF_A_TABLE: usize = 32;
 
 /// Each part must have at least this many times `max_table_bytes` of input: every cut ends a table
-/// early, which should remain the exception.
+/// early, which should stay the exception.
 const LEAST_TABLES_OF_A_PART: u64 = 2;
 
 /// A key range.
@@ -37,7 +36,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Returns the parts between the given cuts, which ascend.
+    /// Returns the parts between the given cuts, which are in ascending order.
     pub(crate) fn between(cuts: &[KeyBytes]) -> Vec<Part> {
         let starts = std::iter::once(KeyBytes::from(&[][..])).chain(cuts.iter().cloned());
         let ends = cuts.iter().cloned().map(Some).chain([None]);
@@ -54,14 +53,14 @@ impl Part {
 struct Anchor {
     key: KeyBytes,
     bytes: u64,
-    /// An output table ends here: in any case, or, at an edge, if it is half full.
+    /// An output table ends here: always, or, at an edge, if it is half full.
     border: bool,
 }
 
 /// Returns the keys before which the merge of `inputs` is cut, ascending, for up to `parts` parts
-/// of about equal bytes. Where an output must end near a cut anyway (at one of the plan's borders
-/// or guards) or had better (at an edge), the cut moves there, so that no extra small table
-/// results.
+/// of about equal bytes. If an output must end near a cut anyway (at one of the plan's borders or
+/// guards) or preferably ends there (at an edge), the cut moves to that place, to avoid an extra
+/// small table.
 pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<KeyBytes> {
     let total: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
     let least = plan.max_table_bytes.saturating_mul(LEAST_TABLES_OF_A_PART).max(1);
@@ -81,8 +80,8 @@ pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<
     choose(&anchors, total, parts)
 }
 
-/// Collects the table's end keys, and keys from its index if it is larger than `step` bytes. An
-/// unreadable index is left for the merge to report.
+/// Collects the table's first and last keys, and keys from its index if it is larger than `step`
+/// bytes. An unreadable index is left for the merge to report.
 fn anchors_of(table: &OpenTable, step: u64, anchors: &mut Vec<Anchor>) {
     let meta = &table.meta;
     anchors.push(Anchor { key: meta.smallest.clone(), bytes: 0, border: false });
@@ -99,8 +98,8 @@ fn anchors_of(table: &OpenTable, step: u64, anchors: &mut Vec<Anchor>) {
     }
 }
 
-/// Picks the anchors nearest to the ends of equal parts; within a quarter of a part of such an end,
-/// it prefers a border.
+/// Picks the anchors nearest to the ends of equal parts, preferring a border within a quarter of a
+/// part of such an end.
 fn choose(anchors: &[Anchor], total: u64, parts: u64) -> Vec<KeyBytes> {
     let mut before = 0u64;
     let places: Vec<u64> = anchors
@@ -120,7 +119,8 @@ fn choose(anchors: &[Anchor], total: u64, parts: u64) -> Vec<KeyBytes> {
         let border = (from..to).filter(|&at| anchors[at].border).min_by_key(|&at| distance(at));
         let at = border.or_else(|| (0..anchors.len()).min_by_key(|&at| distance(at)));
         let key = at.map(|at| &anchors[at].key);
-        // Never before the first key, which would make an empty part, and never twice at one key.
+        // Never before the first key, which would make an empty part, and never twice at the same
+        // key.
         let after = cuts.last().unwrap_or(&first.key);
         if let Some(key) = key.filter(|key| *key > after) {
             cuts.push(key.clone());

@@ -1,4 +1,4 @@
-//! What a merge or a flush writes its tables with, and whom it asks meanwhile.
+//! How a merge or a flush writes its tables, and the control that it consults while doing so.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,7 +18,7 @@ use crate::options::{FilterChoice, KeyspaceOptions};
 use crate::tree::garbage::Garbage;
 use crate::tree::open_table::OpenTable;
 
-/// Where tables are written, and how.
+/// Where and how tables are written.
 #[derive(Clone, Copy)]
 pub(crate) struct TableSink<'a> {
     pub(crate) fs: &'a dyn FileSystem,
@@ -28,7 +28,7 @@ pub(crate) struct TableSink<'a> {
     pub(crate) next_file: &'a AtomicU64,
     pub(crate) options: &'a KeyspaceOptions,
     pub(crate) level: usize,
-    /// The filters.
+    /// The kind of filter.
     pub(crate) filter: FilterChoice,
     /// Bits per key in the filters.
     pub(crate) filter_bits: &'a FilterBits,
@@ -46,9 +46,9 @@ pub(crate) struct TableSink<'a> {
     pub(crate) visible: SeqNo,
     /// A table ends before each key whose digest ends in this many zero bits.
     pub(crate) guard_bits: Option<u32>,
-    /// When the oldest and the newest of the written data was flushed, in seconds since 1970.
+    /// When the oldest and the newest of the written data were flushed, in seconds since 1970.
     pub(crate) written: (u64, u64),
-    /// What is known of when the deletes among it were written.
+    /// What is known of when the deletes among the data were written.
     pub(crate) deletes: &'a DeleteTimes,
     /// The keyspace's rules for versions.
     pub(crate) rules: Rules<'a>,
@@ -124,7 +124,7 @@ pub(crate) fn encode_epochs(epochs: &EpochMap) -> Vec<u8> {
 
 /// A control that may pause or cancel a job.
 pub(crate) trait JobControl: Sync {
-    /// Called after every few thousand versions and every few blocks with the bytes written since
+    /// Called after every few thousand versions and every few blocks, with the bytes written since
     /// the last call. Blocks while the job has to wait (rate limit, pause); returns `false` to
     /// cancel the job.
     fn go_on(&self, written: u64) -> bool;
@@ -139,7 +139,7 @@ pub(crate) trait Older {
     fn any(&self) -> bool;
 }
 
-/// Assumes older data everywhere: a flush knows nothing about the levels below.
+/// Assumes older data everywhere: a flush knows nothing of the levels below.
 pub(crate) struct Everything;
 
 impl Older for Everything {
@@ -152,7 +152,8 @@ impl Older for Everything {
 }
 
 impl TableSink<'_> {
-    /// Returns the numbers of possible reads, ascending: those of snapshots, and the newest.
+    /// Returns the sequence numbers at which reads may happen, ascending: those of snapshots, and
+    /// the newest.
     pub(crate) fn readers(&self) -> Vec<SeqNo> {
         self.snapshots.iter().copied().chain([self.visible]).collect()
     }

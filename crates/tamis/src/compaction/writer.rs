@@ -27,14 +27,14 @@ use crate::tree::new_tables::NewFiles;
 /// Bytes of keys and values written between two calls to the [`JobControl`], approximately.
 const STRETCH_BYTES: u64 = 32 << 10;
 
-/// The tables that a merge made.
+/// The tables that a merge wrote.
 #[derive(Debug)]
 pub(crate) struct MergeOutput {
     pub(crate) tables: Vec<TableMeta>,
     pub(crate) files: NewFiles,
     /// Bytes of all these files.
     pub(crate) written_bytes: u64,
-    /// Those of them in blob files.
+    /// The bytes of the blob files among them.
     pub(crate) blob_bytes: u64,
 }
 
@@ -44,9 +44,9 @@ struct Open {
     builder: TableBuilder,
     filter: FilterBuilder,
     first_key: Vec<u8>,
-    /// Bytes kept for snapshots only, by snapshot.
+    /// Bytes kept for snapshots only, per snapshot.
     pinned: BTreeMap<SeqNo, u64>,
-    /// Bytes referred to, by blob file.
+    /// Bytes referred to, per blob file.
     blobs: BTreeMap<BlobFileId, u64>,
     /// Bytes of the values in blob files.
     separated: u64,
@@ -54,7 +54,7 @@ struct Open {
     oldest_delete: Option<SeqNo>,
 }
 
-/// Writes to tables everything that `input` returns within its bounds, and the parts of
+/// Writes everything that `input` returns within its bounds to tables, along with the parts of
 /// `tombstones` within them: no table covers a key outside.
 ///
 /// `epochs` maps the key range of an output table to its epochs.
@@ -85,7 +85,7 @@ struct Writer<'a, 's> {
     blobs: BlobOutput,
     /// Bytes already reported to the job's control.
     reported: u64,
-    /// A table with one wrong reference may have a million: one is logged.
+    /// A table with one wrong reference may have a million: only one is logged.
     complained: bool,
 }
 
@@ -162,7 +162,7 @@ impl Writer<'_, '_> {
             let len = value.len() as u64;
             let before = self.blobs.bytes();
             versions.version(user_key, version, &mut |kept| self.keep(&mut open, user_key, digest, kept))?;
-            // A value that is moved is behind a reference.
+            // The value of a reference may be moved: then it counts, not the reference.
             stretch += user_key.len() as u64 + len.max(self.blobs.bytes() - before);
             input.next()?;
         }
@@ -207,7 +207,7 @@ impl Writer<'_, '_> {
         self.keep_apart(table, key, digest, kept)
     }
 
-    /// Writes a version whose value is in a blob file, or gets into one.
+    /// Writes a version whose value is in a blob file or goes into one.
     fn keep_apart(
         &mut self,
         table: &mut Open,
@@ -220,8 +220,7 @@ impl Writer<'_, '_> {
             Kind::PutBlob => {
                 let (at, most) = match sink.blobs.place(value) {
                     Ok(found) => found,
-                    // It stays as it is, and refers to nothing: reads of the key fail, and no
-                    // others.
+                    // It stays unchanged and counts for no file: only reads of this key fail.
                     Err(why) => {
                         if !std::mem::replace(&mut self.complained, true) {
                             log::warn!("a wrong reference stays where it is: {why}");
@@ -277,7 +276,7 @@ impl Writer<'_, '_> {
     }
 
     /// Finishes the table that holds the key range [`lower`, `upper`), including its range
-    /// tombstones; creates a table for the tombstones alone if there are no keys.
+    /// tombstones. If there are no keys, creates a table for the tombstones alone.
     fn finish(
         &mut self,
         open: Option<Open>,
@@ -293,8 +292,8 @@ impl Writer<'_, '_> {
         };
         let Open { id, builder, filter, first_key, pinned, blobs, separated, mut oldest_delete } = table;
         let blobs: Vec<_> = blobs.into_iter().collect();
-        // A table that is whole has its values: without a manifest, salvage takes it for what its
-        // inputs were.
+        // Finish the values before the table: without a manifest, salvage takes a whole table as
+        // replacing its inputs.
         self.blobs.finish()?;
         let written = builder.properties();
         let (entries, deletes) = (written.entries, written.deletes);
@@ -363,9 +362,9 @@ impl Writer<'_, '_> {
 }
 
 impl Open {
-    /// Counts a value in a blob file of which at most `most` bytes can be listed, which the next
-    /// entry refers to. Wrong references may name one record twice: a table that lists more than
-    /// the file has would not be opened.
+    /// Counts a value in a blob file that the next entry refers to; of this file, at most `most`
+    /// bytes may be listed. Wrong references may name one record twice, and a table that lists more
+    /// than the file has could not be opened.
     fn refer(&mut self, at: &Reference, most: u64, pinned: Option<SeqNo>) {
         let refers = self.blobs.entry(at.file).or_default();
         *refers = refers.saturating_add(at.span).min(most);

@@ -1,8 +1,8 @@
 //! Atomic changes of one key: a read and a write with nothing in between.
 //!
-//! A change reads the key as of now, decides, and writes under the condition that the key was not
-//! written since. If it was, the change is repeated with the new value. It takes no snapshot, and
-//! whoever loses to a change has lost to one that was committed: some thread always gets on.
+//! A change reads the key as of now, decides, and writes on condition that the key has not been
+//! written since. If it has, the change is retried with the new value. It takes no snapshot. A
+//! change only ever loses to one that committed, so some thread always makes progress.
 
 use smallvec::smallvec;
 
@@ -15,20 +15,19 @@ use crate::error::{ReadError, TransactionError};
 use crate::options::Durability;
 use crate::slice::Slice;
 
-/// How often a change of one key is attempted before the conflict is returned.
+/// How many times a change of one key is attempted before the conflict is returned.
 const MOST_ATTEMPTS: u32 = 1000;
 
-/// The current value when a [`compare_and_swap`](Keyspace::compare_and_swap) finds another one than
-/// expected.
+/// [`compare_and_swap`](Keyspace::compare_and_swap) found a value other than the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key has another value than expected")]
 #[non_exhaustive]
 pub struct Mismatch {
-    /// The value that the key has; `None` if it has none.
+    /// The key's value; `None` if it has none.
     pub current: Option<Slice>,
 }
 
-/// What becomes of a key.
+/// What to do with a key.
 pub(crate) enum Change<V> {
     Keep,
     Put(V),
@@ -68,12 +67,12 @@ impl Keyspace {
         }
     }
 
-    /// Replaces the value of `key` by what `change` makes of it, atomically; `None` stands for no
-    /// value, on both sides. Returns the new value. `change` is called again whenever somebody else
-    /// has written the key meanwhile.
+    /// Replaces the value of `key` with what `change` returns for it, atomically. `None` means no
+    /// value, both as argument and as result. Returns the new value. If another write to `key`
+    /// comes in between, `change` is called again.
     ///
-    /// Costs a get, a put and the check that nothing came between. With the database's durability,
-    /// like all methods of this kind.
+    /// Costs a get, a put and the check that nothing came between. Like all methods of this kind,
+    /// it uses the database's durability.
     ///
     /// # Errors
     ///
@@ -107,8 +106,8 @@ impl Keyspace {
         Ok(new)
     }
 
-    /// Sets the value of `key` to `new` if it is `expected`; `None` stands for no value, on both
-    /// sides. Atomic.
+    /// Sets the value of `key` to `new` if it currently is `expected`. `None` means no value, for
+    /// both. Atomic.
     ///
     /// # Errors
     ///
@@ -142,7 +141,8 @@ impl Keyspace {
         })
     }
 
-    /// Deletes `key` and returns the value that it had. Of several callers at once, one gets it.
+    /// Deletes `key` and returns the value that it had. If several callers race, one of them gets
+    /// it.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Keyspace {
     }
 
     /// Sets the value of `key` to `value` if it has none; otherwise returns the value that it has.
-    /// Of several callers at once, one inserts.
+    /// If several callers race, one of them inserts.
     ///
     /// # Errors
     ///
@@ -172,11 +172,9 @@ impl Keyspace {
         })
     }
 
-    /// Adds `by` to the counter `key` and returns its new value. A counter is a number of eight
-    /// bytes, little-endian; one that does not exist is 0. Addition is modulo 2^64. These are the
-    /// numbers of the merge operator `add`, which is cheaper for a counter whose new value nobody
-    /// asks for.
-    ///
+    /// Adds `by` to the counter `key` and returns its new value. A counter is an eight-byte
+    /// little-endian number; one that does not exist is 0. Addition wraps modulo 2^64. The merge
+    /// operator `add` uses the same format, and is cheaper if you do not need the new value.
     /// # Errors
     ///
     /// [`ReadError::Merge`] if the value is not eight bytes long, and those of

@@ -1,11 +1,11 @@
 //! The beginning of a session: replayed data becomes tables, and a new log and manifest are
 //! created.
 //!
-//! Usually opening does this at once. If the disk has no room for it, the database is opened anyway
-//! and *waits*: reads see what the existing logs and tables hold, replayed data stays in memory,
-//! and nothing is changed on disk. Each write, and each other request that needs the disk, tries to
-//! begin the session; so does the flush thread from time to time. Until an attempt succeeds, they
-//! return the error of the last attempt.
+//! Usually opening does this at once. If the disk has no room for it, the database opens anyway and
+//! *waits*: reads see what the existing logs and tables hold, replayed data stays in memory, and
+//! nothing on disk changes. Each write, and any other request that needs the disk, tries to begin
+//! the session; so does the flush thread from time to time. Until an attempt succeeds, they return
+//! the error of the last attempt.
 //!
 //! # Invariants
 //!
@@ -16,13 +16,13 @@
 //! * The first log exists before the manifest, since a closed manifest without a later log means
 //!   that nothing was written after it (see `wrong_end` in [`open`](super::open)).
 //! * A waiting database has neither a log nor a manifest. No memtable changes, and no background
-//!   work runs that would need either.
-//! * An opening whose last log is empty and not closed reuses its number, so that any number of
+//!   work that would need either one runs.
+//! * If the last log is empty and not closed, an opening reuses its number, so that any number of
 //!   attempts leaves at most one empty log behind.
 //!
 //! # Threads
 //!
-//! One mutex holds the state that an attempt needs. It is taken before every other lock of the
+//! One mutex guards the state that an attempt needs. It is taken before every other lock of the
 //! database.
 
 use std::sync::Arc;
@@ -45,10 +45,10 @@ use crate::sync;
 use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
 
-/// How long the error of an attempt is repeated if the disk has no more room than it had then.
+/// How long to repeat an attempt's error while the disk has no more room than it had then.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Tables made from replayed data, not yet part of the tree.
+/// Tables made from replayed data that are not part of the tree yet.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
     edit: VersionEdit,
@@ -60,7 +60,7 @@ impl Flushed {
         self.tables.is_empty()
     }
 
-    /// Returns the tables, which a manifest may name.
+    /// Returns the tables, which a manifest may now name.
     fn publish(self) -> Vec<Arc<OpenTable>> {
         self.tables.into_iter().flat_map(|(_, tables)| tables.publish()).collect()
     }
@@ -74,18 +74,18 @@ impl Flushed {
 
 impl DbInner {
     /// Like [`check_writable`](Self::check_writable), but also begins the session if it has not
-    /// begun. Not to be called with any lock held.
+    /// begun. Call without holding any lock.
     pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
         self.gate.check_writable()?;
         self.check_begun()
     }
 
-    /// Begins the session if it has not begun. Not to be called with any lock held.
+    /// Begins the session if it has not begun. Call without holding any lock.
     pub(crate) fn check_begun(&self) -> Result<(), WriteError> {
         if self.gate.is_waiting() { self.begin_late() } else { Ok(()) }
     }
 
-    /// For a background thread that has nothing else to do.
+    /// Retries the beginning, from a background thread that has nothing else to do.
     pub(crate) fn retry_beginning(&self) {
         if self.gate.is_waiting() && self.gate.check_writable().is_ok() {
             // The next write reports the error to its caller.
@@ -93,8 +93,8 @@ impl DbInner {
         }
     }
 
-    /// Records that the opening met a full disk: nothing can be written until a later attempt finds
-    /// room.
+    /// Records that opening ran into a full disk: nothing can be written until a later attempt
+    /// finds room.
     pub(crate) fn wait_for_room(&self, mut pending: Beginning, error: StorageError) {
         self.warn(format!(
             "opened without room to write: reads work, writes fail until there is room: {error}"
@@ -129,8 +129,8 @@ impl DbInner {
                     self.warn(error.to_string());
                 }
                 self.remove_unneeded(&pending.files);
-                // Not before: a log that is begun and rolled meanwhile may have the number of an
-                // empty one that was found.
+                // Not earlier: a log begun and rolled meanwhile may have the number of an empty one
+                // that was found.
                 self.gate.begin();
                 pending.in_doubt.drain(..).for_each(|path| self.garbage.push(path));
                 *pending = Beginning::default();
@@ -151,7 +151,7 @@ impl DbInner {
         }
     }
 
-    /// Writes the active memtable of a keyspace, which no thread changes, to a table.
+    /// Writes the active memtable of a keyspace to a table. No thread changes the memtable.
     pub(crate) fn flush_replayed(
         &self,
         keyspace: &KeyspaceInner,
@@ -176,7 +176,7 @@ impl DbInner {
     }
 
     /// Begins the session: flushes the data in memory, and creates a log and a manifest. `flushed`
-    /// are tables that hold the rest of the replayed data; they are removed on failure.
+    /// are tables that hold the rest of the replayed data; on failure they are removed.
     pub(crate) fn begin(&self, pending: &mut Beginning, mut flushed: Flushed) -> Result<(), NotBegun> {
         let keyspaces = self.directory.load_full();
         let in_memory: Vec<KeyspaceId> = {
@@ -211,7 +211,7 @@ impl DbInner {
         begun
     }
 
-    /// Creates the log and the manifest, and puts the latter in force. `made` is the manifest's
+    /// Creates the log and the manifest, and puts the manifest in force. `made` is the manifest's
     /// number once its file may exist.
     fn switch(
         &self,
@@ -221,8 +221,8 @@ impl DbInner {
         flushed: &Flushed,
         made: &mut Option<u64>,
     ) -> Result<(), NotBegun> {
-        // A global filter may already be in use: add the keys to it first, with no rebuild until
-        // the version that needs it is in place.
+        // A global filter may already be in use: add the keys to it first, and allow no rebuild
+        // until the version that needs it is in place.
         let mut tables_of: HashMap<KeyspaceId, Vec<Arc<OpenTable>>> = HashMap::default();
         for (keyspace, tables) in &flushed.tables {
             tables_of.entry(*keyspace).or_default().extend_from_slice(tables);
@@ -233,7 +233,7 @@ impl DbInner {
             false => Vec::new(),
         };
         let mut log = self.lock_log();
-        // Under the log lock: a database that is being closed no longer begins.
+        // Under the log lock: a database that is being closed no longer begins a session.
         self.gate.check_writable().map_err(NotBegun::Stopped)?;
         if pending.first_log.is_none() {
             // If the log gets its name but the name cannot be synced, the next attempt must not add
@@ -274,8 +274,8 @@ impl DbInner {
         log: LogId,
         edit: &mut VersionEdit,
     ) {
-        // Options come from the text that is stored, but those of the default keyspace: they are
-        // made into text once for many of the same.
+        // Options come from the stored text, except those of the default keyspace. Keyspaces that
+        // share options share one rendering of them as text.
         let mut last: Option<(&Arc<str>, String)> = None;
         for (ks, keyspace) in keyspaces.iter() {
             let stored = &state.catalogue.tree().keyspaces[ks].options;
@@ -301,8 +301,8 @@ impl DbInner {
         edit.last_seq = Some(self.visible());
     }
 
-    /// Writes the options to a file for people to read. The session continues even without room for
-    /// that.
+    /// Writes the options to a file for people to read. The session continues even if there is no
+    /// room for it.
     pub(crate) fn write_options(&self) -> Result<(), StorageError> {
         let path = options_path(&self.dir);
         let written = write_file_atomically(&*self.fs, &path, self.options.to_text().as_bytes())

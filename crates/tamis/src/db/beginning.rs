@@ -1,4 +1,4 @@
-//! What a session that waits for room needs to begin. See [`begin`](super::begin).
+//! What a session that waits for room needs in order to begin. See [`begin`](super::begin).
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -19,8 +19,8 @@ pub(crate) struct Beginning {
     /// The files present when the database was opened.
     pub(crate) files: Vec<(String, FileKind)>,
     /// Files created by an attempt that may have put its manifest in force: they stay until another
-    /// manifest is.
+    /// manifest is in force.
     pub(crate) in_doubt: Vec<PathBuf>,
-    /// The last failed attempt: its error, its time, and the free space after it.
+    /// The last failed attempt: its error, its time, and the free space afterwards.
     pub(crate) failed: Option<(StorageError, Instant, Option<u64>)>,
 }

@@ -1,32 +1,32 @@
 //! The change feed: committed batches in the order in which they took effect, read from the logs.
 //!
-//! A reader goes from record to record and from log to log. It asks the list of logs when it opens
-//! one, and before it reads what has become visible since
-//! ([`LogFiles::place_of`](crate::db::log::files::LogFiles::place_of)); and what is visible before every
-//! record: a record that holds a visible number is whole, since its append came before the number
-//! was published (`Release`, and `Acquire` in [`visible`](crate::db::committer::Committer::visible)),
-//! and the pages that a mapped log is written through are those that its file is read from. So
-//! nothing is read that is being written, a bad record is damage, and writers do nothing for
-//! readers that do not wait.
+//! A reader goes from record to record and from log to log. It consults the list of logs when it
+//! opens a log, and again before it reads records that became visible since
+//! ([`LogFiles::place_of`](crate::db::log::files::LogFiles::place_of)). Before every record it
+//! loads the visible number. A record that holds a visible number is whole: its append came before
+//! the number was published (`Release`, with `Acquire` in
+//! [`visible`](crate::db::committer::Committer::visible)), and a mapped log is written through the
+//! same pages that its file is read from. So the reader never reads a record while it is being
+//! written, a bad record means damage, and writers do no work for readers that are not waiting.
 //!
-//! A log that is removed while it is read is gone for the reader, too: it gets the error of one
-//! that fell behind. One that is overwritten meanwhile holds no record of the old log any more
+//! If a log is removed while it is being read, the reader loses it, too: it gets the same error as
+//! a reader that fell behind. A log overwritten meanwhile no longer holds records of the old log
 //! (checksums are seeded with the log's number), with the same result.
 //!
 //! # Choices
 //!
-//! * **No file says which records count.** A number that was given twice, after a failed sync or
-//!   behind a torn record, counts in the last log that begins at or below it. So a crash leaves
-//!   nothing to repair, and nothing is written for it.
-//! * **The manifest records no number that a power failure may take back.** Numbers go on where the
-//!   logs end, so a reader of durable changes meets no jump after one. A failed sync that gives a
-//!   log up leaves a jump, which is an error for readers.
+//! * **No file says which records count.** If a number was assigned twice, after a failed sync or a
+//!   torn record, the last log that begins at or below it counts. So a crash leaves nothing to
+//!   repair, and this needs no extra writes.
+//! * **The manifest records no number that a power failure may take back.** Numbering continues
+//!   where the logs end, so a reader of durable changes sees no jump after a power failure. When a
+//!   failed sync abandons a log, numbers jump, which is an error for readers.
 //!
 //! # Threads
 //!
 //! A [`Changes`] has one owner at a time. It takes the `state` lock to open a log, and to tell
-//! damage from a log that is gone; and it sleeps where writers of groups wait for their turn to
-//! become visible.
+//! damage from a log that is gone. It sleeps where writers of groups wait for their turn to become
+//! visible.
 
 use std::io;
 use std::sync::Arc;
@@ -45,29 +45,29 @@ use crate::io::Access;
 use crate::sync;
 use tamis_files::wal::ops::{BatchOp, GroupHeader, Ops};
 
-/// How long a wait lasts before it looks whether the database was closed.
+/// How often a waiting reader checks whether the database was closed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// For so long after a change, a reader looks for the next one by itself, so that a writer in full
-/// flow wakes nobody.
+/// For this long after a change, a reader polls for the next one, so that a writer in full flow
+/// wakes nobody.
 const FLOW: Duration = Duration::from_millis(2);
 
-/// How often it looks.
+/// How often it polls.
 const LOOK_IN_FLOW: Duration = Duration::from_micros(100);
 
-/// How often a log is opened that changes meanwhile. It is removed once and cut once.
+/// How many times to try to open a log that changes meanwhile. A log is removed once and cut once.
 const ATTEMPTS: u32 = 4;
 
-/// How often a reader of durable changes looks whether there are more.
+/// How often a reader of durable changes polls.
 const LOOK_FOR_DURABLE: Duration = Duration::from_millis(5);
 
-/// A batch that was committed, or several that were committed together: the operations of one
-/// record of the log. They took effect at once.
+/// A committed batch, or several that were committed together: the operations of one log record.
+/// They took effect at once.
 #[derive(Clone)]
 pub struct Change {
     first: SeqNo,
     last: SeqNo,
-    /// The number of the first operation in `operations`.
+    /// The sequence number of the first operation in `operations`.
     start: SeqNo,
     operations: Vec<u8>,
     durable: bool,
@@ -77,24 +77,24 @@ pub struct Change {
 debug_as!(Change, "Change", change => "first_seq": change.first, "last_seq": change.last, "bytes": change.operations.len());
 
 impl Change {
-    /// Returns the sequence number of its first operation.
+    /// Returns the sequence number of the change's first operation.
     pub fn first_seq(&self) -> u64 {
         self.first
     }
 
-    /// Returns the sequence number of its last operation: the position of a reader that has applied
-    /// the change.
+    /// Returns the sequence number of the change's last operation: the position of a reader that
+    /// has applied the change.
     pub fn last_seq(&self) -> u64 {
         self.last
     }
 
-    /// Reports whether it was known to survive a power failure when it was read: its log was
-    /// synced, or its writes were in tables.
+    /// Reports whether the change was known to survive a power failure when it was read: its log
+    /// was synced, or its writes were in tables.
     pub fn is_durable(&self) -> bool {
         self.durable
     }
 
-    /// Returns its operations in order.
+    /// Returns the change's operations in order.
     pub fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
         let operations = Ops::new(&self.operations).map(|op| op.expect("decoded when it was read"));
         let numbered = operations.zip(self.start..).filter(|(_, seq)| *seq >= self.first);
@@ -120,14 +120,15 @@ impl Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operation<'c> {
-    /// Its sequence number.
+    /// The operation's sequence number.
     pub seq: u64,
-    /// The name that its keyspace had when the change was read; `None` if it had been dropped.
+    /// The name of the operation's keyspace when the change was read; `None` if it had been
+    /// dropped.
     pub keyspace: Option<&'c str>,
-    /// The number of its keyspace, which is never given again and stays when the keyspace is
-    /// renamed.
+    /// The number of the operation's keyspace. It is never reused, and renaming the keyspace does
+    /// not change it.
     pub keyspace_id: u32,
-    /// What it does.
+    /// What the operation does.
     pub kind: OperationKind<'c>,
 }
 
@@ -158,26 +159,26 @@ pub enum OperationKind<'c> {
     DeleteRange {
         /// The first key of the range.
         start: &'c [u8],
-        /// The first key after the range; `None` if it is unbounded.
+        /// The first key after the range; `None` if the range is unbounded.
         end: Option<&'c [u8]>,
     },
-    /// Tables were to be ingested, into this keyspace first. The log does not hold what is in them,
-    /// nor whether the ingestion succeeded: read the keyspace.
+    /// An ingestion of tables; this is its first keyspace. The log holds neither the tables'
+    /// contents nor whether the ingestion succeeded: read the keyspace.
     Ingestion,
 }
 
-/// A reader of the change feed. [`Db::changes`] begins one.
+/// A reader of the change feed, started by [`Db::changes`].
 ///
-/// It is also an iterator, which ends for now where there are no more changes, and can go on later.
-/// It keeps the database open as any handle does, but no logs: a
+/// It is also an iterator, which returns `None` when there are no more changes for now and can
+/// continue later. It keeps the database open as any handle does, but keeps no logs: a
 /// [`Consumer`](crate::changes::Consumer) does.
 pub struct Changes {
     handle: Arc<Handle>,
-    /// The number of the next operation.
+    /// The sequence number of the next operation.
     next: SeqNo,
     durable_only: bool,
     log: Option<OpenLog>,
-    /// When a wait returned a change.
+    /// When a wait last returned a change.
     last_wait: Option<Instant>,
 }
 
@@ -188,30 +189,30 @@ debug_as!(Changes, "Changes", changes => "path": changes.handle.inner.dir, "next
 struct OpenLog {
     place: Place,
     reader: LogReader,
-    /// Records up to this number were whole when the length of the file was last asked for.
+    /// Records up to this number were whole when the file's length was last read.
     whole: SeqNo,
 }
 
 impl Changes {
-    /// Leaves out what a power failure might take back; the numbers of such changes would be given
-    /// again. By default they are shown, and [marked](Change::is_durable): without synced writes,
-    /// it takes until the log is full before changes are durable.
+    /// Leaves out changes that a power failure might take back; their numbers would be assigned
+    /// again. By default they are included and [marked](Change::is_durable): without synced writes,
+    /// changes become durable only when the log is full.
     pub fn durable_only(mut self, durable_only: bool) -> Changes {
         self.durable_only = durable_only;
         self
     }
 
-    /// Returns the number of the last operation read, or skipped.
+    /// Returns the sequence number of the last operation read or skipped.
     pub fn last_seq(&self) -> u64 {
         self.next - 1
     }
 
-    /// Returns the next change, or `None` if there is none yet. Reads a record of the log; the
-    /// first call, the log before it.
+    /// Returns the next change, or `None` if there is none yet. Reads one record of the log; the
+    /// first call also reads the log up to it.
     ///
     /// # Errors
     ///
-    /// [`ChangesError::FellBehind`] if the log that holds the next change is gone; failed reads,
+    /// [`ChangesError::FellBehind`] if the log that holds the next change is gone; failed reads;
     /// damage. The next call tries again.
     pub fn poll(&mut self) -> Result<Option<Change>, ChangesError> {
         let handle = self.handle.clone();
@@ -228,17 +229,16 @@ impl Changes {
         }
     }
 
-    /// Waits for the next change, but no longer than `timeout`; then returns `None`.
+    /// Waits up to `timeout` for the next change. Returns `None` if none came.
     ///
     /// # Errors
     ///
-    /// Those of [`poll`](Changes::poll), and [`ChangesError::Closed`] once the database is closed
-    /// and all changes are read; [`WriteError::Poisoned`] likewise after writes have stopped for
-    /// good.
+    /// Those of [`poll`](Changes::poll). Once all changes are read, [`ChangesError::Closed`] if the
+    /// database is closed, and [`WriteError::Poisoned`] if writes have stopped for good.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Change>, ChangesError> {
         let started = sync::now();
         loop {
-            // First, since a write may be acknowledged until then.
+            // Checked before polling, since a write may be acknowledged until then.
             let ended = match self.handle.inner.gate.check_writable() {
                 Err(WriteError::Closed) => Some(ChangesError::Closed),
                 Err(error @ WriteError::Poisoned { .. }) => Some(ChangesError::Write(error)),
@@ -257,7 +257,7 @@ impl Changes {
                 return Ok(None);
             }
             match db.visible() >= self.next {
-                // Nobody rings when writes become durable.
+                // Nothing signals that writes became durable.
                 true => sync::thread::sleep(left.min(LOOK_FOR_DURABLE)),
                 false if self.last_wait.is_some_and(|last| sync::since(last) < FLOW) => {
                     sync::thread::sleep(left.min(LOOK_IN_FLOW));
@@ -267,7 +267,7 @@ impl Changes {
         }
     }
 
-    /// Returns the last number that may be read now.
+    /// Returns the last sequence number that may be read now.
     fn limit(&self, db: &DbInner) -> SeqNo {
         match self.durable_only {
             true => db.visible().min(db.log.durable()),
@@ -275,12 +275,12 @@ impl Changes {
         }
     }
 
-    /// Reads one record; those up to `limit` are whole. `None` if it holds nothing for the reader,
-    /// or if the log ended.
+    /// Reads one record; records up to `limit` are whole. `None` if the record holds nothing for
+    /// the reader, or if the log ended.
     fn advance(&mut self, db: &DbInner, limit: SeqNo) -> Result<Option<Change>, ChangesError> {
         if let Some(log) = self.log.as_mut().filter(|log| self.next > log.whole) {
-            // Numbers that were not visible then: they may be in a later log by now, and what this
-            // one holds of them may have failed.
+            // `next` was not visible when the log was opened: it may be in a later log by now, and
+            // this log's record of it may have failed.
             let place = place_of(db, self.next)?;
             match place.log == log.place.log {
                 true => log.place = place,
@@ -313,7 +313,7 @@ impl Changes {
             }
             Err(error) => {
                 self.log = None;
-                // It may have been removed, or overwritten, meanwhile.
+                // The log may have been removed or overwritten meanwhile.
                 match place_of(db, self.next)? {
                     found if found.log == place.log => Err(error.into()),
                     _ => Ok(None),
@@ -377,15 +377,15 @@ fn next_record(log: &mut OpenLog, next: SeqNo) -> Result<Read, StorageError> {
     Ok(Read::Record { start: header.first_seq, last, operations })
 }
 
-/// Opens the log that holds the number `seq`, when all numbers up to `limit` are visible. `ended`
-/// is a log that does not hold it.
+/// Opens the log that holds `seq`; all numbers up to `limit` are visible. `ended` is a log that
+/// turned out not to hold it.
 fn open_log(db: &DbInner, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Result<OpenLog, ChangesError> {
     for attempt in 1.. {
         let place = place_of(db, seq)?;
         let path = log_path(&db.dir, place.log);
         if ended.is_some_and(|ended| ended.log == place.log) {
-            // A power failure took the rest back, or it was given up after a failed sync, and what
-            // it held went to tables.
+            // A power failure took the rest of the log back, or a failed sync abandoned the log and
+            // its contents went to tables.
             if place.until < SeqNo::MAX {
                 return Err(ChangesError::FellBehind { wanted: seq, oldest: place.until });
             }
@@ -398,11 +398,11 @@ fn open_log(db: &DbInner, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Res
         });
         match reader {
             Ok(reader) => return Ok(OpenLog { place, reader, whole: limit }),
-            // It was removed after it was found, or cut behind its last record.
+            // The log was removed after it was found, or cut behind its last record.
             Err(OpenError::Storage(StorageError::Io(failure)))
                 if attempt < ATTEMPTS
                     && matches!(failure.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {}
-            // Or overwritten.
+            // Or it was overwritten.
             Err(_) if place_of(db, seq)? != place => {}
             Err(OpenError::Storage(error)) => return Err(error.into()),
             Err(other) => return Err(StorageError::corrupt(&path, 0, other.to_string()).into()),
@@ -411,7 +411,7 @@ fn open_log(db: &DbInner, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Res
     unreachable!("the last attempt returns")
 }
 
-/// Returns the log that holds, or will hold, the number `wanted`.
+/// Returns the log that holds, or will hold, `wanted`.
 fn place_of(db: &DbInner, wanted: SeqNo) -> Result<Place, ChangesError> {
     let state = db.state();
     let place = state.logs.place_of(wanted);
@@ -419,16 +419,16 @@ fn place_of(db: &DbInner, wanted: SeqNo) -> Result<Place, ChangesError> {
 }
 
 impl Db {
-    /// Returns a reader of all changes after the number `since`, in order: one of
-    /// [`Snapshot::seq`](crate::Snapshot::seq), or the position of an earlier reader; 0 begins with
-    /// the first write of the database. Changes are those of all keyspaces.
+    /// Returns a reader of all changes after the sequence number `since`, in order. Pass a
+    /// [`Snapshot::seq`](crate::Snapshot::seq) or the position of an earlier reader; 0 starts with
+    /// the first write of the database. The feed covers all keyspaces.
     ///
-    /// Changes are read from the logs, which are gone soon after their writes are in tables, unless
-    /// they are kept: for a [consumer](Db::change_consumer), or by the options
+    /// Changes are read from the logs. A log is gone soon after its writes are in tables, unless it
+    /// is kept for a [consumer](Db::change_consumer) or by the options
     /// [`changes_keep_bytes`](crate::Options::changes_keep_bytes) and
-    /// [`changes_keep_time`](crate::Options::changes_keep_time). A reader of whom a change is gone
-    /// gets an error, and never a feed with a hole. Keyspaces that are created, renamed or dropped,
-    /// entries that expire, and what ingested tables hold are no changes.
+    /// [`changes_keep_time`](crate::Options::changes_keep_time). A reader whose next change is gone
+    /// gets an error, never a feed with a hole. These are not changes: creating, renaming or
+    /// dropping a keyspace, entries that expire, and the contents of ingested tables.
     ///
     /// # Errors
     ///
@@ -462,7 +462,8 @@ impl Db {
             return Err(ChangesError::Ahead { since, last });
         }
         let next = since + 1;
-        // It may be lost until the first read, but an error now is worth more than later.
+        // The log may still be lost before the first read, but an early error is better than a late
+        // one.
         place_of(db, next)?;
         Ok(Changes { handle: self.handle().clone(), next, durable_only: false, log: None, last_wait: None })
     }

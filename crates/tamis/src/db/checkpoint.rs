@@ -39,7 +39,7 @@ impl DbInner {
         self.fs.remove_dir_all(target)
     }
 
-    /// Sets `made` once the directory is this checkpoint's own.
+    /// Sets `made` once the checkpoint owns the directory.
     fn write_checkpoint(&self, target: &Path, made: &mut bool) -> Result<(), AdminError> {
         if self.gate.is_read_only() {
             return Err(WriteError::ReadOnly.into());
@@ -50,8 +50,8 @@ impl DbInner {
         if self.fs.exists(target).map_err(|e| io("look for", target, e))? {
             return Err(AdminError::TargetExists { path: target.to_owned() });
         }
-        // Nothing is written while the log is held; after rolling it, every log that matters is
-        // complete and immutable.
+        // Nothing is written while the log lock is held. After rolling the log, every log that
+        // matters is complete and immutable.
         let mut log = self.lock_log();
         self.gate.check_writable()?;
         self.log.roll(&mut log).and_then(|()| self.log.sync_rolled())?;
@@ -71,7 +71,7 @@ impl DbInner {
         for id in blobs {
             link(&blob_path(&self.dir, id), &blob_path(target, id))?;
         }
-        // Overwriting a log here would change it in the checkpoint.
+        // Overwriting one of these logs here would change it in the checkpoint.
         for id in state.logs.share() {
             link(&log_path(&self.dir, id), &log_path(target, id))?;
         }
@@ -81,7 +81,7 @@ impl DbInner {
             Arc::make_mut(stored).filter_files.retain(|&id, _| {
                 let (from, to) = (filter_path(&self.dir, id), filter_path(target, id));
                 let linked = self.fs.link_or_copy(&from, &to);
-                // The checkpoint builds its filters without it.
+                // The checkpoint rebuilds its filters without this file.
                 left_out.extend(linked.as_ref().err().map(|e| format!("{}: {e}", from.display())));
                 linked.is_ok()
             });

@@ -1,15 +1,15 @@
-//! Named consumers of the change feed: readers whose position the database keeps, and for whom it
-//! keeps the logs.
+//! Named consumers of the change feed: readers whose position the database stores and whose logs it
+//! keeps.
 //!
-//! A consumer is an entry of a keyspace of its own: its name, and the number up to which it has
-//! acknowledged changes, as a varint. So an acknowledgement costs a put, and is as durable as one.
-//! Their positions are read when the database is opened, before any log is given up
+//! A consumer is one entry in a hidden keyspace: its name, and as a varint the sequence number up
+//! to which it has acknowledged changes. So an acknowledgement costs a put, and is as durable as
+//! one. Opening the database reads the positions before it releases any log
 //! ([`retained`](crate::db::log)).
 //!
 //! # Locks
 //!
-//! One mutex makes changes to the list of consumers one after the other, each with its entry. It
-//! comes before every lock of the database.
+//! One mutex serializes changes to the list of consumers, each with its entry. It is taken before
+//! every lock of the database.
 
 use tamis_base::key::SeqNo;
 use tamis_files::codec::{Decoder, Encode};
@@ -20,15 +20,15 @@ use crate::db::tree::CONSUMERS_KEYSPACE;
 use crate::db::{Db, Keyspace};
 use crate::error::{ChangesError, ReadError, StorageError, WriteError};
 
-/// The longest name of a consumer, in bytes.
+/// The maximum length of a consumer's name, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 
-/// A named reader of the change feed. The database keeps its position, and the logs that it has yet
-/// to read (up to [`changes_max_bytes`](crate::Options::changes_max_bytes)), also from one opening
-/// to the next. [`Db::change_consumer`] creates it or finds it again.
+/// A named reader of the change feed. The database stores its position and keeps the logs that it
+/// has yet to read (up to [`changes_max_bytes`](crate::Options::changes_max_bytes)), across
+/// openings. [`Db::change_consumer`] creates it, or finds it if it exists.
 ///
-/// Changes are delivered at least once: after a crash, those again whose acknowledgement was not
-/// durable.
+/// Changes are delivered at least once: after a crash, changes whose acknowledgement was not
+/// durable are delivered again.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     db: Db,
@@ -41,8 +41,8 @@ impl Consumer {
         &self.name
     }
 
-    /// Returns the last number that was acknowledged, or that of the last write before the consumer
-    /// was created.
+    /// Returns the last acknowledged sequence number. Before any acknowledgement, that is the
+    /// number of the last write before the consumer was created.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl Consumer {
         self.db.handle().inner.state().logs.consumer(&self.name).ok_or_else(|| self.gone())
     }
 
-    /// Returns a reader of the changes that were not acknowledged yet.
+    /// Returns a reader of the changes not yet acknowledged.
     ///
     /// # Errors
     ///
@@ -61,9 +61,9 @@ impl Consumer {
         self.db.changes(self.position()?)
     }
 
-    /// Acknowledges all changes up to the number `seq`: they will not be delivered again, and their
-    /// logs need not be kept. Numbers that were acknowledged already, and those that no write has
-    /// yet, change nothing more. Costs a put.
+    /// Acknowledges all changes up to the sequence number `seq`: they will not be delivered again,
+    /// and their logs need not be kept. Numbers already acknowledged, and numbers that no write has
+    /// yet, have no further effect. Costs a put.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Consumer {
         let keyspace = self.db.hidden_keyspace(CONSUMERS_KEYSPACE).ok_or_else(|| self.gone())?;
         self.db.write_position(&keyspace, &self.name, seq, false)?;
         let mut state = inner.state();
-        // Not before the write, whose number it is at least.
+        // Only after the write, so that `visible()` is at least the write's number.
         state.logs.acknowledge(&self.name, seq, inner.visible());
         let any = inner.log.expire(&mut state.logs, inner.now());
         drop(state);
@@ -94,17 +94,17 @@ impl Consumer {
 }
 
 impl Db {
-    /// Returns the consumer of this name. If there is none, it is created, durably, and its first
-    /// change is the next one.
+    /// Returns the consumer of this name. If there is none, creates it durably; its first change
+    /// will be the next write.
     ///
-    /// To begin with the present contents, create the consumer, then take a snapshot, copy it, and
+    /// To start from the current contents, create the consumer, then take a snapshot, copy it, and
     /// acknowledge [its number](crate::Snapshot::seq).
     ///
     /// # Errors
     ///
     /// [`ChangesError::BadName`] for a name that is empty, longer than 255 bytes or has control
-    /// characters; [`ChangesError::Storage`] if the positions of consumers could not be read when
-    /// the database was opened, and this may be one of them; those of [`Db::put`].
+    /// characters; [`ChangesError::Storage`] if the consumers' positions could not be read when the
+    /// database was opened, so that this may be one of them; those of [`Db::put`].
     pub fn change_consumer(&self, name: &str) -> Result<Consumer, ChangesError> {
         self.check_process()?;
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
@@ -124,7 +124,7 @@ impl Db {
         }
         inner.check_ready()?;
         let keyspace = self.create_hidden_keyspace(CONSUMERS_KEYSPACE)?;
-        // From now on logs are kept for it.
+        // From now on, logs are kept for it.
         let position = {
             let mut state = inner.state();
             let position = inner.visible();
@@ -136,8 +136,8 @@ impl Db {
         Ok(consumer)
     }
 
-    /// Forgets the consumer of this name, and gives up the logs that were kept for it alone;
-    /// `false` if there is none.
+    /// Forgets the consumer of this name and releases the logs kept only for it; `false` if there
+    /// is none.
     ///
     /// # Errors
     ///
@@ -180,8 +180,8 @@ impl Db {
         self.handle().inner.write(batch, sync)
     }
 
-    /// Reads the positions of consumers, then gives up the logs that nobody needs. Where they
-    /// cannot be read, all logs are kept. For opening, before background work begins.
+    /// Reads the consumers' positions, then releases the logs that nobody needs. If the positions
+    /// cannot be read, all logs are kept. Called at opening, before background work begins.
     pub(super) fn load_consumers(&self) {
         let inner = &self.handle().inner;
         let Some(keyspace) = self.hidden_keyspace(CONSUMERS_KEYSPACE) else { return };

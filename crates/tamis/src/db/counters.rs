@@ -11,7 +11,8 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// The same for a counter that only the holder of a certain lock raises: a plain addition.
+    /// Like `add`, but for a counter that only the holder of a certain lock raises: a plain
+    /// addition.
     #[inline]
     pub(crate) fn add_locked(&self, n: u64) {
         self.0.store(self.0.load(Relaxed) + n, Relaxed);

@@ -1,63 +1,62 @@
-//! Followers: read-only handles that show, again and again, what a writer in another process has
-//! done since.
+//! Followers: read-only handles that repeatedly catch up with a writer in another process.
 //!
-//! A follower has what any opening has, and keeps up with the two kinds of files that a writer
-//! appends to: the manifest, whose edits say which tables there are, and the logs, whose records go
-//! into memtables of the follower's own. Tables that are open stay open.
+//! A follower has everything that any opening has, and keeps up with the two kinds of files that a
+//! writer appends to: the manifest, whose edits say which tables exist, and the logs, whose records
+//! go into the follower's own memtables. Tables that are open stay open.
 //!
 //! # Catching up
 //!
-//! An attempt reads the manifest to its end, opens the tables that are new, reads the logs to their
-//! end, and then looks at the manifest again. If there is an edit that it has not read, it begins
-//! again. Otherwise what it has read is a state that existed, for the reasons that
-//! [`beside`](super::beside) gives; so it is published. What an attempt has opened and read is not
-//! lost when the next begins.
+//! An attempt reads the manifest to its end, opens new tables, reads the logs to their end, and
+//! then checks the manifest again. If it finds an edit that it has not read, it starts over.
+//! Otherwise it has read a state that existed, for the reasons given in [`beside`](super::beside),
+//! and publishes that state. What an attempt has opened and read is kept for the next one.
 //!
-//! Files that go away or change under an attempt are errors, and so is what it reads in part while
-//! it is written. An error counts if it comes several times in a row with the same manifest. Then
-//! the caller gets it, and readers keep what they had.
+//! Files that vanish or change during an attempt are errors, and so is anything that it reads
+//! half-written. An error counts only if it comes several times in a row with the same manifest.
+//! Then the caller gets it, and readers keep what they had.
 //!
 //! # Memtables
 //!
-//! A keyspace's floor in the manifest says from which log on its writes are not in its tables. So
-//! each memtable has the writes of one log, and goes when the floor has passed that log: nothing is
-//! ever in a memtable and in a table at once, which merge operands would not bear. The last
-//! memtable takes the records that its log gets later, but none that comes together with other
-//! tables: a reader that has a former view and the new number would see it without what it was
-//! written after. So records are held back until it is known what is published with them, or if
-//! they are too many, go into a new memtable.
+//! A keyspace's floor in the manifest is the first log whose writes are not in its tables. So each
+//! memtable holds the writes of one log, and is dropped once the floor has passed that log: nothing
+//! is ever in a memtable and a table at once, which would apply merge operands twice. The last
+//! memtable takes records that its log gets later, but never a record published together with other
+//! tables: a reader with an old view and the new number would see that record without the writes
+//! that precede it. So records are held back until it is known what is published with them; if
+//! there are too many, they go into a new memtable.
 //!
 //! # What readers see
 //!
 //! [`publish`](Follower::publish) raises the horizons and the visible number before it replaces the
 //! views, one keyspace after the other. A reader loads its view first
-//! ([`read_at`](crate::read::read_at)): with a former view it sees, at the new number, a prefix of
-//! all writes that has everything it was promised; a new view never comes with the former number,
-//! at which its tables may lack what was overwritten since. Whoever has a number of its own, a
-//! snapshot, has the views of its moment as well, since the writer knows nothing of it and merges
-//! away what it sees. Snapshots are taken before or after a publication, not during one.
+//! ([`read_at`](crate::read::read_at)). With an old view, the new number shows it a prefix of all
+//! writes that includes everything it was promised. A new view never comes with the old number, at
+//! which its tables may lack versions that were overwritten since. A snapshot has its own number,
+//! so it also holds the views of its moment: the writer does not know of it and merges away what it
+//! sees. Snapshots are taken before or after a publication, not during one.
 //!
 //! # Global filters
 //!
-//! A merge that the filter's owner makes moves keys that the filter has. One that another process
-//! makes may bring keys of flushes that were never seen here. A table whose epochs are all
-//! [settled](Settled) when it comes has only keys of tables that were in versions before it, and
-//! nothing need be done; another one is searched for every key until the background thread has
-//! added its keys. That it is a merge of what was unseen itself would not show in its epochs: so
-//! none are settled as long as there is such a table.
+//! A merge by the filter's owner only moves keys that are already in the filter. A merge by another
+//! process may bring in keys from flushes never seen here. A table whose epochs are all
+//! [settled](Settled) when it arrives has only keys of tables that were in earlier versions, and
+//! needs nothing. Any other table is unseen: every lookup searches it until the background thread
+//! has added its keys to the filter. If an unseen table is merged, the result's epochs would not
+//! show it, so no epochs are settled while an unseen table exists.
 //!
 //! # Writes that failed
 //!
 //! A record whose sync failed in the writer is shown, as an opening would show it, until the writer
-//! has begun a log in place of the broken one; then its number stands for another write. The
-//! visible number does not fall. Writes at or below it go into memtables that are not published
-//! yet, so that they become visible all at once, too.
+//! has begun a log to replace the broken one; then its number stands for another write. The visible
+//! number never falls. Writes at or below it go into memtables that are not published yet, so
+//! these, too, become visible all at once.
 //!
 //! # Threads and locks
 //!
-//! One thread at a time catches up, under the follower's mutex, which comes before all other locks.
-//! Only the publication takes others: the log's (whoever learns of gaps must not meet a number
-//! between two), `state`, and that of the snapshots, in this order. Readers wait for none of them.
+//! One thread at a time catches up, under the follower's mutex, which is taken before all other
+//! locks. While reading, it takes only `state`, briefly. Publication takes these, in this order:
+//! the log's (a reader that records gaps must not see a number between two), `state`, and the
+//! snapshots'. Readers wait for none of them.
 
 mod logs;
 
@@ -89,35 +88,35 @@ use crate::sync;
 use crate::sync::Mutex;
 use crate::tree::open_table::OpenTable;
 
-/// Which epochs of a keyspace are those of flushes whose tables were in a published version.
+/// Which epochs of a keyspace belong to flushes whose tables were in a published version.
 ///
-/// A flush takes its epoch when it begins, and others may be published before it, so the next epoch
-/// of a manifest does not say it. But with the floor of a later manifest behind the logs there
-/// were, everything that was in memtables then is in tables, so no flush of that time is under way
-/// any more.
+/// A flush takes its epoch when it begins, and others may be published before it, so a manifest's
+/// next epoch alone does not tell. But once the floor of a later manifest is past the logs that
+/// existed then, everything that was in memtables then is in tables, so no flush of that time is
+/// still running.
 #[derive(Debug, Default)]
 struct Settled {
-    /// All epochs below.
+    /// All epochs below this one are settled.
     until: u64,
-    /// Next epochs of manifests, each with the last log that there was.
+    /// Next epochs of manifests, each with the last log that existed then.
     pending: VecDeque<(LogId, u64)>,
 }
 
-/// What a follower knows of the files of its database. See the module documentation.
+/// What a follower knows of its database's files. See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Follower {
     /// `None` before the first attempt and after an error.
     manifest: Option<ManifestReader>,
-    /// The end of the manifest that was read last.
+    /// The end of the manifest last read.
     mark: Option<(u64, u64)>,
-    /// The manifest as published: nothing of the tree has to be compared while it stays.
+    /// The manifest as published: while it stays, the tree need not be compared.
     published: Option<(u64, u64)>,
     logs: FollowedLogs,
     /// The epochs of keyspaces with global filters.
     settled: HashMap<KeyspaceId, Settled>,
-    /// Tables that an attempt opened and that are in no version yet.
+    /// Tables opened by an attempt that are in no version yet.
     opened: Opened,
-    /// Keyspaces likewise.
+    /// Keyspaces opened by an attempt and not published yet.
     newcomers: HashMap<KeyspaceId, Arc<KeyspaceInner>>,
     ends: Ends,
 }
@@ -141,8 +140,8 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Arc<DbInner>, Arc<M
     Err(OpenError::Changing { path: dir.to_owned() })
 }
 
-/// Reports whether the writer keeps logs for readers of changes: its options, or a consumer, say
-/// so.
+/// Reports whether the writer keeps logs for readers of changes, because of its options or a
+/// consumer.
 fn keeps_changes(db: &DbInner) -> bool {
     let text = read_file(&*db.fs, &options_path(&db.dir)).ok().and_then(|text| String::from_utf8(text).ok());
     let options = text.and_then(|text| Options::from_stored(&text).ok());
@@ -199,7 +198,7 @@ fn withdraws(published: &ManifestState, new: &ManifestState) -> bool {
         || published.keyspaces.iter().any(lower)
 }
 
-/// Catches up with the writer as often as the options ask for, and builds global filters.
+/// Catches up with the writer at the interval set in the options, and builds global filters.
 pub(super) fn follow_loop(db: &DbInner, follower: &Mutex<Follower>) {
     let mut last = sync::now();
     let mut failure = String::new();
@@ -238,7 +237,7 @@ pub(super) fn follow_loop(db: &DbInner, follower: &Mutex<Follower>) {
 }
 
 impl Follower {
-    /// What was published last, with the logs that the writer keeps for readers of changes.
+    /// Returns what was published last, with the logs that the writer keeps for readers of changes.
     pub(super) fn ends_with_kept(&mut self, db: &DbInner) -> Ends {
         let mut ends = self.ends.clone();
         if keeps_changes(db) {
@@ -249,7 +248,7 @@ impl Follower {
         ends
     }
 
-    /// Reads the files anew from now on.
+    /// Makes the next attempt read the files from scratch.
     fn doubt(&mut self) {
         self.manifest = None;
         self.logs.open_anew();
@@ -266,10 +265,10 @@ impl Follower {
         };
         let mark = manifest.mark();
         self.mark = Some(mark);
-        // The keyspaces that have other tables than before.
+        // Keyspaces whose tables changed.
         let mut changed = HashSet::default();
         if self.published.is_none_or(|(number, _)| number != mark.0) {
-            // A new session makes an empty log that it finds anew.
+            // A new session recreates an empty log that it finds.
             self.logs.open_anew();
             if withdraws(db.state().catalogue.tree(), manifest.state()) {
                 (self.logs, self.settled) = Default::default();
@@ -281,7 +280,7 @@ impl Follower {
             self.logs.list(db)?;
             changed = self.open_tables(db, manifest.state())?;
         }
-        // When the database is opened, damage is found at once.
+        // On the first attempt, when the database is being opened, damage is reported at once.
         let is_first = self.published.is_none();
         let is_whole = self.logs.read(db, manifest.state(), &self.newcomers, is_first)?;
         let known = manifest.state().last_seq;
@@ -300,8 +299,8 @@ impl Follower {
         Ok(if done { Attempt::Done } else { Attempt::Again })
     }
 
-    /// Returns the keyspaces that are open and that `state` has as the same, each with whether it
-    /// has other tables there.
+    /// Returns the open keyspaces that are the same in `state`, each with whether its tables differ
+    /// there.
     fn known_keyspaces(
         &self,
         db: &DbInner,
@@ -312,23 +311,23 @@ impl Follower {
         let known = &locked.catalogue.tree().keyspaces;
         let open = locked.catalogue.keyspaces().iter().filter_map(|(id, keyspace)| {
             let (old, new) = (known.get(id)?, state.keyspaces.get(id)?);
-            // A creation that was withdrawn leaves its number to the next one.
+            // If a creation was withdrawn, the next keyspace has its number.
             let is_same = !is_new_manifest || old.name == new.name || old.options == new.options;
             is_same.then(|| (*id, (keyspace.clone(), old.runs != new.runs)))
         });
         open.collect()
     }
 
-    /// Opens what `state` has and the versions in use have not; returns the keyspaces that have
-    /// other tables. Takes no lock meanwhile.
+    /// Opens what `state` has and the versions in use do not; returns the keyspaces whose tables
+    /// changed. Holds no lock while opening.
     fn open_tables(&mut self, db: &DbInner, state: &ManifestState) -> Result<HashSet<KeyspaceId>, OpenError> {
         let open = self.known_keyspaces(db, state);
-        // Of an attempt that failed since.
+        // Left by an attempt that failed.
         self.newcomers.retain(|id, _| state.keyspaces.contains_key(id));
         let mut named: HashSet<TableId> = HashSet::default();
         for (&id, stored) in state.keyspaces.iter() {
             let Some((keyspace, is_changed)) = open.get(&id) else {
-                // Anew each time: nobody reads it yet, and its tables may have changed.
+                // Reopened on each attempt: nobody reads it yet, and its tables may have changed.
                 self.newcomers.insert(id, Arc::new(open::open_newcomer(db, id, stored, state.last_seq)?));
                 continue;
             };
@@ -356,7 +355,7 @@ impl Follower {
         Ok(open.iter().filter(|(_, (_, is_changed))| *is_changed).map(|(id, _)| *id).collect())
     }
 
-    /// Shows readers what was read. Cannot fail.
+    /// Publishes what was read. Cannot fail.
     fn publish(
         &mut self,
         db: &DbInner,
@@ -383,7 +382,7 @@ impl Follower {
                 .and_then(|stored| stored.ages)
                 .iter()
                 .for_each(|ages| keyspace.age.raise(ages));
-            // Nobody has told them of the values that come now.
+            // The recorded gaps do not account for the writes that become visible now.
             keyspace.view.load().gaps.clear();
         }
         db.expiry.follow(&tree.times);
@@ -398,7 +397,7 @@ impl Follower {
         for keyspace in keyspaces.values() {
             let Some(stored) = tree.keyspaces.get(&keyspace.id) else { continue };
             if self.newcomers.contains_key(&keyspace.id) {
-                // Another one of the same number.
+                // A newcomer of the same number replaces it.
                 continue;
             }
             let old = keyspace.view.load_full();
@@ -436,7 +435,7 @@ impl Follower {
         db.monitor.notify();
     }
 
-    /// Tells a global filter of the tables that may have keys which it does not have.
+    /// Tells a global filter which tables may have keys that it lacks.
     fn note_unseen(&self, tree: &ManifestState, keyspace: &KeyspaceInner) {
         let (Some(grf), Some(stored)) = (keyspace.filter.grf(), tree.keyspaces.get(&keyspace.id)) else {
             return;
@@ -451,7 +450,7 @@ impl Follower {
         grf.note_unseen(unseen, |id| tables.contains_key(&id));
     }
 
-    /// Finds out which epochs are known to be in versions that were published.
+    /// Works out which epochs are known to be in published versions.
     fn settle(&mut self, state: &State) {
         let Some(log) = self.logs.current() else { return };
         let tree = state.catalogue.tree();
@@ -462,7 +461,7 @@ impl Follower {
             if settled.pending.back().is_none_or(|(_, next)| *next < stored.next_epoch) {
                 settled.pending.push_back((log, stored.next_epoch));
             }
-            // Otherwise what replaces a table that is unseen would not be.
+            // Otherwise the table that replaces an unseen one would not count as unseen.
             while !grf.has_unseen()
                 && let Some((_, next)) =
                     settled.pending.front().copied().filter(|(log, _)| *log < tree.floor_of(stored))
@@ -473,7 +472,7 @@ impl Follower {
         }
     }
 
-    /// Adds, renames and drops keyspaces as the tree in the catalogue says.
+    /// Adds, renames and drops keyspaces to match the catalogue's tree.
     fn follow_keyspaces(&mut self, db: &DbInner, state: &mut State) {
         let newcomers = std::mem::take(&mut self.newcomers);
         let mut changed = !newcomers.is_empty();
@@ -515,10 +514,10 @@ impl Follower {
     }
 }
 
-/// How far the files reach that are appended to.
+/// How far the appended files reach.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
-    /// The last write in logs and tables.
+    /// The sequence number of the last write in logs and tables.
     pub(super) last_seq: SeqNo,
     /// The manifest's number and length.
     pub(super) manifest: (u64, u64),

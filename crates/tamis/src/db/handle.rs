@@ -1,4 +1,5 @@
-//! Handles of an open database: of the whole, and of one keyspace. Dropping the last one closes it.
+//! Handles of an open database: to the whole database, and to one keyspace. Dropping the last one
+//! closes it.
 
 use std::sync::Arc;
 
@@ -19,14 +20,14 @@ use crate::sync::Mutex;
 pub(crate) struct Handle {
     pub(crate) inner: Arc<DbInner>,
     pub(crate) workers: Mutex<Option<Workers>>,
-    /// Of a database that is opened to follow its writer.
+    /// Set if the database was opened to follow its writer.
     pub(crate) follower: Option<Arc<Mutex<Follower>>>,
 }
 
 debug_as!(Handle, "Handle", handle => "db": handle.inner);
 
 impl Handle {
-    /// Commits a batch of this database; without a durability of its own, with the database's.
+    /// Commits a batch of this database. Without a `durability`, uses the database's.
     pub(crate) fn write(&self, batch: WriteBatch, durability: Option<Durability>) -> Result<(), WriteError> {
         batch.check_owner(self.inner.instance)?;
         let durability = durability.unwrap_or(self.inner.options.durability);
@@ -36,14 +37,15 @@ impl Handle {
     /// Ends background work, syncs the log and releases the directory. Only the first call has an
     /// effect.
     ///
-    /// The order lets the next opening tell a clean shutdown from a crash: the log is synced;
-    /// background work ends; a last edit records how far the log goes, and the manifest is closed;
-    /// the log is closed. So a closed manifest means that the log is complete, and a closed log
-    /// that holds records and has no successor means that the manifest is closed.
+    /// The order lets the next opening tell a clean shutdown from a crash: sync the log; end
+    /// background work; record in a last edit how far the log goes, and close the manifest; close
+    /// the log. So a closed manifest means that the log is complete, and a closed log that holds
+    /// records and has no successor means that the manifest is closed.
     pub(crate) fn shut_down(&self) -> Result<(), AdminError> {
         self.inner.gate.check_process()?;
         let db = &self.inner;
-        // A stalled writer holds the log lock; it gives up when it sees this.
+        // A stalled writer holds the log lock; it gives up when it sees that the database is
+        // closing.
         if !db.gate.leave() {
             return Ok(());
         }
@@ -66,11 +68,11 @@ impl Handle {
         }
         db.monitor.notify();
         let workers = self.workers.lock().take().map(Workers::join);
-        // At the end, however this ends.
+        // Runs last, whichever way this function returns.
         let _events = EndEvents(workers);
         db.elastic.stop();
         db.throttle.leave_shared();
-        // Caller-started compactions give up when they see that the database is closed.
+        // Manual compactions give up when they see that the database is closed.
         let mut state = db.state();
         while state.scheduler.has_manual() {
             state = db.monitor.wait(state);
@@ -111,7 +113,7 @@ impl Handle {
     }
 }
 
-/// Ends the thread of the listeners.
+/// Ends the event listeners' thread.
 struct EndEvents(Option<Workers>);
 
 impl Drop for EndEvents {
@@ -125,7 +127,7 @@ impl Drop for EndEvents {
 impl Drop for Handle {
     fn drop(&mut self) {
         if !self.inner.gate.is_ours() {
-            // What the child of a fork has of it stays as it is: files, locks and threads are the
+            // In a forked child, leave its copy alone: the files, locks and threads are the
             // parent's.
             std::mem::forget((self.inner.clone(), std::mem::take(&mut self.workers)));
             return;
@@ -137,7 +139,7 @@ impl Drop for Handle {
 }
 
 /// An open database: a handle that is cheap to clone and usable from any thread. Methods that name
-/// no keyspace use the default one. Its reads are those of [`Readable`], which need no import here.
+/// no keyspace use the default one. It has the read methods of [`Readable`]; no import needed.
 ///
 /// ```
 /// use tamis::{Db, Options};
@@ -183,8 +185,8 @@ impl Db {
     }
 }
 
-/// A handle to one keyspace: cheap to clone, usable from any thread. Its reads are those of
-/// [`Readable`](crate::Readable), which need no import here.
+/// A handle to one keyspace: cheap to clone, usable from any thread. It has the read methods of
+/// [`Readable`](crate::Readable); no import needed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

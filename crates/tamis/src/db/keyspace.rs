@@ -38,32 +38,33 @@ impl Keyspace {
         self.inner.name()
     }
 
-    /// Returns the options in effect. Changes that wait for the end of a compaction round are not
+    /// Returns the options in effect. Changes waiting for the end of a compaction round are not
     /// included.
     pub fn options(&self) -> KeyspaceOptions {
         self.inner.shaping.load().options.clone()
     }
 
-    /// Changes options while the keyspace is in use; either all of the changes take effect or none.
-    /// `change` gets the options as they were last set, and only what it changes is set, so that
-    /// changes of other options by other threads stay. The new values are stored with the database.
-    /// Opening the database with other options for its default keyspace replaces values set here.
+    /// Changes options while the keyspace is in use: all of the changes take effect, or none.
+    /// `change` gets the options as last set, and only the fields it changes are written, so
+    /// concurrent changes of other options survive. The new values are stored with the database.
+    /// Opening the database with different options for its default keyspace replaces values set
+    /// here.
     ///
     /// From the next compaction on, the tree moves to its new shape step by step. Only a
     /// `deterministic` tree keeps its old options until the current compaction round ends (or until
     /// [`compact`](Keyspace::compact) is called).
     ///
-    /// Costs a write to the manifest if anything changes. [`set_options`](Keyspace::set_options)
-    /// takes names and texts instead, for programs that read them from their user or from a file.
+    /// Costs a write to the manifest if anything changes. To take names and text from a user or a
+    /// file, use [`set_options`](Keyspace::set_options).
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Fixed`](crate::OptionsError::Fixed) if an option changes that is fixed at
-    /// opening. These can change: the shape of the tree (`compaction`, `merge`, `size_ratio`,
+    /// [`OptionsError::Fixed`](crate::OptionsError::Fixed) if `change` changes an option that is
+    /// fixed at opening. You can change the shape of the tree (`compaction`, `merge`, `size_ratio`,
     /// `table_bytes`, the limits on runs and debt, `retain_bytes`, `time_window`),
-    /// `auto_compaction` and `read_compaction`, and the filter of new tables (`filter`,
-    /// `bits_per_key`, `filter_allocation`; but not to or from a global filter or `auto`), and
-    /// where large values go (`blob_threshold`, `blob_garbage`).
+    /// `auto_compaction` and `read_compaction`, the filter of new tables (`filter`, `bits_per_key`,
+    /// `filter_allocation`; but not to or from a global filter or `auto`), and where large values
+    /// go (`blob_threshold`, `blob_garbage`).
     /// [`OptionsError::Value`](crate::OptionsError::Value) if a value is out of range or
     /// contradicts another option.
     ///
@@ -88,7 +89,7 @@ impl Keyspace {
             let waiting = state.reshaping.waiting(self.inner.id).cloned();
             waiting.unwrap_or_else(|| self.inner.shaping.load_full()).options.clone()
         };
-        // Without the lock: `change` is code of the program, which may use the database.
+        // Without the lock: `change` is the caller's code and may use the database.
         let mut after = before.clone();
         change(&mut after);
         let changes = before.changes_to(&after);
@@ -134,19 +135,19 @@ impl Keyspace {
     #[inline]
     fn read_at(&self, pin: Option<&SnapshotPin>) -> Result<ReadAt<'_>, ReadError> {
         let at = self.at(pin);
-        // Afterwards: a dropped keyspace has an empty view.
+        // Check after loading: a dropped keyspace has an empty view.
         self.check()?;
         Ok(at)
     }
 
-    /// The order of the loads is an invariant of [`ReadAt`].
+    /// The order of the loads is one of the invariants of [`ReadAt`].
     #[inline]
     fn at(&self, pin: Option<&SnapshotPin>) -> ReadAt<'_> {
         let db = &self.handle.inner;
         let Some(pin) = pin else { return db.read_now(&self.inner) };
         let held = pin.held.view(self.inner.id);
         let horizon = match held {
-            // A keyspace that the writer has created since.
+            // The writer created this keyspace after the snapshot was taken.
             None if db.follows => pin.seq + 1,
             _ => live_from(pin.held.expired(self.inner.id)),
         };
@@ -160,7 +161,7 @@ impl Keyspace {
         self.lookup_digested(key, pin).0
     }
 
-    /// Looks up a key and returns its digest, too, if the lookup computed it.
+    /// Looks up a key. Also returns its digest if the lookup computed it.
     #[inline]
     pub(crate) fn lookup_digested(
         &self,
@@ -211,7 +212,7 @@ impl Keyspace {
         Ok(recorder.finish(key, filter, &found, at.horizon, |segment| elastic.hotness_of(segment)))
     }
 
-    /// Looks up a key as of now; returns its digest, too, and the last write that the lookup saw.
+    /// Looks up a key as of now. Also returns its digest and the last write that the lookup saw.
     pub(crate) fn lookup_now(&self, key: &[u8]) -> Result<(Option<Slice>, Digest, SeqNo), ReadError> {
         let at = self.read_at(None)?;
         let (found, digest) = self.lookup_at(key, &at);
@@ -249,7 +250,7 @@ impl Keyspace {
     /// Those of [`Db::put`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        // Before room is made for it.
+        // Checked before making room for it.
         check_value(value)?;
         let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 24);
         batch.put_id(self.inner.id, key, value);
@@ -296,7 +297,7 @@ impl Keyspace {
 
     /// Deletes all keys that start with `prefix`, at the cost of one write regardless of how many
     /// there are. An empty prefix is that of every key.
-    ///
+    /// there are. The empty prefix matches every key.
     /// # Errors
     ///
     /// Those of [`Db::delete_range`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
@@ -305,8 +306,8 @@ impl Keyspace {
         self.delete_range((Bound::Included(start), end.map_or(Bound::Unbounded, Bound::Excluded)))
     }
 
-    /// Deletes all keys of the keyspace, at the cost of one write. Space is given back by
-    /// compactions, which drop whole tables first. A snapshot taken before still sees the keys.
+    /// Deletes all keys of the keyspace, at the cost of one write. Compactions reclaim the space,
+    /// dropping whole tables first. A snapshot taken before still sees the keys.
     ///
     /// # Errors
     ///
@@ -315,7 +316,7 @@ impl Keyspace {
         self.delete_prefix("")
     }
 
-    /// Commits a batch for this keyspace, unless it was dropped.
+    /// Commits a batch for this keyspace unless the keyspace was dropped.
     fn write_alive(&self, batch: WriteBatch) -> Result<(), WriteError> {
         if self.inner.is_dropped() {
             return Err(WriteError::Dropped { name: self.inner.name().to_owned() });
@@ -346,16 +347,16 @@ impl Keyspace {
     ) -> Result<RangeExplanation, ReadError> {
         let at = self.read_at(None)?;
         let filter = at.view.selector.whose().to_string();
-        // Like that of a get, its cost is not counted in the statistics.
+        // Like a get's, its cost is not counted in the statistics.
         let mut explained = at.iter(Bounds::of(&range), Arc::default(), None).explain(limit)?;
         explained.filter = filter;
         Ok(explained)
     }
 
-    /// Asks the filters what a get of `key` asks them that finds it in no table, and reads no
-    /// table. Returns the cost: filters probed, and in `runs_searched` the runs that may hold the
-    /// key. Not counted in the statistics. For timing the filters' part of a get; one computation
-    /// of the digest is included.
+    /// Probes the filters as a get of `key` does when no table has the key, but reads no table.
+    /// Returns the cost: the filters probed, and in `runs_searched` the runs that may hold the key.
+    /// Not counted in the statistics. For timing the filter part of a get; includes one computation
+    /// of the digest.
     ///
     /// # Errors
     ///
@@ -366,9 +367,9 @@ impl Keyspace {
         Ok(filters_alone::of_absent_key(&self.inner.view.load(), key.as_ref()))
     }
 
-    /// Asks the filters what an iteration from `from` up to `end` (excluded; `None`: no end) asks
-    /// them before its first item, and reads no table. As
-    /// [`probe_filters_of_get`](Self::probe_filters_of_get), but for an order by key and without a
+    /// Probes the filters as an iteration from `from` up to `end` (excluded; `None`: no end) does
+    /// before its first item, but reads no table. Like
+    /// [`probe_filters_of_get`](Self::probe_filters_of_get), but probes in key order and without a
     /// digest.
     ///
     /// # Errors
@@ -395,7 +396,7 @@ impl Keyspace {
 
     /// Merges everything into the last level that holds data and waits until that is done. If no
     /// snapshot is alive, no tombstone and no shadowed version from before the call remains. Tables
-    /// in which a live snapshot may still distinguish versions are not rewritten again.
+    /// whose versions a live snapshot may still tell apart are not rewritten again.
     ///
     /// # Errors
     ///
@@ -404,15 +405,15 @@ impl Keyspace {
         self.handle.inner.compact_within(&self.inner, None, &CompactOptions::default())
     }
 
-    /// Like [`compact`](Self::compact), but only for the tables that overlap `range` (and the
-    /// tables that must be merged with them); others stay as they are. The memtables are flushed
-    /// regardless of their contents.
+    /// Like [`compact`](Self::compact), but only for the tables that overlap `range` and the tables
+    /// that must be merged with them; others stay as they are. The memtables are flushed whether or
+    /// not they overlap the range.
     ///
     /// # Errors
     ///
     /// [`AdminError::Cancelled`] if the token in `options` or [`Db::cancel_compactions`] cancelled
-    /// it; merges completed by then remain in effect. [`AdminError::NoRoom`] if a merge might not
-    /// fit on the device.
+    /// it; merges already completed stay in effect. [`AdminError::NoRoom`] if a merge might not fit
+    /// on the device.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -465,7 +466,7 @@ impl Keyspace {
     }
 }
 
-/// Returns the key range of the bounds; `None` if no key can be in it.
+/// Returns the key range of the bounds; `None` if it cannot contain a key.
 fn keys_of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Option<KeyRange> {
     let smallest: Vec<u8> = match range.start_bound() {
         Bound::Included(key) => key.as_ref().to_vec(),

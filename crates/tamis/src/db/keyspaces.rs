@@ -1,13 +1,14 @@
 //! The keyspaces of a database: finding, creating, renaming and dropping them.
 //!
-//! Each change is one edit of the manifest, made under the `state` lock: after a crash it has
-//! happened or it has not. After a failed edit it has not happened as long as the database is open;
-//! the next opening shows which. Only after a failed drop are writes suspended
-//! ([`health`](super::health)), since those to the keyspace might be lost. A drop frees space: it
-//! is accepted while writes are suspended, and a full disk gives it the [reserve](super::reserve).
+//! Each change is one manifest edit, made under the `state` lock: after a crash it has either
+//! happened or not. After a failed edit the change has not happened for as long as the database
+//! stays open; the next opening shows whether it did. Only a failed drop suspends writes
+//! ([`health`](super::health)), since writes to the keyspace might be lost. A drop frees space: it
+//! is accepted while writes are suspended, and on a full disk it gets the
+//! [reserve](super::reserve).
 //!
-//! A keyspace is its number everywhere but in the catalogue: renaming one moves nothing, and its
-//! handles stay good.
+//! Everywhere but in the catalogue, a keyspace is its number: renaming one moves nothing, and its
+//! handles stay valid.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`AdminError::NoKeyspace`] if there is none of that name.
+    /// [`AdminError::NoKeyspace`] if there is none by that name.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
         self.check_process()?;
         let directory = self.inner().directory.load();
@@ -43,8 +44,8 @@ impl Db {
     /// # Errors
     ///
     /// [`AdminError::KeyspaceExists`], [`AdminError::BadName`], [`AdminError::Options`] for options
-    /// out of range, [`AdminError::Unregistered`] for an operator that the database does not know,
-    /// [`AdminError::Write`] or [`AdminError::Storage`] if it cannot be stored.
+    /// out of range, [`AdminError::Unregistered`] for an operator that is not registered with the
+    /// database, [`AdminError::Write`] or [`AdminError::Storage`] if the keyspace cannot be stored.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace, AdminError> {
         self.check_process()?;
         check_name(name)?;
@@ -52,9 +53,8 @@ impl Db {
         Ok(Keyspace { handle: self.handle().clone(), inner })
     }
 
-    /// Returns the keyspace called `name`; creates it with these options if there is none. An
-    /// existing one keeps its own options. Of several callers at once, one creates it and all get
-    /// it.
+    /// Returns the keyspace called `name`, creating it with these options if there is none. An
+    /// existing one keeps its own options. If several callers race, one creates it and all get it.
     ///
     /// # Errors
     ///
@@ -80,37 +80,37 @@ impl Db {
                 return Ok(known);
             }
             match self.create_keyspace(name, options.clone()) {
-                // Another thread came first; it may also have been dropped again.
+                // Another thread created it first; it may also have been dropped since.
                 Err(AdminError::KeyspaceExists { .. }) => {}
                 created => return created,
             }
         }
     }
 
-    /// Gives the keyspace called `name` another name, which no keyspace may have. Costs a write to
-    /// the manifest, whatever it holds. Its handles stay usable, and so do snapshots and
-    /// transactions that read it. Should the manifest be lost, salvage finds the keyspace under the
-    /// name that it had when its tables were written.
+    /// Renames the keyspace called `name` to `new_name`, which must not be in use. Costs one write
+    /// to the manifest, however much the keyspace holds. Its handles stay usable, and so do
+    /// snapshots and transactions that read it. If the manifest is lost, salvage finds the keyspace
+    /// under the name it had when its tables were written.
     ///
     /// # Errors
     ///
     /// [`AdminError::NoKeyspace`], [`AdminError::KeyspaceExists`] and [`AdminError::BadName`] for
     /// the names, [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or [`AdminError::Storage`]
-    /// if it cannot be stored: then the keyspace keeps its name as long as the database is open,
-    /// and the next opening may find either.
+    /// if the rename cannot be stored: the keyspace then keeps its name for as long as the database
+    /// stays open, and the next opening may find either name.
     pub fn rename_keyspace(&self, name: &str, new_name: &str) -> Result<(), AdminError> {
         self.check_process()?;
         self.inner().rename_keyspace(name, new_name)
     }
 
-    /// Drops the keyspace called `name` with all its data. Its handles return errors from then on;
-    /// existing iterators stay usable. Files are removed in the background, those that an iterator
-    /// or a value reads from after it.
+    /// Drops the keyspace called `name` with all its data. From then on its handles return errors;
+    /// existing iterators stay usable. Files are removed in the background; a file that an iterator
+    /// or a value still reads from is removed once they are dropped.
     ///
     /// # Errors
     ///
     /// [`AdminError::NoKeyspace`], [`AdminError::DefaultKeyspace`], [`AdminError::Write`] or
-    /// [`AdminError::Storage`] if it cannot be stored.
+    /// [`AdminError::Storage`] if the drop cannot be stored.
     pub fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
         self.check_process()?;
         self.inner().drop_keyspace(name)
@@ -125,7 +125,7 @@ impl Db {
 }
 
 impl DbInner {
-    /// The name was checked.
+    /// `name` has been checked.
     pub(super) fn create_keyspace(
         &self,
         name: &str,
@@ -194,7 +194,7 @@ impl DbInner {
     }
 
     fn drop_keyspace(&self, name: &str) -> Result<(), AdminError> {
-        // It frees space, so it is accepted although writes are suspended.
+        // A drop frees space, so it is accepted even while writes are suspended.
         self.gate.check_open()?;
         self.check_begun()?;
         check_shown(name)?;
@@ -205,7 +205,7 @@ impl DbInner {
             if keyspace.id == DEFAULT_KEYSPACE {
                 return Err(AdminError::DefaultKeyspace);
             }
-            // Its writes need no log any more.
+            // Its writes no longer need a log.
             let all: Vec<_> = keyspace.view.load().memtables.iter().cloned().collect();
             let (_, floor) = self.floors(&state, &keyspace, &all);
             let edit = VersionEdit {
@@ -242,7 +242,7 @@ impl DbInner {
 }
 
 impl Db {
-    /// Returns a keyspace that programs do not see, if there ever was one of this name.
+    /// Returns the keyspace of this name that is hidden from programs, if it was ever created.
     pub(crate) fn hidden_keyspace(&self, name: &str) -> Option<Keyspace> {
         debug_assert!(name.starts_with(HIDDEN_PREFIX));
         let handle = self.handle();
@@ -251,14 +251,14 @@ impl Db {
         found.map(|inner| Keyspace { handle: handle.clone(), inner: inner.clone() })
     }
 
-    /// The same, and creates it if there is none.
+    /// Like `hidden_keyspace`, but creates it if there is none.
     pub(crate) fn create_hidden_keyspace(&self, name: &str) -> Result<Keyspace, WriteError> {
         loop {
             if let Some(keyspace) = self.hidden_keyspace(name) {
                 return Ok(keyspace);
             }
             match self.handle().inner.create_keyspace(name, KeyspaceOptions::default()) {
-                // Another thread came first.
+                // Another thread created it first.
                 Ok(_) | Err(AdminError::KeyspaceExists { .. }) => {}
                 Err(AdminError::Write(error)) => return Err(error),
                 Err(AdminError::Storage(error)) => return Err(WriteError::Storage(error)),
@@ -268,7 +268,7 @@ impl Db {
     }
 }
 
-/// Refuses the name of a keyspace that is not for programs.
+/// Refuses names reserved for hidden keyspaces.
 fn check_shown(name: &str) -> Result<(), AdminError> {
     match name.starts_with(HIDDEN_PREFIX) {
         true => Err(AdminError::NoKeyspace { name: name.to_owned() }),

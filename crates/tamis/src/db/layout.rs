@@ -21,7 +21,7 @@ pub struct TableStats {
     /// The end of its key range: a key, and whether that key is included; `None`: unbounded.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::end"))]
     pub largest: Option<(Vec<u8>, bool)>,
-    /// Bytes of its file.
+    /// The size of its file in bytes.
     pub bytes: u64,
     /// Bytes of the values in blob files that it refers to.
     pub blob_bytes: u64,
@@ -33,7 +33,7 @@ pub struct TableStats {
     pub epochs: (u64, u64),
     /// The number of segments of its key range that differ in their epochs.
     pub epoch_segments: usize,
-    /// When its oldest and its newest data was flushed, in seconds since 1970; 0: unknown.
+    /// When its oldest and its newest data were flushed, in seconds since 1970; 0: unknown.
     pub written: (u64, u64),
 }
 

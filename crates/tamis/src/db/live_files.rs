@@ -1,20 +1,20 @@
-//! The files that make up a database at one moment, for copies of it elsewhere.
+//! The files that make up a database at one moment, for copying it elsewhere.
 //!
 //! # Why they are a database
 //!
-//! With the log and the `state` locked, every write is in the logs and in the memtables, and the
-//! manifest's edits describe the tree in memory. So these are what a crash at that moment leaves
-//! behind: the manifest up to its end, the tables, blob files and filter files that it names, and
-//! all logs that it needs, up to their ends. The logs were synced: a copy never has what its
-//! database may still lose. A [follower](super::follow) has read the same from a writer in another
-//! process, without syncing anything.
+//! With the log and `state` locks held, every write is in the logs and in the memtables, and the
+//! manifest's edits describe the tree in memory. So the files are what a crash at that moment
+//! leaves behind: the manifest up to its end, the tables, blob files and filter files that it
+//! names, and all logs that it needs, up to their ends. The logs have been synced: a copy never
+//! contains a write that its database may still lose. A [follower](super::follow) has read the same
+//! files from a writer in another process, without syncing anything.
 //!
 //! # What keeps them
 //!
-//! Tables and blob files are held open, and not removed while they are. Logs are not held: they may
-//! be removed, which does not matter to whoever has them open, or overwritten for a later log. The
-//! header goes first then; so bytes of a log count only if its header is found to be still there
-//! after they were read. The manifest is only ever appended to, or replaced by one of another name.
+//! Tables and blob files are held open; while they are, they are not removed. Logs are not held.
+//! One may be removed, which does not affect a reader that has it open, or overwritten for a later
+//! log. Overwriting replaces the header first, so bytes read from a log count only if its header is
+//! still there afterwards. The manifest is only appended to, or replaced by one with another name.
 
 use std::io;
 use std::path::Path;
@@ -39,31 +39,31 @@ use crate::sync::Mutex;
 use crate::tree::garbage::OpenBlob;
 use crate::tree::open_table::OpenTable;
 
-/// How often a follower takes newer files if some have gone.
+/// How many times a follower retries with newer files if some are gone.
 const MOST_ATTEMPTS: u32 = 100;
 
-/// What kind of a file it is, and so how it may change.
+/// What a file is, and so how it may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LiveFileKind {
     /// A table. A table of this name never has other contents.
     Table,
-    /// A blob file: values apart from their keys. It never has other contents.
+    /// A blob file: values stored apart from their keys. It never has other contents.
     Blob,
     /// Images of a global filter. It never has other contents.
     Filter,
-    /// A log of writes: later it may be longer, with the same beginning.
+    /// A log of writes: it may grow later, but its beginning stays.
     Log,
-    /// The manifest: later it may be longer, with the same beginning.
+    /// The manifest: it may grow later, but its beginning stays.
     Manifest,
-    /// `CURRENT`, which names the manifest in force. A copy gets it last: without it, there is no
+    /// `CURRENT`, which names the manifest in force. Copy it last: without it, the copy is not a
     /// database.
     Current,
     /// The options as text, for people to read.
     Options,
 }
 
-/// How a file is read.
+/// How to read a file.
 #[derive(Debug)]
 enum Source {
     Table(Arc<OpenTable>),
@@ -73,7 +73,7 @@ enum Source {
     Bytes(Vec<u8>),
 }
 
-/// One of the [`LiveFiles`].
+/// One file of [`LiveFiles`].
 #[derive(Debug)]
 pub struct LiveFile {
     name: String,
@@ -94,18 +94,19 @@ impl LiveFile {
         self.kind
     }
 
-    /// Returns how many of its bytes belong to the database now. The file on disk may be longer.
+    /// Returns how many of the file's bytes belong to the database now. The file on disk may be
+    /// longer.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Reports whether none of its bytes belongs to the database.
+    /// Reports whether none of the file's bytes belong to the database.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns where the part begins that an opening of the database reads: of a table its filter,
-    /// index and footer, of a blob file its footer; of other files everything.
+    /// Returns the offset of the part that opening the database reads: a table's filter, index and
+    /// footer; a blob file's footer; all of any other file.
     pub fn metadata_from(&self) -> u64 {
         self.metadata_from
     }
@@ -114,8 +115,9 @@ impl LiveFile {
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` beyond [`len`](Self::len); `NotFound` if the log was overwritten meanwhile,
-    /// as its writes are in tables: then take the files anew. Others are those of the file system.
+    /// `UnexpectedEof` beyond [`len`](Self::len); `NotFound` if the log was overwritten meanwhile
+    /// because its writes are in tables: get the live files again. Others are those of the file
+    /// system.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -142,8 +144,8 @@ impl LiveFile {
 }
 
 /// The files that make up a database at one moment: see [`Db::live_files`](crate::Db::live_files).
-/// They stay readable as long as this value lives, which keeps the disk space of tables that were
-/// merged meanwhile.
+/// They stay readable as long as this value lives, so tables merged meanwhile keep their disk
+/// space.
 pub struct LiveFiles {
     last_seq: SeqNo,
     files: Vec<LiveFile>,
@@ -153,7 +155,7 @@ pub struct LiveFiles {
 debug_as!(LiveFiles, "LiveFiles", files => "last_seq": files.last_seq, "files": files.files.len());
 
 impl LiveFiles {
-    /// Returns the number of the last write that is in them.
+    /// Returns the sequence number of the last write in the files.
     pub fn last_seq(&self) -> u64 {
         self.last_seq
     }
@@ -165,19 +167,19 @@ impl LiveFiles {
 }
 
 impl Db {
-    /// Returns the files that make up the database now, to be copied elsewhere: a directory with
+    /// Returns the files that make up the database now, for copying elsewhere. A directory with
     /// these files, each cut to its length, is the database as a crash at this moment would leave
-    /// it, and opens as such. They can be read as long as the result lives.
+    /// it, and opens as such. The files can be read as long as the result lives.
     ///
-    /// Of a writer, everything is synced first, and writes wait for that and while files are
-    /// opened. Of a [follower](Db::open_follower) they are what it has caught up with. Where [logs
-    /// are kept](crate::changes) for readers of changes, the files have them, too; a follower reads
-    /// each of them once.
+    /// A writer first syncs everything; writes wait for that and for the files to be opened. A
+    /// [follower](Db::open_follower) returns the files it has caught up with. If [logs are
+    /// kept](crate::changes) for readers of changes, they are included; a follower reads each of
+    /// them once.
     ///
     /// # Errors
     ///
     /// Those of [`sync`](Db::sync); [`WriteError::ReadOnly`](crate::WriteError::ReadOnly) for a
-    /// database that is open read-only and no follower.
+    /// database that is open read-only but is not a follower.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -226,18 +228,18 @@ impl DbInner {
         let filters = state.catalogue.tree().keyspaces.values().flat_map(|stored| &stored.filter_files);
         let filters = filters.map(|(&id, &bytes)| (id, bytes)).collect();
         let manifest = (state.catalogue.manifest_number(), manifest);
-        // Opened under the locks: neither logs nor filter files go meanwhile.
+        // Opened under the locks, so that neither logs nor filter files are removed meanwhile.
         Ok(self.gather(&self.views(), Ends { last_seq: log.last_seq(), manifest, logs, filters })?)
     }
 
-    /// The files that a follower has read last, or newer ones if the writer has removed some of
-    /// these since.
+    /// Returns the files that a follower has read last, or newer ones if the writer has removed
+    /// some of them since.
     fn followed_files(&self, follower: &Mutex<Follower>) -> Result<LiveFiles, AdminError> {
         let mut attempts = 0..MOST_ATTEMPTS;
         loop {
             let gathered = {
                 let mut follower = follower.lock();
-                // Nothing is published meanwhile.
+                // Under the follower's lock, nothing is published meanwhile.
                 let ends = follower.ends_with_kept(self);
                 self.gather(&self.views(), ends)
             };
@@ -294,7 +296,7 @@ impl DbInner {
                     metadata_from: 0,
                     source: Source::File(file),
                 }),
-                // A copy builds the filter without it.
+                // The copy rebuilds the filter without this file.
                 Err(e) => log::warn!("left out {}: {e}", path.display()),
             }
         }

@@ -1,4 +1,4 @@
-//! The live snapshots, and what each holds. See [`snapshot`](super::snapshot).
+//! The live snapshots, and what each of them holds. See [`snapshot`](super::snapshot).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -14,14 +14,15 @@ pub(crate) type Views = Vec<(KeyspaceId, Arc<View>)>;
 /// What a live snapshot pins besides its place in the list.
 #[derive(Debug)]
 pub(crate) struct PinnedViews {
-    /// When it was taken, in seconds since 1970.
+    /// When the snapshot was taken, in seconds since 1970.
     pub(crate) taken: u64,
-    /// Whether a transaction reads from it, and may ask for the writes after it.
+    /// Whether a transaction reads from it and may ask for writes made after it.
     pub(crate) transaction: bool,
-    /// Horizons of the keyspaces where something had expired.
+    /// Expiry horizons of the keyspaces where something had expired.
     pub(crate) expired: Vec<(KeyspaceId, SeqNo)>,
-    /// Pinned views of the keyspaces whose policy drops data; unset while there is none, which is
-    /// usual and cheap to begin and end. Views are only ever added, under the `snapshots` lock.
+    /// Pinned views of the keyspaces whose policy drops data. Usually there are none and this stays
+    /// unset, which keeps taking and dropping a snapshot cheap. Views are only ever added, under
+    /// the `snapshots` lock.
     pub(crate) views: OnceLock<ArcSwap<Views>>,
 }
 
@@ -31,9 +32,8 @@ impl PinnedViews {
         self.expired.iter().find(|(id, _)| *id == keyspace).map_or(0, |(_, expired)| *expired)
     }
 
-    /// Returns the view to read a keyspace from, if it is not the current one. A reader must load
-    /// the current view before calling this: `None` then means that nothing had been dropped from
-    /// that view.
+    /// Returns the view to read a keyspace from if that is not the current one. Load the current
+    /// view before calling this: `None` then means that nothing had been dropped from that view.
     pub(crate) fn view(&self, keyspace: KeyspaceId) -> Option<Arc<View>> {
         let views = self.views.get()?.load();
         views.iter().find(|(id, _)| *id == keyspace).map(|(_, view)| view.clone())
@@ -45,9 +45,9 @@ impl PinnedViews {
     }
 }
 
-/// The live snapshots, oldest first. They are taken in the order of their numbers, since each reads
-/// its number under the lock: so a new one goes to the end, and beginning and ending one moves
-/// little, whether snapshots end in the order in which they began or at once.
+/// The live snapshots, oldest first. Each reads its sequence number under the lock, so they are
+/// taken in ascending order: a new one goes to the end. Adding and removing one moves little,
+/// whether snapshots end in the order they were taken or right away.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSnapshots(VecDeque<(SeqNo, Arc<PinnedViews>)>);
 
@@ -70,14 +70,14 @@ impl LiveSnapshots {
         self.0.iter().map(|(_, held)| held)
     }
 
-    /// Returns the numbers, ascending, each once.
+    /// Returns the sequence numbers, ascending, each once.
     pub(crate) fn numbers(&self) -> Vec<SeqNo> {
         let mut numbers: Vec<SeqNo> = self.0.iter().map(|(seq, _)| *seq).collect();
         numbers.dedup();
         numbers
     }
 
-    /// Returns the snapshots of each number, ascending.
+    /// Returns the snapshots of each sequence number, ascending.
     pub(crate) fn by_number(&self) -> Vec<(SeqNo, Vec<&Arc<PinnedViews>>)> {
         let mut found: Vec<(SeqNo, Vec<&Arc<PinnedViews>>)> = Vec::new();
         for (seq, held) in &self.0 {
@@ -89,7 +89,7 @@ impl LiveSnapshots {
         found
     }
 
-    /// Returns where the oldest open transaction began.
+    /// Returns the sequence number at which the oldest open transaction began.
     pub(crate) fn oldest_transaction(&self) -> Option<SeqNo> {
         self.0.iter().find(|(_, held)| held.transaction).map(|(seq, _)| *seq)
     }

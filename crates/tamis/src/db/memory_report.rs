@@ -1,8 +1,8 @@
-//! Where the memory of an open database is: every byte by its owner.
+//! The memory of an open database: every byte by its owner.
 //!
-//! Owners know their own sizes; nothing is counted while the database works. What small values take
-//! that come and go with an operation (batches, iterators, the buffers of running merges) is not
-//! included, nor are the stacks of threads.
+//! Owners know their own sizes; nothing is counted while the database works. Small values that come
+//! and go with an operation (batches, iterators, the buffers of running merges) and thread stacks
+//! are not included.
 
 use crate::db::inner::DbInner;
 use crate::db::readers::Readers;
@@ -15,8 +15,8 @@ macro_rules! parts {
         /// The memory of an open database by owner, in bytes. See
         /// [`Db::memory_report`](crate::Db::memory_report).
         ///
-        /// Mapped tables, and filters within them, are page cache and in no part: the system takes
-        /// back what is not read
+        /// Mapped tables, and the filters in them, are page cache and belong to no part: the system
+        /// reclaims what is not read
         /// ([`Stats::filter_mapped_bytes`](crate::stats::Stats::filter_mapped_bytes) has the
         /// filters).
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,38 +36,38 @@ macro_rules! parts {
 parts! {
     /// Memtables, active and waiting for their flush, with their filters.
     memtables,
-    /// Memtables that are in tables by now, but that iterators or other reads still hold.
+    /// Memtables already written to tables, but that iterators or other reads still hold.
     held_memtables,
-    /// Memtables that are in tables by now, but kept for open transactions. One that a reader
-    /// holds, too, is in both parts.
+    /// Memtables already written to tables, but kept for open transactions. A memtable that a
+    /// reader holds as well counts in both parts.
     transaction_history,
-    /// Memory of flushed memtables that waits for the next.
+    /// Memory of flushed memtables kept for the next ones.
     spare_memtables,
-    /// Blocks, and values of blob files, in the block cache, with its overhead for each.
+    /// Blocks and blob file values in the block cache, with the overhead of each.
     block_cache,
-    /// Filters of tables, and units of elastic filters, on the heap.
+    /// Table filters, and units of elastic filters, on the heap.
     filters,
     /// Global filters.
     global_filters,
-    /// Indexes of tables, and what is known of their blocks.
+    /// Table indexes, and what is known of their blocks.
     indexes,
     /// What is known of each table and blob file without opening it, in the tree and in the
-    /// manifest's state, with range tombstones.
+    /// manifest's state, including range tombstones.
     metadata,
-    /// Samples of what is read, by which filters and caches are chosen and divided.
+    /// Samples of reads, used to choose and size filters and caches.
     samples,
     /// Gaps between keys that iterators jump over.
     gaps,
     /// Locks that transactions hold.
     locks,
-    /// Records of the log that are being assembled.
+    /// Log records being assembled.
     log_buffers,
-    /// Histograms of latencies, and events that wait for listeners.
+    /// Latency histograms, and events waiting for listeners.
     observers,
 }
 
 impl MemoryReport {
-    /// Returns the sum.
+    /// Returns the sum of all parts.
     pub fn total(&self) -> u64 {
         self.fields().map(|(_, bytes)| bytes).sum()
     }

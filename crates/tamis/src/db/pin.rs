@@ -1,5 +1,5 @@
-//! The handle of a snapshot in the list of [live snapshots](super::live_snapshots): what it sees is kept
-//! while this lives.
+//! A snapshot's handle in the list of [live snapshots](super::live_snapshots): while it lives, what
+//! the snapshot sees is kept.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::db::catalogue::{Directory, Sorted};
 use crate::db::live_snapshots::{PinnedViews, Views};
 use crate::read::View;
 
-/// Keeps the data that a snapshot sees from being dropped.
+/// Keeps compactions from dropping the data that a snapshot sees.
 pub(crate) struct SnapshotPin {
     handle: Arc<Handle>,
     pub(crate) seq: SeqNo,
@@ -23,18 +23,18 @@ debug_as!(SnapshotPin, "SnapshotPin", pin => "seq": pin.seq);
 
 impl SnapshotPin {
     /// Costs a lock and a visit to every keyspace whose entries expire or whose policy drops data.
-    /// `transaction`: whether it is that of a transaction.
+    /// `transaction`: whether the snapshot is a transaction's.
     pub(crate) fn new(handle: &Arc<Handle>, transaction: bool) -> Arc<SnapshotPin> {
         let db = &handle.inner;
         let taken = db.now();
         if !db.gate.is_ours() {
-            // Nobody reads from it.
+            // In a forked child, where nobody reads from the snapshot.
             let held =
                 PinnedViews { taken, transaction, expired: Default::default(), views: OnceLock::new() };
             return Arc::new(SnapshotPin { handle: handle.clone(), seq: db.visible(), held: Arc::new(held) });
         }
-        // Under the lock, so that a merge that has already read the list has seen a visible number
-        // at or below ours, and has raised no horizon above ours.
+        // Under the lock: a merge that has already read the list saw a visible number at or below
+        // ours, and raised no horizon above ours.
         let mut live = db.snapshots.lock();
         let (seq, expired, views) = loop {
             let directory = db.directory.load();
@@ -62,8 +62,8 @@ impl SnapshotPin {
     }
 }
 
-/// Returns the views of the keyspaces whose policy drops data, or of `all` where another process
-/// merges and does not know of the snapshot.
+/// Returns the views of the keyspaces whose policy drops data; with `all`, those of every keyspace,
+/// because another process merges and does not know of the snapshot.
 fn views_to_hold(directory: &Sorted, all: bool) -> Views {
     let held: &Directory = if all { directory } else { &directory.dropping };
     held.values().map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
@@ -72,8 +72,8 @@ fn views_to_hold(directory: &Sorted, all: bool) -> Views {
 impl Drop for SnapshotPin {
     fn drop(&mut self) {
         if !self.handle.inner.gate.is_ours() {
-            // Whoever holds a view last gives its memory back, under a lock that nobody may release
-            // here.
+            // In a forked child: dropping the last reference to a view returns its memory under a
+            // lock that nobody may release here.
             std::mem::forget(self.held.clone());
             return;
         }
@@ -83,6 +83,6 @@ impl Drop for SnapshotPin {
         if self.held.transaction {
             self.handle.inner.trim_history();
         }
-        // The views are released after the lock, when `self.held` is dropped.
+        // Dropping `self.held` releases the views, after the lock.
     }
 }

@@ -1,4 +1,4 @@
-//! Where a read is made: in a keyspace as of now, as of a snapshot, or within a transaction.
+//! Where a read happens: in a keyspace as of now, as of a snapshot, or within a transaction.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::error::ReadError;
 use crate::read::{Bounds, Iter, Lookup};
 use crate::slice::Slice;
 
-/// Where a read is made: in a keyspace as of now, as of a snapshot, or within a transaction.
+/// Where a read happens: in a keyspace as of now, as of a snapshot, or within a transaction.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     keyspace: &'a Keyspace,
@@ -60,7 +60,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Keeps [`Readable`] to the types of this crate.
+/// Seals [`Readable`] to the types of this crate.
 pub trait HasPlace {
     #[doc(hidden)]
     fn place(&self) -> Place<'_>;

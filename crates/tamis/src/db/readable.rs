@@ -1,8 +1,8 @@
 //! Reads: one implementation for the database, a keyspace, a snapshot, a transaction, and their
 //! views of a keyspace.
 //!
-//! Each of them names a [`Place`], and all reads are made there. The inherent methods are for users
-//! without the trait in scope; they and the trait share one body.
+//! Each of these types names a [`Place`], and all reads happen there. The inherent methods serve
+//! users without the trait in scope; they and the trait share one body.
 
 use std::ops::RangeBounds;
 
@@ -16,8 +16,8 @@ use crate::slice::Slice;
 /// (the default keyspace at its moment), a [`Transaction`] (the default keyspace with its own
 /// writes), a [`SnapshotView`] or a [`TransactionView`].
 ///
-/// All of them have these methods themselves; the trait is for functions that take any of them. It
-/// is sealed: no other type can implement it, so later versions may add methods.
+/// All of these types also have the methods themselves; the trait is for functions that accept any
+/// of them. It is sealed: no other type can implement it, so later versions may add methods.
 ///
 /// ```
 /// use tamis::{Db, Options, ReadError, Readable};
@@ -54,7 +54,7 @@ pub trait Readable: HasPlace {
     ///
     /// # Errors
     ///
-    /// Those of [`get`](Readable::get), if any of the keys meets one.
+    /// Those of [`get`](Readable::get), if any of the keys runs into one.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -79,7 +79,7 @@ pub trait Readable: HasPlace {
         Ok(matches!(self.place().lookup(key.as_ref())?, Lookup::Found { .. }))
     }
 
-    /// Iterates over all keys in order, as of this call or of the snapshot. [`Iter`] says what that
+    /// Iterates over all keys in order, as of this call or of the snapshot. See [`Iter`] for the
     /// costs; errors are items.
     fn iter(&self) -> Iter {
         self.place().scan(Bounds::default())
@@ -106,8 +106,8 @@ pub trait Readable: HasPlace {
         self.place().scan(Bounds::prefix(prefix.as_ref()))
     }
 
-    /// Returns the item with the smallest key, if there is any. Costs a seek in every run; behind
-    /// many deleted keys, a step over each of them.
+    /// Returns the item with the smallest key, if there is one. Costs a seek in every run, and a
+    /// step over each deleted key in front of it.
     ///
     /// # Errors
     ///
@@ -116,7 +116,8 @@ pub trait Readable: HasPlace {
         self.iter().next().transpose()
     }
 
-    /// Returns the item with the largest key, at the cost of [`first`](Readable::first).
+    /// Returns the item with the largest key, if there is one, at the cost of
+    /// [`first`](Readable::first).
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ pub trait Readable: HasPlace {
         self.iter().next_back().transpose()
     }
 
-    /// Reports whether there is no key at all, at the cost of [`first`](Readable::first).
+    /// Reports whether there are no keys, at the cost of [`first`](Readable::first).
     ///
     /// # Errors
     ///
@@ -171,14 +172,14 @@ impl<R: HasPlace + ?Sized> HasPlace for &R {
 }
 
 impl Iter {
-    /// Moves the iterator to the state that an iterator of `of` would show: that of now, or of a
-    /// snapshot. `of` must be the keyspace, or a snapshot of it, that the iterator is from. Both
-    /// ends stay where they are: from the front come the keys behind the last one returned there
-    /// (or from the last [`seek`](Iter::seek) on), even if it had come to an end or failed before.
+    /// Moves the iterator to the state that a new iterator of `of` would show: the state as of now,
+    /// or a snapshot's. `of` must be the keyspace that the iterator is from, or a snapshot of it.
+    /// Both ends keep their positions: the front continues with the keys after the last one it
+    /// returned (or from the last [`seek`](Iter::seek) on), even if it had reached the end or
+    /// failed.
     ///
-    /// The memtables and files of the old state are let go. An iterator that is open for long keeps
-    /// them from being freed; one that is refreshed now and then does not. Costs what a new
-    /// iterator costs.
+    /// Releases the memtables and files of the old state. An iterator that stays open keeps them
+    /// from being freed; refresh it now and then to release them. Costs as much as a new iterator.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -256,7 +257,7 @@ macro_rules! readable {
                 Readable::prefix(self, prefix)
             }
 
-            /// Returns the item with the smallest key, if there is any. See [`Readable::first`].
+            /// Returns the item with the smallest key, if there is one. See [`Readable::first`].
             ///
             /// # Errors
             ///
@@ -265,7 +266,7 @@ macro_rules! readable {
                 Readable::first(self)
             }
 
-            /// Returns the item with the largest key, if there is any. See [`Readable::first`].
+            /// Returns the item with the largest key, if there is one. See [`Readable::first`].
             ///
             /// # Errors
             ///
@@ -274,7 +275,7 @@ macro_rules! readable {
                 Readable::last(self)
             }
 
-            /// Reports whether there is no key at all. See [`Readable::first`].
+            /// Reports whether there are no keys. See [`Readable::first`].
             ///
             /// # Errors
             ///

@@ -1,15 +1,14 @@
-//! Readers of old states: views that were replaced, but that an iterator, or whoever else reads,
-//! still holds.
+//! Readers of old states: replaced views that an iterator or another reader still holds.
 //!
-//! Readers register nowhere. Whoever replaces a view notes the old one here, without holding it; as
-//! long as it can be had back, somebody reads from it. So an iterator costs nothing more, and when
-//! it began is known from the time for which its view was the current one.
+//! Readers do not register. When a view is replaced, the old one is noted here through a weak
+//! reference; as long as that can be upgraded, something reads from it. So iterators pay nothing
+//! extra, and the time during which a view was current tells when its readers began.
 //!
 //! # Threads
 //!
-//! The list is behind a leaf lock of its keyspace, which is taken where views are replaced, under
-//! `state`, and by statistics. It has an entry for each replaced view that is held; entries of
-//! others go with the next replacement.
+//! The list is behind a leaf lock of its keyspace, taken when views are replaced, under `state`,
+//! and by statistics. It has an entry for each replaced view that is held; other entries go with
+//! the next replacement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,40 +22,40 @@ use crate::db::tree::KeyspaceInner;
 use crate::read::MemtableSlot;
 use crate::sync;
 
-/// The oldest state of a keyspace that something still reads: an iterator, mostly. In a keyspace
-/// whose policy drops data it may also be a snapshot.
+/// The oldest state of a keyspace that something still reads: usually an iterator. In a keyspace
+/// whose policy drops data, it may also be a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReaderStats {
     /// The keyspace's name.
     pub keyspace: String,
-    /// For how many seconds the state has been replaced: its readers are at least that old.
+    /// How many seconds ago the state was replaced: its readers are at least this old.
     pub min_age_seconds: u64,
-    /// For how many seconds the state has existed: its readers are at most that old.
+    /// How many seconds ago the state came into being: its readers are at most this old.
     pub max_age_seconds: u64,
-    /// The size of memtables that the state has and the tree does not have any more. Other readers,
-    /// and open transactions, may need them too.
+    /// The size of memtables that the state has and the tree no longer has. Other readers, and open
+    /// transactions, may need them too.
     pub memtable_bytes: u64,
-    /// Bytes of table files that the state has and the tree does not have any more. Other readers
-    /// may need them too.
+    /// Bytes of table files that the state has and the tree no longer has. Other readers may need
+    /// them too.
     pub table_bytes: u64,
-    /// Bytes of blob files of which this is true.
+    /// Bytes of blob files that the state has and the tree no longer has.
     pub blob_bytes: u64,
 }
 
-/// What readers of old states keep.
+/// What readers of old states keep alive.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
-    /// Those of the oldest state.
+    /// What readers of the oldest state keep.
     pub(crate) oldest: Option<ReaderStats>,
-    /// What all of them keep, each memtable and file counted once.
+    /// What all of them keep, with each memtable and file counted once.
     pub(crate) memtable_bytes: u64,
     pub(crate) table_bytes: u64,
     pub(crate) blob_bytes: u64,
 }
 
-/// Memtables and files of old views that the current view does not have, with their sizes.
+/// Memtables and files of old views that are not in the current view, with their sizes.
 #[derive(Default)]
 struct Kept {
     memtables: BTreeMap<*const MemtableSlot, u64>,

@@ -1,16 +1,16 @@
 //! Snapshots: the state of all keyspaces at one moment.
 //!
-//! A snapshot is a sequence number in the list of live snapshots, and compactions keep every
-//! version that a listed snapshot sees. Two kinds of keyspaces need more:
+//! A snapshot is a sequence number in the list of live snapshots; compactions keep every version
+//! that a listed snapshot sees. Two kinds of keyspaces need more:
 //!
-//! * Where entries expire, the snapshot records the expiry horizon at its moment (see
+//! * Where entries expire, the snapshot records the expiry horizon of its moment (see
 //!   [`expiry`](super::expiry)), so that what it sees does not change with time.
 //! * Where the policy drops tables whose data was never deleted, the snapshot pins the view of its
 //!   moment and reads from it: the view's tables stay on disk, and its memtables in memory. When a
 //!   keyspace changes to such a policy, its view is added to all live snapshots before anything is
 //!   dropped.
 //!
-//! The list ([`LiveSnapshots`]) is behind the `snapshots` lock. Reads from a snapshot take no lock.
+//! The `snapshots` lock guards the list ([`LiveSnapshots`]). Reads from a snapshot take no lock.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::db::pin::SnapshotPin;
 use crate::db::place::Place;
 
 /// The state of all keyspaces at the moment the snapshot was taken, unaffected by later writes.
-/// Cheap to take and to clone; while it is alive, the versions that it sees stay on disk. Its reads
-/// are those of [`Readable`](crate::Readable), which need no import here; they read the default
-/// keyspace, and those of [`Snapshot::of`] any other.
+/// Cheap to take and to clone; while it is alive, the versions that it sees stay on disk. It has
+/// the read methods of [`Readable`](crate::Readable), no import needed: they read the default
+/// keyspace. For any other keyspace, use [`Snapshot::of`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -68,8 +68,8 @@ impl Snapshot {
     }
 }
 
-/// One keyspace as a [`Snapshot`] sees it. Its reads are those of [`Readable`](crate::Readable),
-/// which need no import here.
+/// One keyspace as a [`Snapshot`] sees it. It has the read methods of
+/// [`Readable`](crate::Readable); no import needed.
 #[derive(Clone, Copy)]
 pub struct SnapshotView<'s> {
     snapshot: &'s Snapshot,

@@ -20,9 +20,9 @@ use crate::options::KeyspaceOptions;
 /// [`Db::ingest`](crate::Db::ingest).
 ///
 /// Entries must be added in strictly ascending key order. Memory: one block, about half a mebibyte
-/// of output, the range deletes, and what the filter keeps of each key: eight bytes for point
+/// of output, the range deletes, and what the filter keeps per key. That is eight bytes for point
 /// filters, the key for range filters, the bits of all units for an elastic filter, and for a
-/// global one its share of the key list, which is smaller than the key.
+/// global filter the key's share of the key list, which is smaller than the key.
 ///
 /// ```
 /// use tamis::ingest::{ExternalTableBuilder, IngestOptions};
@@ -45,7 +45,7 @@ pub struct ExternalTableBuilder {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
     options: KeyspaceOptions,
-    /// Taken by `finish`; dropping the builder before that removes the unfinished file.
+    /// Taken by `finish`. Dropping the builder before that removes the unfinished file.
     parts: Option<Parts>,
     /// Set by a failed write, after which the file is unusable.
     failed: bool,
@@ -62,8 +62,8 @@ struct Parts {
 }
 
 impl ExternalTableBuilder {
-    /// Creates the table `path`, which must not exist, for a keyspace with these options: block
-    /// size, compression and filter are those of its last level.
+    /// Creates the table `path`, which must not exist, for a keyspace with these options. Block
+    /// size, compression and filter are those of the keyspace's last level.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl ExternalTableBuilder {
     ) -> Result<ExternalTableBuilder, ExternalTableError> {
         options.check()?;
         let (path, level) = (path.as_ref().to_owned(), options.levels - 1);
-        // An existing file may be a database's table under a second name; it must not be
+        // An existing file may be a database's table under another name; it must not be
         // overwritten.
         if fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))? {
             return Err(ExternalTableError::Exists { path });
@@ -112,7 +112,7 @@ impl ExternalTableBuilder {
     ///
     /// # Errors
     ///
-    /// A key out of order, or a key or value that is too long, which changes nothing. After a
+    /// A key out of order, or a key or value that is too long; the table is then unchanged. After a
     /// failed system call the builder is unusable.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), ExternalTableError> {
         self.add(key.as_ref(), Kind::Put, value.as_ref())
@@ -127,13 +127,13 @@ impl ExternalTableBuilder {
         self.add(key.as_ref(), Kind::Delete, &[])
     }
 
-    /// Deletes all keys of a range that the database holds when the table is ingested. Entries of
+    /// Deletes all keys in a range that the database holds when the table is ingested. Entries of
     /// this table are not affected, whichever is added first. Ranges may be added in any order and
     /// may overlap. An empty range does nothing.
     ///
     /// # Errors
     ///
-    /// A bound that is too long, or a reversed range, which changes nothing;
+    /// A bound that is too long, or a reversed range; the table is then unchanged.
     /// [`ExternalTableError::Failed`] after an earlier failure.
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
@@ -180,14 +180,14 @@ impl ExternalTableBuilder {
         self.parts.as_ref().map_or(0, |parts| parts.table.entries())
     }
 
-    /// Returns the approximate length of the file if it were finished now, in bytes, without filter
-    /// and range deletes. Useful for splitting entries over several tables.
+    /// Returns the approximate length that the file would have if finished now, in bytes, without
+    /// filter and range deletes. Useful for splitting entries over several tables.
     pub fn estimated_bytes(&self) -> u64 {
         self.parts.as_ref().map_or(0, |parts| parts.table.estimated_bytes())
     }
 
     /// Writes the rest, and makes the file and its name survive a power cut. After an error the
-    /// file is removed, if that is possible.
+    /// file is removed, if possible.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl ExternalTableBuilder {
         if last_key.is_none() && ranges.is_empty() {
             return Err(ExternalTableError::Empty { path: self.path.clone() });
         }
-        // Deterministic, but different from the salts of other tables.
+        // Deterministic, but different from other tables' salts.
         let salt = Digest::of(&last_key.unwrap_or_default()).get() ^ table.entries();
         let filter = filter.finish(&self.options, salt).unwrap_or_else(|why| {
             log::warn!("{} is written without a filter: {why}", self.path.display());

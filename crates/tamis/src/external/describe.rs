@@ -1,4 +1,4 @@
-//! The description that an external table gives of itself; not trusted.
+//! An external table's description of itself; not trusted.
 
 use std::path::{Path, PathBuf};
 
@@ -28,8 +28,8 @@ pub(crate) struct Described {
     pub(crate) largest: KeyEnd,
 }
 
-/// Describes the external table `path`. Reads footer, properties, index and range tombstones and
-/// verifies their checksums; does not read the entries.
+/// Describes the external table `path`. Reads its footer, properties, index and range tombstones
+/// and verifies their checksums; does not read the entries.
 pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, ExternalTableError> {
     let refused = |what: &str| ExternalTableError::NotATable { path: path.to_owned(), what: what.to_owned() };
     let damaged = |error: StorageError| match (error, identify(fs, path)) {
@@ -84,8 +84,8 @@ pub(crate) fn describe(fs: &dyn FileSystem, path: &Path) -> Result<Described, Ex
     let (Some(smallest), Some(largest)) = (smallest, largest) else {
         return Err(ExternalTableError::Empty { path: path.to_owned() });
     };
-    // A range's bound may be the successor of the longest possible key. The manifest accepts no
-    // longer one.
+    // A range's bound may be the successor of the longest possible key. The manifest accepts
+    // nothing longer.
     let bounds =
         tombstones.fragments().iter().flat_map(|f| [f.start.len(), f.end.as_ref().map_or(0, |e| e.len())]);
     if bounds.max().unwrap_or(0) > MAX_KEY_BYTES + 1 || p.smallest.len().max(p.largest.len()) > MAX_KEY_BYTES
@@ -135,8 +135,8 @@ impl Described {
         }
     }
 
-    /// Returns the metadata of the table as number `id` of a database, with all its contents at
-    /// `seq` and `epoch`. `now` is in seconds since 1970.
+    /// Returns the table's metadata as number `id` of a database, with all its contents at `seq`
+    /// and `epoch`. `now` is in seconds since 1970.
     pub(crate) fn meta(&self, id: TableId, seq: SeqNo, epoch: u64, now: u64) -> TableMeta {
         TableMeta {
             id,

@@ -7,8 +7,8 @@
 //! database that ingests the file assigns the actual sequence number and records it in its
 //! manifest; the file itself is never rewritten.
 //!
-//! All contents of a file take effect at once. Its range deletes therefore delete what the database
-//! held before, never an entry of the file itself.
+//! All contents of a file take effect at once. So its range deletes delete what the database held
+//! before, never an entry of the file itself.
 //!
 //! * [`ExternalTableBuilder`] writes an external table, with as little memory as a flush needs.
 //! * [`describe`] reads a table's description of itself, without trusting it.
@@ -28,7 +28,7 @@ pub use builder::ExternalTableBuilder;
 pub(crate) use describe::{Described, describe};
 use tamis_base::key::KeyEnd;
 
-/// The version of the rules that this library writes and reads.
+/// The version of these rules that this library writes and reads.
 pub(crate) const EXTERNAL_VERSION: u64 = 1;
 
 /// A summary of an external table.
@@ -39,11 +39,11 @@ pub struct ExternalTableInfo {
     /// The file.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
-    /// Number of keys, deletes included.
+    /// Number of entries, deletes included.
     pub entries: u64,
     /// Number of entries that are deletes.
     pub deletes: u64,
-    /// Number of deleted ranges, after overlapping ones were joined.
+    /// Number of deleted ranges, after joining overlapping ones.
     pub range_deletes: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
@@ -52,13 +52,13 @@ pub struct ExternalTableInfo {
     /// The smallest key covered by an entry or a range delete.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes"))]
     pub smallest: Vec<u8>,
-    /// The end of the covered keys.
+    /// The end of the covered key range.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bound"))]
     pub largest: Bound<Vec<u8>>,
 }
 
 impl ExternalTableInfo {
-    /// Reads the external table `path`'s description of itself: the end of the file and its index,
+    /// Reads the self-description of the external table `path`: the end of the file and its index,
     /// not its entries.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl ExternalTableInfo {
         Ok(describe(fs, path.as_ref())?.info())
     }
 
-    /// Returns the key range in words, for messages.
+    /// Returns the key range as text, for messages.
     pub(crate) fn range_text(&self) -> String {
         let smallest = excerpt_of_key(&self.smallest);
         match &self.largest {

@@ -1,4 +1,4 @@
-//! What the memory for writes leaves to the memory for reads. See [`limit`](super::limit).
+//! The memory that writes leave for reads. See [`limit`](super::limit).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,11 +9,12 @@ use crate::sync::Mutex;
 /// A step is the limit divided by this.
 const STEPS: u64 = 32;
 
-/// What the memory for writes leaves to the memory for reads.
+/// The memory that writes leave for reads.
 #[derive(Debug)]
 pub(crate) struct Balance {
     pub(crate) bytes: AtomicU64,
-    /// The last total set for reads. Held while it is set, so that it notes the total set last.
+    /// The last total set for reads. Locked while setting it, so that this matches the total set
+    /// last.
     pub(crate) given: Mutex<u64>,
     pub(crate) reads: SharedReadMemory,
 }
@@ -30,8 +31,8 @@ impl Balance {
     }
 }
 
-/// Returns what reads may have of a limit while memtables take `used` bytes. Memtables may grow by
-/// a step more.
+/// Returns what reads may have of a limit while memtables take `used` bytes. Leaves memtables room
+/// to grow by one more step.
 pub(crate) fn reads_bytes(limit: u64, used: u64) -> u64 {
     let step = (limit / STEPS).max(1);
     limit.saturating_sub(used.div_ceil(step).saturating_add(1).saturating_mul(step))

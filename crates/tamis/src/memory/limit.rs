@@ -1,15 +1,15 @@
 //! One limit for reads and writes of several databases together.
 //!
-//! Memtables take what they need, up to half of the limit. Block caches and elastic filters have
-//! the rest, which follows the memtables in steps of a 32nd of the limit. So if databases are only
+//! Memtables take what they need, up to half of the limit. Block caches and elastic filters get the
+//! rest, which follows the memtables in steps of a 32nd of the limit. So if databases are only
 //! read, all memory is for reads.
 //!
 //! # Threads and locks
 //!
 //! [`balance`](SharedWriteMemory::balance) counts all memtables without a lock, and then changes
 //! the total of the memory for reads. This takes that memory's lock under the lock of the limit, so
-//! `balance` is called with no database lock held: by flush threads, before each flush and once a
-//! second. In between, memtables may grow beyond the step left to them.
+//! `balance` must be called with no database lock held. Flush threads call it before each flush and
+//! once a second. In between, memtables may grow beyond the step left to them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -23,11 +23,11 @@ use crate::sync::Mutex;
 /// One limit for the memory of several databases of one process: memtables, block caches and the
 /// units of elastic filters together. A handle: clones share the same limit.
 ///
-/// A database is within it once opened with its [`reads`](Self::reads) and its
+/// A database falls under the limit if opened with its [`reads`](Self::reads) and its
 /// [`writes`](Self::writes). Memtables take up to half of the limit and are flushed as in any
-/// [`SharedWriteMemory`]. Reads have the rest, in steps of a 32nd. The balance is updated before
-/// each flush and once a second, so memtables that fill quickly may exceed the limit that long.
-/// Other memory (indexes, non-elastic filters) is in neither part: see
+/// [`SharedWriteMemory`]. Reads get the rest, in steps of a 32nd. The balance is updated before
+/// each flush and once a second, so memtables that fill quickly may exceed the limit for that long.
+/// Other memory (indexes, non-elastic filters) is not included: see
 /// [`Db::memory_report`](crate::Db::memory_report).
 ///
 /// ```
@@ -52,7 +52,7 @@ pub struct MemoryLimit(Arc<Balance>, SharedWriteMemory);
 debug_as!(MemoryLimit, "MemoryLimit", limit => "bytes": limit.bytes());
 
 impl MemoryLimit {
-    /// Creates a limit of this many bytes, without any database yet.
+    /// Creates a limit of this many bytes, with no databases yet.
     pub fn new(bytes: u64) -> MemoryLimit {
         let given = reads_bytes(bytes, 0);
         let balance = Arc::new(Balance {
@@ -76,12 +76,12 @@ impl MemoryLimit {
         self.1.balance();
     }
 
-    /// The part for block caches and elastic filters. Do not change its total.
+    /// Returns the part for block caches and elastic filters. Do not change its total.
     pub fn reads(&self) -> SharedReadMemory {
         self.0.reads.clone()
     }
 
-    /// The part for memtables. Do not change its total.
+    /// Returns the part for memtables. Do not change its total.
     pub fn writes(&self) -> SharedWriteMemory {
         self.1.clone()
     }

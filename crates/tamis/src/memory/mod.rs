@@ -1,29 +1,29 @@
-//! Memory for reads shared by several databases of one process; [`writes`] has the memory for
-//! memtables.
+//! Memory for reads, shared by several databases of one process. Memory for memtables is in
+//! [`writes`].
 //!
-//! A [`SharedReadMemory`] is a number of bytes. Every database open with it has a *share*, which it
-//! divides between its block cache and the units of its elastic filters. The
+//! A [`SharedReadMemory`] is a number of bytes. Every database opened with it has a *share*, which
+//! it divides between its block cache and the units of its elastic filters. The
 //! [rule](tamis_policy::memory::rule) moves bytes to the databases where they save more block reads
-//! a second; this module carries out its decisions.
+//! per second; this module carries out its decisions.
 //!
 //! # Invariants
 //!
 //! * All shares together never exceed the total. When shares change, the shrinking ones release
-//!   their memory before any other grows. (A block cache that was turned off may keep two blocks a
-//!   shard, and filter units stay until the gets that use them end.)
+//!   their memory before any other grows. (A block cache that was turned off may keep two blocks
+//!   per shard, and filter units stay until the gets that use them end.)
 //! * A database has a share from before it creates its cache until it is closed or fails to open.
 //!   Its share then goes to the others at once.
 //!
 //! # Threads and locks
 //!
-//! Any thread may use a handle. One mutex guards the shares of all members. It comes before every
-//! database lock taken under it, and is taken with no database lock held. Under it, only the locks
-//! of [`Member`]'s methods are taken: those around the division within a member. Only background
-//! threads report, at most every few hundredths of a second; one may wait while another evicts what
-//! a database gives up. Reads and writes never wait for it.
+//! Any thread may use a handle. One mutex guards the shares of all members. It is taken with no
+//! database lock held, and comes before every database lock taken under it. Those are only the
+//! locks of [`Member`]'s methods: the ones around the division within a member. Only background
+//! threads report, at most every few hundredths of a second; one may wait while another evicts
+//! memory that a database gives up. Reads and writes never wait for it.
 //!
-//! Members are held weakly. An upgraded member is dropped after the mutex is released, since its
-//! end takes the mutex.
+//! Members are held weakly. An upgraded member is dropped after the mutex is released, since
+//! dropping it takes the mutex.
 
 pub(crate) mod balance;
 pub(crate) mod limit;
@@ -46,11 +46,11 @@ const LEAST_STEP: u64 = 4096;
 /// between them to save the most block reads. A handle: clones share the same memory.
 ///
 /// Every database opened with it
-/// ([`Options::shared_read_memory`](crate::Options::shared_read_memory)) has a share of it, at
-/// first an equal one, and divides it between its block cache and the units of its elastic filters.
-/// While the databases are in use, the memory moves in steps of a 64th of the total, from where a
-/// byte saves fewer block reads a second to where it saves more. A database keeps at least a
-/// sixteenth of an equal share. A closed database leaves its share to the others.
+/// ([`Options::shared_read_memory`](crate::Options::shared_read_memory)) has a share of it,
+/// initially an equal one, and divides it between its block cache and the units of its elastic
+/// filters. While the databases are in use, memory moves in steps of a 64th of the total, from
+/// where a byte saves fewer block reads per second to where it saves more. A database keeps at
+/// least a sixteenth of an equal share. A closed database leaves its share to the others.
 ///
 /// ```
 /// use tamis::options::SharedReadMemory;
@@ -80,7 +80,7 @@ pub struct ReadMemoryShare {
     /// The database's directory.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
-    /// Its share: the sum of the next two, or more by a rounding remainder.
+    /// Its share: the sum of the next two, plus any rounding remainder.
     pub bytes: u64,
     /// The capacity of its block cache.
     pub cache_bytes: u64,
@@ -95,7 +95,7 @@ pub struct ReadMemoryShare {
 }
 
 /// A database as the shared memory sees it. The methods are called with the memory's lock held, and
-/// take no lock that is held while reporting, joining or leaving.
+/// must take no lock that is held while reporting, joining or leaving.
 pub(crate) trait Member: Debug + Send + Sync {
     /// Brings cache and filters within `bytes` before it returns.
     fn set_share(&self, bytes: u64);
@@ -120,9 +120,9 @@ struct Inner {
 #[derive(Debug)]
 struct Joined {
     path: PathBuf,
-    /// The last share it was told.
+    /// The share that it was last told.
     told: u64,
-    /// `None` while it is being made.
+    /// `None` while the member is being created.
     member: Option<Weak<dyn Member>>,
 }
 
@@ -130,7 +130,7 @@ struct Joined {
 type Held = Vec<Arc<dyn Member>>;
 
 impl SharedReadMemory {
-    /// Creates memory of this many bytes, not used by any database yet.
+    /// Creates memory of this many bytes, with no databases yet.
     pub fn new(bytes: u64) -> SharedReadMemory {
         let inner = Inner { shares: Shares::new(bytes), members: BTreeMap::new(), next: 0 };
         SharedReadMemory(Arc::new(Pool { started: sync::now(), inner: Mutex::new(inner) }))
@@ -221,7 +221,7 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Returns the current share, and the step that suits the current total, in bytes.
+    /// Returns the current share, and the step size for the current total, in bytes.
     pub(crate) fn share(&self) -> (u64, u64) {
         let inner = self.memory.0.inner.lock();
         (inner.shares.of(self.id).0, (inner.shares.total() / STEPS).max(LEAST_STEP))
@@ -255,8 +255,8 @@ impl Membership {
         }
     }
 
-    /// Gives the share to the others, after `release` has freed what is held of it. Later calls do
-    /// nothing. Do not call with a database lock held.
+    /// Gives the share to the others, after `release` has freed the memory that it covered. Later
+    /// calls do nothing. Do not call with a database lock held.
     pub(crate) fn leave(&self, release: impl FnOnce()) {
         self.memory.change(|inner| {
             if inner.members.remove(&self.id).is_some() {

@@ -3,15 +3,17 @@
 //! # The rule
 //!
 //! Whenever the memtables of all databases have taken another 64th of the total (1 MiB at most),
-//! the writing thread looks at all of them. Once active memtables exceed half of the total, the
-//! largest of all is to be flushed: its database is asked, and seals it before its next write or,
-//! without writes, in its flush thread. So an idle database gives up memory when a busy one needs
-//! it. Beyond the total, each writer has its own database flushed, unless that holds next to
-//! nothing, and waits for that flush. It does not wait for other databases, whose flushes may fail.
+//! the writing thread checks all of them. Once active memtables exceed half of the total, the
+//! largest of all is due for a flush: its database gets a request, and seals the memtable before
+//! its next write or, without writes, in its flush thread. So an idle database gives up memory when
+//! a busy one needs it. Beyond the total, each writer flushes its own database, unless that holds
+//! next to nothing, and waits for that flush. It does not wait for other databases, whose flushes
+//! may fail.
 //!
 //! # Invariants
 //!
-//! * Only a database's own threads seal its memtables, under its own locks: a request is a flag.
+//! * Only a database's own threads seal its memtables, under its own locks: a request is just a
+//!   flag.
 //! * A request is repeated while its reason lasts, so none is lost for good.
 //!
 //! # Threads and locks
@@ -19,7 +21,7 @@
 //! Any thread may use a handle. One leaf mutex guards the list of members. Writers take it with
 //! their database's log lock held; under it they take another leaf, the lock of a database's list
 //! of filled memtables. The flags and counters publish nothing (`Relaxed`): a thread that sees one
-//! late acts at the next look.
+//! late acts at the next check.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -31,13 +33,13 @@ use std::sync::{Arc, Weak};
 use crate::memory::balance::Balance;
 use crate::sync::Mutex;
 
-/// Memtables take at most this many bytes between two looks.
+/// Memtables take at most this many bytes between two checks.
 const MOST_UNSEEN: u64 = 1 << 20;
 
-/// Memtables take at most this share of the total between two looks.
+/// Memtables take at most this fraction of the total between two checks.
 const UNSEEN_SHARE: u64 = 64;
 
-/// Beyond the total, active memtables together may still grow to this share of it.
+/// Beyond the total, active memtables together may still grow to this fraction of it.
 const EXCESS_SHARE: u64 = 8;
 
 /// Memory for the memtables of several databases in one process. A handle: clones share the same
@@ -47,8 +49,8 @@ const EXCESS_SHARE: u64 = 8;
 /// ([`Options::shared_write_memory`](crate::Options::shared_write_memory)) together. Beyond half of
 /// it, the largest active memtable is flushed, even in an idle database. Beyond all of it, writers
 /// wait for flushes of their database; small memtables may take an eighth more. The check runs
-/// whenever memtables have taken another 64th of it, at most 1 MiB. Memtables of a database whose
-/// flushes fail stay, and count, and so do those that opening fills from a log. The limits of each
+/// whenever memtables have taken another 64th of it, at most 1 MiB. If a database's flushes fail,
+/// its memtables stay and count; so do memtables that opening fills from a log. The limits of each
 /// database and keyspace (`memtable_budget_bytes`, `memtable_bytes`) also apply.
 ///
 /// ```
@@ -73,7 +75,7 @@ debug_as!(SharedWriteMemory, "SharedWriteMemory", memory =>
     "members": memory.0.members.lock().joined.len()
 );
 
-/// What one database's memtables take of a [`SharedWriteMemory`]. Sizes are in bytes.
+/// How much of a [`SharedWriteMemory`] one database's memtables take. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -81,7 +83,7 @@ pub struct WriteMemoryUse {
     /// The database's directory.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
-    /// Memtables that are written to.
+    /// Memtables being written to.
     pub active_bytes: u64,
     /// Memtables being flushed or waiting for a flush.
     pub sealed_bytes: u64,
@@ -91,7 +93,7 @@ pub struct WriteMemoryUse {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InMemtables {
     pub(crate) active: u64,
-    /// The largest of the active ones.
+    /// The largest active memtable.
     pub(crate) largest: u64,
     pub(crate) sealed: u64,
 }
@@ -107,9 +109,9 @@ pub(crate) trait Writer: Debug + Send + Sync {
 #[derive(Debug)]
 struct Pool {
     total: AtomicU64,
-    /// Gives unneeded memory to reads, under one limit for both.
+    /// Gives unneeded memory to reads, if reads and writes share one limit.
     balance: Option<Arc<Balance>>,
-    /// Bytes taken since the last look.
+    /// Bytes taken since the last check.
     unseen: AtomicU64,
     members: Mutex<Members>,
 }
@@ -128,8 +130,8 @@ struct Joined {
 }
 
 impl Pool {
-    /// Counts the memtables of every member. The members are dropped after the mutex is released,
-    /// should this be their last use.
+    /// Counts the memtables of every member. Also returns the members: if this is a member's last
+    /// reference, the caller drops it after the mutex is released.
     fn count(&self) -> Vec<(Counted, Arc<dyn Writer>)> {
         let members = self.members.lock();
         let count = |joined: &Joined| {
@@ -149,7 +151,7 @@ impl Pool {
     }
 }
 
-/// The result of a look at all memtables.
+/// The result of checking all memtables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// Whether they exceed the total.
@@ -165,19 +167,19 @@ struct Counted {
 }
 
 impl SharedWriteMemory {
-    /// Creates memory of this many bytes, not used by any database yet.
+    /// Creates memory of this many bytes, with no databases yet.
     pub fn new(bytes: u64) -> SharedWriteMemory {
         SharedWriteMemory::within(bytes, None)
     }
 
-    /// The same, as part of a limit for reads and writes.
+    /// Like `new`, as part of a limit for reads and writes.
     pub(super) fn within(bytes: u64, balance: Option<Arc<Balance>>) -> SharedWriteMemory {
         let (total, unseen) = (AtomicU64::new(bytes), AtomicU64::new(0));
         SharedWriteMemory(Arc::new(Pool { total, balance, unseen, members: Mutex::default() }))
     }
 
-    /// Gives the memory for reads what memtables leave of their common limit, if there is one. Do
-    /// not call with a database lock held.
+    /// Gives reads what memtables leave of the common limit, if there is one. Do not call with a
+    /// database lock held.
     pub(crate) fn balance(&self) {
         if let Some(balance) = &self.0.balance {
             balance.follow(self.used_bytes());
@@ -189,13 +191,14 @@ impl SharedWriteMemory {
         self.0.total.load(Relaxed)
     }
 
-    /// Changes the total. Memory beyond a smaller total is flushed as databases are written to.
+    /// Changes the total. If the new total is smaller, memtables beyond it are flushed as databases
+    /// are written to.
     pub fn set_bytes(&self, bytes: u64) {
         self.0.total.store(bytes, Relaxed);
     }
 
-    /// Returns the memory of all open databases' memtables. Visits every keyspace that holds
-    /// something in memory.
+    /// Returns the memory of all open databases' memtables. Visits every keyspace that has anything
+    /// in memory.
     pub fn used_bytes(&self) -> u64 {
         self.0.used()
     }
@@ -233,13 +236,13 @@ pub(crate) struct WriteMembership {
     memory: SharedWriteMemory,
     id: u64,
     asked: Arc<AtomicBool>,
-    /// Other members hold it only while they count.
+    /// Other members hold it only while counting.
     _writer: Arc<dyn Writer>,
 }
 
 impl WriteMembership {
-    /// Notes that memtables have taken `bytes` more. From time to time this looks at all memtables,
-    /// asks for the flush that is due, if any, and returns what it saw.
+    /// Notes that memtables have taken `bytes` more. When a check is due, checks all memtables,
+    /// requests a flush if needed, and returns what it saw.
     pub(crate) fn note(&self, bytes: u64) -> Option<Look> {
         let (pool, total) = (&self.memory.0, self.memory.bytes());
         let unseen = pool.unseen.fetch_add(bytes, Relaxed) + bytes;
@@ -261,12 +264,12 @@ impl WriteMembership {
         Some(Look { is_over: used > total, most: total / (EXCESS_SHARE * counted.len().max(1) as u64) })
     }
 
-    /// Reports whether this database is to seal its largest memtable.
+    /// Reports whether this database has been asked to seal its largest memtable.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Relaxed)
     }
 
-    /// Ends the request, once sealed or with nothing left to seal.
+    /// Ends the request, after sealing or if there is nothing left to seal.
     pub(crate) fn has_sealed(&self) {
         self.asked.store(false, Relaxed);
     }

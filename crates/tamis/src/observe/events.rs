@@ -1,4 +1,4 @@
-//! Events, and who listens to them.
+//! Events, and their listeners.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use crate::observe::latency::Operation;
 use crate::observe::stalls::StallCause;
 
-/// Something that is told what a database does. Closures of the same form are listeners.
+/// A callback that is told what a database does. Closures of the same signature are listeners.
 ///
-/// All listeners of a database are called one after the other, by one thread that does nothing
-/// else: after what an event tells of, in the order of the events, and with none of the database's
-/// locks held. So a listener may call the database, wait, or write, and what it takes delays later
-/// events only; of those some are [lost](Event::Lost) once 16384 wait. One that panics loses that
-/// event.
+/// One thread, which does nothing else, calls all listeners of a database one after the other:
+/// after what an event reports has happened, in the order of the events, and with none of the
+/// database's locks held. So a listener may call the database, wait, or write; the time that it
+/// takes delays only later events. Once 16384 events are queued, further ones are
+/// [lost](Event::Lost). If a listener panics, it loses that event.
 ///
-/// [`Db::close`](crate::Db::close), or dropping the last handle, waits until the events so far were
+/// [`Db::close`](crate::Db::close), or dropping the last handle, waits until all events so far are
 /// delivered, unless a listener does it. A listener that keeps a [`Db`](crate::Db) keeps the
 /// database open until somebody closes it.
 ///
@@ -52,7 +52,7 @@ impl fmt::Debug for dyn EventListener {
     }
 }
 
-/// Something that happened in a database. Later versions add more.
+/// Something that happened in a database. Later versions may add more.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "kind", rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -70,7 +70,7 @@ pub enum Event {
         /// Why.
         cause: StallCause,
     },
-    /// It goes on, or got an error instead.
+    /// The write continues, or got an error instead.
     StallEnded {
         /// Why it waited.
         cause: StallCause,
@@ -86,7 +86,7 @@ pub enum Event {
         /// The error, in words.
         error: String,
     },
-    /// Writes are [suspended](crate::WriteError::Suspended) until the logs were replaced.
+    /// Writes are [suspended](crate::WriteError::Suspended) until the logs are replaced.
     WritesSuspended {
         /// Why.
         cause: String,
@@ -103,11 +103,11 @@ pub enum Event {
     },
     /// External tables were ingested.
     Ingested {
-        /// The keyspaces that they were for.
+        /// The keyspaces that received them.
         keyspaces: Vec<String>,
         /// The number of tables.
         tables: usize,
-        /// Their bytes.
+        /// Their size in bytes.
         bytes: u64,
         /// How long it took.
         took: Duration,
@@ -123,7 +123,7 @@ pub enum Event {
         /// The size of its file.
         bytes: u64,
     },
-    /// A table left the tree. Its file is removed once nothing reads it any more.
+    /// A table left the tree. Its file is removed once nothing reads it.
     TableRemoved {
         /// The keyspace.
         keyspace: String,
@@ -140,12 +140,12 @@ pub enum Event {
     SlowOperation(SlowOperation),
     /// Listeners were too slow: events are missing here.
     Lost {
-        /// How many.
+        /// How many are missing.
         events: u64,
     },
 }
 
-/// A flush that begins.
+/// A flush that has begun.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -154,7 +154,7 @@ pub struct FlushInfo {
     pub keyspace: String,
     /// The number of memtables.
     pub memtables: usize,
-    /// Their bytes in memory.
+    /// Their size in memory, in bytes.
     pub memtable_bytes: u64,
 }
 
@@ -167,11 +167,11 @@ pub struct FlushOutcome {
     pub keyspace: String,
     /// The number of memtables.
     pub memtables: usize,
-    /// Their bytes in memory.
+    /// Their size in memory, in bytes.
     pub memtable_bytes: u64,
     /// The numbers of the tables written.
     pub tables: Vec<u64>,
-    /// The bytes of the tables and blob files written.
+    /// Bytes of the tables and blob files written.
     pub bytes_written: u64,
     /// How long it took.
     pub took: Duration,
@@ -179,12 +179,12 @@ pub struct FlushOutcome {
     pub error: Option<String>,
 }
 
-/// A compaction that begins.
+/// A compaction that has begun.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CompactionInfo {
-    /// Its number, by which its end is found.
+    /// Its number, which identifies its end.
     pub job: u64,
     /// The keyspace.
     pub keyspace: String,
@@ -196,7 +196,7 @@ pub struct CompactionInfo {
     pub inputs: Vec<u64>,
     /// The level of its outputs.
     pub output_level: usize,
-    /// The bytes of its inputs.
+    /// The bytes of its input tables.
     pub bytes_in: u64,
 }
 
@@ -213,7 +213,7 @@ pub struct CompactionOutcome {
     pub reason: &'static str,
     /// `merge`, `move` or `drop`.
     pub work: &'static str,
-    /// The numbers of the tables that took the place of its inputs.
+    /// The numbers of the tables that replaced its inputs.
     pub outputs: Vec<u64>,
     /// The level of its outputs.
     pub output_level: usize,
@@ -229,25 +229,25 @@ pub struct CompactionOutcome {
     pub error: Option<String>,
 }
 
-/// An operation that took long.
+/// A slow operation.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SlowOperation {
     /// What it was.
     pub operation: Operation,
-    /// The keyspace; empty for what is not about one.
+    /// The keyspace; empty if the operation is not about one.
     pub keyspace: String,
-    /// The key of a get, or where a seek went to.
+    /// The key of a get, or the target of a seek.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::bytes_or_none"))]
     pub key: Option<Vec<u8>>,
     /// How long it took.
     pub took: Duration,
-    /// What it did. A read was repeated for that, at the same state, so what it found cold is warm
-    /// here.
+    /// What it did. To explain a read, it is repeated at the same state, so data that was cold the
+    /// first time is warm here.
     pub explanation: String,
-    /// The number of slow operations that were not reported since the last that was: no more than
-    /// ten are in a second.
+    /// How many slow operations were not reported since the last report: at most ten per second are
+    /// reported.
     pub unreported: u64,
 }
 

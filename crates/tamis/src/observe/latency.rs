@@ -1,13 +1,13 @@
 //! How long operations take: one histogram for each kind, always on.
 //!
-//! A histogram counts durations in buckets of which eight divide each power of two, so that a
-//! percentile is known to within an eighth. It is an array of atomics that publish nothing
-//! (`Relaxed`); any thread may record, and a reading is not of one moment.
+//! A histogram counts durations in buckets, eight to each power of two, so that a percentile is
+//! exact to within an eighth. It is an array of atomics that publish nothing (`Relaxed`). Any
+//! thread may record, and a reading is not a consistent snapshot.
 //!
-//! Operations that cost about as much as reading the clock twice are sampled: each thread times one
-//! [`get`](Operation::Get) in about [`GETS`], at distances that are drawn, so that no rhythm of the
-//! program's falls in with them. What waits for a device or moves megabytes is always timed. Where
-//! slow operations are to be reported, everything is timed.
+//! Operations that cost about as much as reading the clock twice are sampled: each thread times
+//! about one [`get`](Operation::Get) in [`GETS`], at random distances, so that no rhythm of the
+//! program coincides with them. Operations that wait for a device or move megabytes are always
+//! timed. If slow operations are to be reported, everything is timed.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,7 +18,7 @@ mod histogram;
 pub use histogram::LatencyHistogram;
 use histogram::{BUCKETS, bucket_of};
 
-/// One in about this many gets of a thread is timed.
+/// About one in this many gets of a thread is timed.
 pub(crate) const GETS: u64 = 256;
 
 /// One in this many writes, seeks and multi-gets of a thread is timed.
@@ -26,7 +26,7 @@ const OTHERS: u32 = 16;
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $variant:ident $field:ident,)*) => {
-        /// A kind of operation that is timed.
+        /// A kind of timed operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
         #[non_exhaustive]
@@ -68,14 +68,14 @@ operations! {
     Get get,
     /// A `multi_get` of any number of keys; one in 16 of each thread.
     MultiGet multi_get,
-    /// The positioning of an iterator, and its first item where that is what positions it; one in
-    /// 16 of each thread.
+    /// The positioning of an iterator, including its first item if that is what positions it; one
+    /// in 16 of each thread.
     Seek seek,
     /// A write that is not synced, from the call to its return, with all stalls; one in 16 of each
     /// thread.
     Write write,
-    /// A write, or a commit of a transaction, that waits for the log's sync, or is judged by
-    /// conditions.
+    /// A write or a commit of a transaction that waits for the log's sync or has a condition to
+    /// check.
     GroupWrite group_write,
     /// A sync of the log.
     LogSync log_sync,
@@ -108,7 +108,7 @@ impl LatencyCounters {
         self.0[operation as usize].record(took);
     }
 
-    /// The heap memory that they take.
+    /// Returns the heap memory that the histograms take.
     pub(crate) fn memory_bytes() -> usize {
         OPERATIONS * size_of::<Counters>()
     }
@@ -149,8 +149,7 @@ thread_local! {
     static DRAWN: Cell<u32> = const { Cell::new(0x9E37_79B9) };
 }
 
-/// Reports whether an operation of this thread that is neither a get nor rare is one of those to be
-/// timed.
+/// Reports whether to time this operation of the thread, which is neither a get nor a rare one.
 #[inline]
 pub(crate) fn is_due() -> bool {
     OPERATIONS_SEEN.with(|seen| {
@@ -164,13 +163,13 @@ pub(crate) fn is_due() -> bool {
     })
 }
 
-/// Returns how many gets to let pass before the next that is timed.
+/// Returns how many gets to let pass before timing the next one.
 #[cold]
 pub(crate) fn next_get() -> u64 {
     1 + u64::from(draw(GETS as u32))
 }
 
-/// Returns a number below twice `mean`, whose mean is that less a half: xorshift32.
+/// Returns a number below twice `mean`, on average `mean` less a half: xorshift32.
 fn draw(mean: u32) -> u32 {
     DRAWN.with(|drawn| {
         let mut x = drawn.get();

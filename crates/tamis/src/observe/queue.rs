@@ -1,13 +1,14 @@
-//! The queue of events, and the thread that hands them to the listeners.
+//! The event queue, and the thread that delivers events to the listeners.
 //!
 //! # Threads and locks
 //!
 //! Any thread may push, with any of the engine's locks held: the queue's lock is a leaf, and
 //! pushing wakes the thread that [delivers](Queue::deliver) without waiting for it. That thread
-//! holds none while a listener runs. A queue that is full drops what is pushed and counts it, so
-//! that a listener that hangs costs events and neither memory nor writes.
+//! holds no lock while a listener runs. A full queue drops pushed events and counts them, so that a
+//! hanging listener costs events, but neither memory nor writes.
 //!
-//! A listener that panics loses that event; others and later events are delivered.
+//! A listener that panics loses that event; other listeners still get it, and later events are
+//! delivered.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use crate::observe::events::{Event, EventListener};
 use crate::sync::{Condvar, Mutex};
 
-/// The most events that wait.
+/// The maximum number of queued events.
 const MOST: usize = 1 << 14;
 
 #[derive(Default)]
@@ -29,9 +30,9 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct Waiting {
     events: VecDeque<Event>,
-    /// Events dropped since the last that was pushed.
+    /// Events dropped since the last one that was pushed.
     lost: u64,
-    /// No more come.
+    /// No more events are accepted.
     ended: bool,
 }
 
@@ -69,7 +70,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Hands events to the listeners until the queue has ended and is empty.
+    /// Delivers events to the listeners until the queue has ended and is empty.
     pub(crate) fn deliver(&self) {
         loop {
             let events = {
@@ -92,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// Ends the queue: what is in it is still delivered.
+    /// Ends the queue: events already in it are still delivered.
     pub(crate) fn end(&self) {
         let mut waiting = self.waiting.lock();
         if !std::mem::replace(&mut waiting.ended, true) && waiting.lost > 0 {
@@ -103,7 +104,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The events that wait, in bytes.
+    /// Returns the memory of the queued events, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.waiting.lock().events.capacity() * size_of::<Event>()
     }

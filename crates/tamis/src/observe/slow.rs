@@ -1,22 +1,22 @@
-//! Which slow operations are reported: all that exceed a threshold, but only so many in a second.
+//! Which slow operations are reported: those above a threshold, up to a limit per second.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::sync;
 
-/// The most reports in a second: an explanation of a read repeats it, and what makes one read slow
-/// makes many slow.
+/// The maximum number of reports per second: explaining a read repeats it, and what makes one read
+/// slow makes many slow.
 const REPORTS_PER_SECOND: u64 = 10;
 
 #[derive(Debug)]
 pub(super) struct Slow {
     threshold: Duration,
     origin: Instant,
-    /// The second since `origin` in which operations were reported last, in the upper bits, and how
-    /// many were, in the lowest eight.
+    /// In the upper bits, the second since `origin` in which operations were last reported; in the
+    /// lowest eight, how many were.
     reported: AtomicU64,
-    /// Slow operations that were not reported since the last that was.
+    /// Slow operations not reported since the last report.
     suppressed: AtomicU64,
 }
 
@@ -29,8 +29,8 @@ impl Slow {
         self.threshold
     }
 
-    /// Decides whether an operation that took this long is reported; then returns how many slow
-    /// ones were not since the last report.
+    /// Decides whether to report an operation that took this long. If so, returns how many slow
+    /// ones went unreported since the last report.
     #[inline]
     pub(super) fn admits(&self, took: Duration) -> Option<u64> {
         if took < self.threshold { None } else { self.admits_at(sync::since(self.origin).as_secs()) }
@@ -39,7 +39,7 @@ impl Slow {
     fn admits_at(&self, second: u64) -> Option<u64> {
         let next = |reported: u64| match (reported >> 8, reported & 0xff) {
             (last, count) if last == second => (count < REPORTS_PER_SECOND).then_some(reported + 1),
-            // A thread that was late for its second joins the newer one's count.
+            // A thread that is late for its second joins the newer second's count.
             (last, count) if last > second => (count < REPORTS_PER_SECOND).then_some(reported + 1),
             _ => Some(second << 8 | 1),
         };

@@ -24,9 +24,10 @@ causes! {
     /// Stopped: compactions lag too far behind (`stop_runs`, four times
     /// `slowdown_debt_bytes`).
     Compactions "compactions",
-    /// Stopped: as many memtables of the keyspace wait for their flush as may (`max_memtables`).
+    /// Stopped: the keyspace has as many memtables waiting for a flush as allowed
+    /// (`max_memtables`).
     Memtables "memtables",
-    /// Stopped: all memtables exceed `memtable_budget_bytes`.
+    /// Stopped: all memtables together exceed `memtable_budget_bytes`.
     MemtableBudget "memtable_budget",
     /// Stopped: the memtables of all databases that share write memory exceed it.
     SharedMemory "shared_memory",

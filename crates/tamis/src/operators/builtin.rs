@@ -15,8 +15,8 @@ pub(super) fn find(name: &str) -> Option<Arc<dyn MergeOperator>> {
 }
 
 /// `add`: values and operands are eight-byte little-endian numbers, added modulo 2^64; a missing
-/// base is 0. This works for `u64` and `i64` alike, up and down. (A saturating addition would
-/// depend on the order.)
+/// base is 0. This works for `u64` and `i64` alike, up and down. (With saturating addition, the
+/// result would depend on the order.)
 #[derive(Debug)]
 struct Add;
 

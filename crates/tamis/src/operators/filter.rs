@@ -18,15 +18,15 @@ pub enum Decision {
 ///
 /// The filter is called for a value only if it is the newest version of its key in the merge and
 /// invisible to every snapshot that was alive when the merge began. (A snapshot taken while the
-/// merge runs may see a value before it and not after.) It is not called for merge operands without
-/// their base, but for values merged from operands. A value may never be passed to the filter, or
-/// more than once.
+/// merge runs may see a value before it and not after.) It is called for values merged from
+/// operands, but not for operands without their base. A value may be passed to the filter more than
+/// once, or never.
 ///
 /// A removed key stays removed: its older versions do not come back, here or elsewhere.
 ///
 /// Several threads call the filter at once, in the middle of merges: it must be quick and must not
-/// panic (a panic stops the database's writes). The filter may be changed or left out whenever the
-/// database is opened.
+/// panic (a panic stops the database's writes). You may change the filter or leave it out each time
+/// the database is opened.
 pub trait CompactionFilter: Send + Sync + Debug {
     /// Returns the name for the keyspace option `compaction_filter`: 1 to 64 letters, digits, or
     /// any of `-_.:/`.

@@ -32,13 +32,13 @@ pub trait MergeOperator: Send + Sync + Debug {
     /// # Errors
     ///
     /// Return one for operands or a base that the operator cannot interpret. Reads of the key then
-    /// fail with it; flushes and compactions keep base and operands as they are, and a later put or
+    /// fail with it; flushes and compactions keep base and operands as they are. A later put or
     /// delete makes the key readable again.
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>, MergeError>;
 
     /// Returns one operand equivalent to applying all of `operands` (oldest first, at least two) to
-    /// any base, or `None` if there is none. Without it operands pile up until a compaction meets
-    /// their base.
+    /// any base, or `None` if there is none. Without it, operands pile up until a compaction
+    /// reaches their base.
     fn partial_merge(&self, _key: &[u8], _operands: &[&[u8]]) -> Option<Vec<u8>> {
         None
     }

@@ -1,8 +1,8 @@
-//! The stand-in for a merge operator that the program does not have.
+//! The stand-in for a merge operator that the program did not register.
 
 use crate::operators::merge::{MergeError, MergeOperator};
 
-/// Answers every merge with an error, so that values are read and operands are kept.
+/// Answers every merge with an error, so that plain values can be read and operands are kept.
 #[derive(Debug)]
 pub(super) struct MissingMerge {
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! Callbacks of the program on its values: merge operators and compaction filters.
+//! The program's callbacks on its values: merge operators and compaction filters.
 //!
 //! Options refer to operators by name, because options are stored with the database. The program
 //! that opens the database supplies the code behind each name in [`Operators`]. Built-in merge
@@ -59,7 +59,7 @@ pub struct Operators {
     filters: Vec<Arc<dyn CompactionFilter>>,
     #[cfg(feature = "unstable-selector")]
     selectors: Vec<Arc<dyn SelectorKind>>,
-    /// Whether a database may be opened whose keyspaces name others.
+    /// Whether a database may be opened if its keyspaces name unregistered operators.
     lenient: bool,
 }
 
@@ -95,13 +95,14 @@ pub(crate) struct KeyspaceOperators {
     pub(crate) filter: Option<Arc<dyn CompactionFilter>>,
     #[cfg(feature = "unstable-selector")]
     pub(crate) selector: Option<Arc<dyn SelectorKind>>,
-    /// The merge operator or compaction filter that only the options know. Then `merge` fails, the
-    /// keyspace takes no writes, and nothing is merged or filtered in it.
+    /// The merge operator or compaction filter that the options name but the program did not
+    /// register. If set, `merge` fails, the keyspace takes no writes, and nothing in it is merged
+    /// or filtered.
     pub(crate) missing: Option<Unregistered>,
 }
 
 impl KeyspaceOperators {
-    /// Reports the operator that the keyspace lacks, if it lacks one.
+    /// Fails if the keyspace lacks an operator, naming it.
     pub(crate) fn check_complete(&self) -> Result<(), Unregistered> {
         self.missing.clone().map_or(Ok(()), Err)
     }
@@ -121,44 +122,44 @@ impl Operators {
         Operators::default()
     }
 
-    /// Adds a merge operator. Of two with the same name the later one wins; one with a built-in
-    /// name (`add`, `append`, `max`) is refused by the opening: these mean the same to all programs
-    /// that open a database.
+    /// Adds a merge operator. Of two with the same name, the later one wins. Opening refuses an
+    /// operator with a built-in name (`add`, `append`, `max`): these mean the same to every program
+    /// that opens a database.
     #[must_use]
     pub fn with_merge(mut self, operator: Arc<dyn MergeOperator>) -> Operators {
         self.merge.push(operator);
         self
     }
 
-    /// Adds a compaction filter. Of two with the same name the later one wins.
+    /// Adds a compaction filter. Of two with the same name, the later one wins.
     #[must_use]
     pub fn with_filter(mut self, filter: Arc<dyn CompactionFilter>) -> Operators {
         self.filters.push(filter);
         self
     }
 
-    /// Adds a filter for the whole tree. Of two with the same name the later one wins.
+    /// Adds a filter for the whole tree. Of two with the same name, the later one wins.
     #[cfg(feature = "unstable-selector")]
     pub fn with_selector(mut self, selector: Arc<dyn SelectorKind>) -> Operators {
         self.selectors.push(selector);
         self
     }
 
-    /// Lets a database be opened whose keyspaces name merge operators or compaction filters that
-    /// are not registered here: for programs that check, list and copy databases of others. Such a
-    /// keyspace can be read, except for keys whose value an unknown merge operator would have to
-    /// compute (their reads fail with [`ReadError::Merge`](crate::ReadError::Merge), which names
-    /// it), verified, and copied by a checkpoint. It takes no writes
-    /// ([`WriteError::Unregistered`](crate::WriteError::Unregistered)), and nothing in it is
-    /// compacted. Options that name no merge operator take over the stored one of the default
-    /// keyspace. Keyspaces whose operators are known work as always.
+    /// Allows opening a database whose keyspaces name merge operators or compaction filters that
+    /// are not registered here: for programs that check, list and copy other programs' databases.
+    /// Such a keyspace can be read, verified, and copied by a checkpoint. Only keys whose value an
+    /// unknown merge operator would have to compute cannot be read
+    /// ([`ReadError::Merge`](crate::ReadError::Merge), which names the operator). The keyspace
+    /// takes no writes ([`WriteError::Unregistered`](crate::WriteError::Unregistered)), and nothing
+    /// in it is compacted. Options that name no merge operator adopt the stored one of the default
+    /// keyspace. Keyspaces whose operators are known work as usual.
     #[must_use]
     pub fn with_unknown(mut self) -> Operators {
         self.lenient = true;
         self
     }
 
-    /// Refuses merge operators with the name of a built-in one, which would never be called.
+    /// Refuses merge operators with a built-in name, which would never be called.
     pub(crate) fn check_names(&self) -> Result<(), OptionsError> {
         match self.merge.iter().find(|operator| builtin::find(operator.name()).is_some()) {
             None => Ok(()),
@@ -180,7 +181,7 @@ impl Operators {
         self.selectors.iter().rev().find(|selector| selector.name() == name).cloned()
     }
 
-    /// Without the feature `unstable-selector` none can be registered.
+    /// Without the feature `unstable-selector`, none can be registered.
     #[cfg(not(feature = "unstable-selector"))]
     fn selector(&self, _name: &str) -> Option<()> {
         None
@@ -193,7 +194,7 @@ impl Operators {
         Ok(found)
     }
 
-    /// The same, but a merge operator or compaction filter may be
+    /// Like [`resolve`](Self::resolve), but a merge operator or compaction filter may be
     /// [missing](KeyspaceOperators::missing).
     pub(crate) fn look_up(&self, names: Names<'_>) -> Result<KeyspaceOperators, Unregistered> {
         let mut missing = None;

@@ -1,19 +1,19 @@
-//! How often sampled gets asked a table, and how often it held the key: what filter memory is
-//! divided by, if `filter_allocation = mnemosyne`.
+//! How often sampled gets asked a table, and how often the table held the key: the basis for
+//! dividing filter memory with `filter_allocation = mnemosyne`.
 //!
 //! Counts are halved once per *era*, a fixed number of sampled gets of the keyspace, so that they
-//! follow the reads of late. They are brought up to date when they are used: an era that nobody
-//! asks a table in costs nothing.
+//! follow recent reads. They are brought up to date when used: an era in which a table is not asked
+//! costs nothing.
 //!
-//! Readers of any thread count, each with one atomic operation; they guard nothing else, so all are
-//! relaxed.
+//! Readers on any thread count, each with one atomic operation. The counts guard nothing else, so
+//! all operations are relaxed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bits of a count after the point: new tables inherit fractions.
+/// Fractional bits of a count: new tables inherit fractions.
 const FRACTION_BITS: u32 = 8;
 
-/// Bits of a count; those above it are the era in which it was last changed.
+/// Bits of a count; the bits above them hold the era in which it was last changed.
 const COUNT_BITS: u32 = 40;
 
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
@@ -26,7 +26,7 @@ struct Decaying(AtomicU64);
 impl Decaying {
     fn now(word: u64, era: u64) -> u64 {
         let passed = era.wrapping_sub(word >> COUNT_BITS) & ERA_MASK;
-        // A reader that was interrupted may come with the era before.
+        // A reader that was interrupted may arrive with the previous era.
         if passed > ERA_MASK / 2 { word & COUNT_MASK } else { (word & COUNT_MASK) >> passed.min(63) }
     }
 
@@ -50,10 +50,10 @@ impl Decaying {
     }
 }
 
-/// Sampled gets that needed to ask something for their key.
+/// Sampled gets that had to ask a table for their key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Asked {
-    /// Those whose key it did not hold.
+    /// Those whose key the table did not hold.
     pub(crate) misses: f64,
     /// Those whose key it held.
     pub(crate) held: f64,
@@ -77,7 +77,7 @@ impl Accesses {
         Asked { misses: self.misses.get(era), held: self.held.get(era) }
     }
 
-    /// Gives a new table the counts that it inherits, before anyone reads it.
+    /// Gives a new table the counts that it inherits, before it has readers.
     pub(crate) fn inherit(&self, era: u64, asked: Asked) {
         self.misses.set(era, asked.misses);
         self.held.set(era, asked.held);
@@ -109,7 +109,7 @@ mod tests {
         accesses.inherit(9, Asked { misses: 8.5, held: 2.0 });
         accesses.count(8, false);
         assert_eq!(accesses.get(8).misses, 9.5);
-        // The era may pass what is stored of it.
+        // The era may exceed the bits stored of it.
         let wrapped = Accesses::default();
         wrapped.inherit(ERA_MASK, Asked { misses: 8.0, held: 0.0 });
         assert_eq!(wrapped.get(ERA_MASK + 2).misses, 2.0);

@@ -1,12 +1,12 @@
-//! The blob files that open tables refer to, each of them opened once; a file's lifetime is tied to
-//! those tables.
+//! The blob files that open tables refer to. Each is opened once; its lifetime is tied to those
+//! tables.
 //!
 //! # Invariant
 //!
-//! A blob file is removed when no open table holds it any more, and every table that did was
-//! [obsolete](OpenBlob::unname): so no table of a durable version refers to it, and no reader can
-//! reach one that does. As new tables that refer to it are opened while the tables that they
-//! replace are held, the file does not go in between.
+//! A blob file is removed once no open table holds it and every table that did was
+//! [obsolete](OpenBlob::unname). So no table of a durable version refers to it, and no reader can
+//! reach one that does. New tables that refer to a file are opened while the tables that they
+//! replace are held, so the file is not removed in between.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ const MAX_PROBLEMS: usize = 100;
 pub(crate) struct TableBlobs(Box<[Arc<OpenBlob>]>);
 
 impl TableBlobs {
-    /// Opens the files that a table refers to.
+    /// Opens the blob files that a table refers to.
     pub(crate) fn open(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -53,8 +53,8 @@ impl TableBlobs {
         Ok(TableBlobs::named(opened.collect::<Result<_, StorageError>>()?))
     }
 
-    /// Holds the files that a table refers to which cannot be opened itself: its values are needed
-    /// when it is put back.
+    /// Holds the blob files of a table that cannot itself be opened: its values are needed when the
+    /// table is put back.
     pub(crate) fn of_lost(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -85,7 +85,7 @@ impl TableBlobs {
         self.0.iter()
     }
 
-    /// Returns why files among them could not be opened, in words.
+    /// Returns messages that say why files among them could not be opened.
     pub(crate) fn lost(&self) -> impl Iterator<Item = String> {
         self.0.iter().filter_map(|blob| blob.file.why_lost()).map(ToString::to_string)
     }
@@ -124,14 +124,13 @@ impl TableBlobs {
     }
 }
 
-/// What is wrong with the values that a table refers to, each with the blob file concerned if it is
-/// one.
+/// What is wrong with the values that a table refers to. Each problem comes with the blob file
+/// concerned, if it concerns one.
 pub(crate) type Problems = Vec<(Option<BlobFileId>, StorageError)>;
 
 /// Reads every value that entries of `table` refer to, from the files that `file` returns, and
-/// checks that the list of what the table refers to is true, for as long as `go_on`, which is
-/// called with the bytes of each value read, returns `true`. Returns at most about a hundred
-/// problems.
+/// checks that the table's list of what it refers to is true. Calls `go_on` with the bytes of each
+/// value read, and stops when it returns `false`. Returns at most about a hundred problems.
 pub(crate) fn check<'f>(
     table: &Arc<Table>,
     file: impl Fn(BlobFileId) -> Option<Result<&'f BlobFile, &'f StorageError>>,
@@ -146,7 +145,7 @@ pub(crate) fn check<'f>(
     let mut found: BTreeMap<BlobFileId, u64> = BTreeMap::new();
     let mut cursor =
         TableCursor::new(table.clone(), CursorOptions { fill_cache: false, read_ahead: 1 << 20 });
-    // The check of the blocks reports damaged ones.
+    // The check of the blocks reports damaged blocks.
     let mut moved = cursor.seek_to_first();
     while moved.is_ok() && cursor.valid() && problems.len() < MAX_PROBLEMS {
         if cursor.kind() == Kind::PutBlob {
@@ -160,7 +159,7 @@ pub(crate) fn check<'f>(
             let refers = found.entry(at.file).or_default();
             *refers = refers.saturating_add(at.span);
             let known = file(at.file);
-            // A span may be anything: not more than the file has is read.
+            // A damaged span may be anything: count no more than the file has.
             let read = known.as_ref().map_or(0, |file| file.map_or(0, |file| at.span.min(file.data_bytes())));
             if !go_on(read) {
                 return problems;

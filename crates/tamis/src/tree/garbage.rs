@@ -1,5 +1,5 @@
-//! Files that nothing refers to any more, and the open blob files, which become such when the last table
-//! that refers to them goes.
+//! Files that nothing refers to any more, and the open blob files, which join them when the last
+//! table that refers to them goes.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use crate::sync::{Mutex, Process};
 /// The open blob files of a database, by number.
 #[derive(Debug, Default)]
 pub(crate) struct BlobFiles {
-    /// Whether a file that is damaged or missing is opened as a [lost](BlobFile::lost) one: while
-    /// the database is opened, if it is to be opened all the same.
+    /// Whether a damaged or missing file is opened as a [lost](BlobFile::lost) one: only while the
+    /// database is being opened, and if it is to be opened despite damage.
     pub(crate) lenient: AtomicBool,
-    /// Held while a file is opened; only the mutex of the garbage's list is taken under it.
+    /// Held while a file is opened; only the mutex of the garbage list may be taken under it.
     open: Mutex<HashMap<BlobFileId, Weak<OpenBlob>>>,
 }
 
@@ -33,11 +33,11 @@ pub(crate) struct OpenBlob {
     pub(crate) file: BlobFile,
     /// The number of open tables that refer to it and are not obsolete.
     pub(crate) named: AtomicUsize,
-    /// Whether a table that referred to it became obsolete: otherwise the file is not for this
-    /// process to remove.
+    /// Whether a table that referred to it became obsolete: otherwise this process must not remove
+    /// the file.
     was_named: AtomicBool,
-    /// Whether a value in it could not be moved to another file: it is not tried again. Orders no
-    /// other memory.
+    /// Whether a value in it could not be moved to another file; then moving is not tried again.
+    /// Orders no other memory.
     unreadable: AtomicBool,
     garbage: Arc<Garbage>,
 }
@@ -69,7 +69,7 @@ impl Drop for OpenBlob {
             return;
         }
         let mut files = self.garbage.blobs.open.lock();
-        // It may have been opened again.
+        // The file may have been opened again.
         if files.get(&self.file.id()).is_some_and(|file| file.strong_count() == 0) {
             files.remove(&self.file.id());
             if *self.named.get_mut() == 0 && *self.was_named.get_mut() {
@@ -84,13 +84,13 @@ impl BlobFiles {
         BlobFiles { lenient: AtomicBool::new(lenient), open: Mutex::default() }
     }
 
-    /// From now on, files that cannot be opened are errors: the tables of the database are open,
-    /// and a new table's values must be there.
+    /// From now on, a file that cannot be opened is an error: the tables of the database are open,
+    /// and a new table's values must exist.
     pub(crate) fn all_opened(&self) {
         self.lenient.store(false, Relaxed);
     }
 
-    /// Opens a file, or a lost one in its place if it `may_be_lost` for that reason.
+    /// Opens a file, or a lost one in its place if `may_be_lost` allows it for that error.
     pub(crate) fn open(
         &self,
         fs: &dyn FileSystem,
@@ -122,19 +122,19 @@ impl BlobFiles {
     }
 }
 
-/// Unneeded files, waiting to be removed: removing a file may block, and the last reader of a table
+/// Unneeded files waiting to be removed. Removing a file may block, and the last reader of a table
 /// should not pay for that.
 ///
-/// Any thread may add a file, whatever it holds: the list is a leaf. Whoever has made files
-/// obsolete in the background removes them as soon as that is published, with no lock held. So they
-/// do not pile up, however busy the database is. Those that readers held go with the next flush, or
-/// within a second.
+/// Any thread may add a file, whatever locks it holds: the list is a leaf. Background work that
+/// makes files obsolete removes them as soon as that is published, with no lock held. So they do
+/// not pile up, however busy the database is. Files that readers held are removed with the next
+/// flush, or within a second.
 #[derive(Debug)]
 pub(crate) struct Garbage {
     files: Mutex<VecDeque<PathBuf>>,
     /// Held while files are removed.
     removing: Mutex<()>,
-    /// The process that opened the database: in the child of a fork nothing is garbage.
+    /// The process that opened the database: in a forked child nothing is garbage.
     process: Process,
     /// The blob files that become garbage with the tables that refer to them.
     pub(crate) blobs: BlobFiles,
@@ -147,8 +147,8 @@ impl Default for Garbage {
 }
 
 impl Garbage {
-    /// Creates the garbage of a database that is opened even if blob files are damaged or missing,
-    /// if `lenient`: then reads of the values in them fail, and all others work.
+    /// Creates the garbage of a database. With `lenient`, the database opens even if blob files are
+    /// damaged or missing: reads of the values in them fail, and all others work.
     pub(crate) fn new(lenient: bool) -> Garbage {
         Garbage {
             files: Mutex::default(),
@@ -158,7 +158,8 @@ impl Garbage {
         }
     }
 
-    /// Reports whether this process opened the database, and not one that it was forked from.
+    /// Reports whether this process opened the database, as opposed to being forked from the one
+    /// that did.
     pub(crate) fn is_ours(&self) -> bool {
         self.process.is_current()
     }
@@ -167,14 +168,15 @@ impl Garbage {
         self.files.lock().push_back(path);
     }
 
-    /// Removes the files. What was there before the call is gone after it, whoever removed it; a
-    /// file that cannot be removed is tried again by the next call.
+    /// Removes the files. Every file listed before the call is gone afterwards, whichever thread
+    /// removed it; a file that cannot be removed is retried by the next call.
     pub(crate) fn remove_all(&self, fs: &dyn FileSystem) {
         let _removing = self.removing.lock();
         self.remove(fs);
     }
 
-    /// Removes the files, unless another thread is at it, which goes on until there are none.
+    /// Removes the files, unless another thread is already doing so, which continues until none are
+    /// left.
     pub(crate) fn remove_unless_busy(&self, fs: &dyn FileSystem) {
         if let Some(_removing) = self.removing.try_lock() {
             self.remove(fs);
@@ -184,7 +186,7 @@ impl Garbage {
     fn remove(&self, fs: &dyn FileSystem) {
         let mut left = VecDeque::new();
         // In the order in which they were added: a table goes before the blob files that it refers
-        // to, or what is left by a crash could not be opened without its manifest.
+        // to; otherwise what a crash leaves behind could not be opened without its manifest.
         while let Some(path) = self.pop() {
             if let Err(e) = fs.remove(&path)
                 && e.kind() != std::io::ErrorKind::NotFound

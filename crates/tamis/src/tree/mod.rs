@@ -1,4 +1,4 @@
-//! Trees in use: their open tables and blob files, and versions of what they are made of.
+//! Trees in use: their open tables and blob files, and versions made of them.
 
 pub(crate) mod accesses;
 pub(crate) mod blobs;

@@ -1,13 +1,13 @@
 //! Tables and blob files that no version names yet.
 //!
 //! A flush, a merge, an opening and an ingestion all write files before the edit that names them.
-//! Until that edit, every way out has to remove them: an error, a cancellation, a panic, a keyspace
-//! that was dropped. So dropping is what removes them: [`NewFiles`] while they are written,
-//! [`NewTables`] once they are open. The only other way is [`NewTables::publish`], for the
-//! catalogue: it alone knows what a failed edit may have left on disk.
+//! Until that edit, every way out has to remove them: an error, a cancellation, a panic, a dropped
+//! keyspace. So dropping removes them: [`NewFiles`] while they are written, [`NewTables`] once they
+//! are open. The only other way out is [`NewTables::publish`], for the catalogue: it alone knows
+//! what a failed edit may have left on disk.
 //!
-//! Locks may be held where something is dropped, so the files only go on the list of [`Garbage`].
-//! Whoever returns the error has the list [removed](Garbage::remove_all) once it holds no lock.
+//! A drop may happen with locks held, so the files only go on the [`Garbage`] list. The code that
+//! returns the error has the list [removed](Garbage::remove_all) once it holds no lock.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -37,12 +37,12 @@ impl NewFiles {
         NewFiles { dir: dir.to_owned(), garbage: garbage.clone(), tables: Vec::new(), blobs: Vec::new() }
     }
 
-    /// To be called once the file exists: one that was there before is not ours.
+    /// Call this once the file exists: a file that was there before is not ours.
     pub(crate) fn add_table(&mut self, id: TableId) {
         self.tables.push(id);
     }
 
-    /// The same for a blob file.
+    /// Like `add_table`, for a blob file.
     pub(crate) fn add_blob(&mut self, id: BlobFileId) {
         self.blobs.push(id);
     }
@@ -53,13 +53,13 @@ impl NewFiles {
         self.blobs.append(&mut other.blobs);
     }
 
-    /// Leaves the files: open tables answer for them now.
+    /// Keeps the files: from now on, open tables are responsible for them.
     pub(crate) fn keep(mut self) {
         self.tables.clear();
         self.blobs.clear();
     }
 
-    /// Makes the files' names durable and opens the tables. They have all been synced.
+    /// Makes the files' names durable and opens the tables. The files have all been synced.
     pub(crate) fn open(
         self,
         fs: &dyn FileSystem,
@@ -84,7 +84,7 @@ impl Drop for NewFiles {
     }
 }
 
-/// Open tables of which no version knows. Their files become garbage when this is dropped.
+/// Open tables that no version contains. Their files become garbage when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct NewTables(Vec<Arc<OpenTable>>);
 
@@ -98,7 +98,7 @@ impl NewTables {
         self.0.append(&mut other.0);
     }
 
-    /// Returns the tables for an edit that may from now on be on disk.
+    /// Returns the tables for an edit that may be on disk from now on.
     pub(crate) fn publish(mut self) -> Vec<Arc<OpenTable>> {
         std::mem::take(&mut self.0)
     }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(left), [true, true, false, false]);
     }
 
-    /// A file of no bytes is no table.
+    /// An empty file is not a table.
     #[test]
     fn tables_that_cannot_be_opened_are_removed() {
         let (fs, garbage) = (MemFs::new(), Arc::new(Garbage::default()));

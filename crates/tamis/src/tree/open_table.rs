@@ -1,4 +1,4 @@
-//! A table of a version: its manifest record, its reader, its filter and its range tombstones; the
+//! A table of a version: its manifest record, its reader, its filter and its range tombstones. The
 //! file's lifetime is tied to it. In a tree with a global filter, tables have a key list in place
 //! of a filter, or neither.
 
@@ -39,11 +39,14 @@ pub(crate) enum TableFilter {
     Cached,
     /// In units, of which some are in memory.
     Elastic(Arc<ElasticFilter>),
-    /// The table has a key list instead, for a global filter. Not read at opening, and not kept.
+    /// The table has a key list instead, for a global filter. The list is not read at opening, and
+    /// not kept.
     Keys,
-    /// The table was written for a global filter that had its keys: it has nothing of its own.
+    /// The table was written for a global filter that already had its keys: it has nothing of its
+    /// own.
     Global,
-    /// Its bytes are damaged, or of a kind unknown to this version: the table is read without it.
+    /// The bytes are damaged, or of a kind unknown to this version: the table is read without its
+    /// filter.
     Unusable,
 }
 
@@ -67,7 +70,7 @@ pub(crate) struct OpenTable {
     cache: Option<Arc<BlockCache>>,
     garbage: Arc<Garbage>,
     obsolete: AtomicBool,
-    /// The filter turned out to be unusable. Never cleared; nothing else depends on it.
+    /// Whether the filter turned out to be unusable. Never cleared; nothing else depends on it.
     unusable: AtomicBool,
 }
 
@@ -164,9 +167,9 @@ impl OpenTable {
         }))
     }
 
-    /// Creates a stand-in for a table that cannot be opened because of `why`: its key range is
-    /// still known, so that reads which need it fail. Its file is not removed before it is
-    /// obsolete, like any other.
+    /// Creates a stand-in for a table that cannot be opened because of `why`. Its key range is
+    /// still known, so that reads which need the table fail. As with any table, its file is not
+    /// removed before it is obsolete.
     pub(crate) fn lost(
         fs: &dyn FileSystem,
         dir: &std::path::Path,
@@ -192,8 +195,8 @@ impl OpenTable {
         })
     }
 
-    /// Turns this table into an ingested one: all its entries get the number in `meta`. The table
-    /// must not be shared yet. Panics if it is, or if it is not a table for ingestion.
+    /// Turns this table into an ingested one: all its entries get the number in `meta`. Panics if
+    /// the table is already shared, or is not a table for ingestion.
     pub(crate) fn ingested(mut self: Arc<Self>, meta: TableMeta) -> Arc<OpenTable> {
         let table = Arc::get_mut(&mut self).expect("an ingested table is not shared yet");
         let (from, to) = table.meta.extra.global_seq.zip(meta.extra.global_seq).expect("a global number");
@@ -215,7 +218,7 @@ impl OpenTable {
     }
 
     /// Reads the value of an entry that refers to a blob file, and puts it into the block cache if
-    /// `fill_cache`. Damage found is recorded as the table's, too.
+    /// `fill_cache`. Damage found counts as the table's, too.
     pub(crate) fn read_blob<T: ReadTrace>(
         &self,
         reference: &[u8],
@@ -239,7 +242,7 @@ impl OpenTable {
         self.unusable.load(Relaxed)
     }
 
-    /// Applies `ask` to the filter; `None` if there is no usable one, or it is elastic.
+    /// Applies `ask` to the filter; `None` if there is no usable filter, or it is elastic.
     #[inline]
     pub(crate) fn with_filter<T>(&self, ask: impl FnOnce(&Filter) -> T) -> Option<T> {
         match &self.filter {
@@ -253,8 +256,8 @@ impl OpenTable {
         }
     }
 
-    /// Reads the table's key list and checks it against the checksum of its block; `None` if the
-    /// table has none. Errors: a failed system call, or damage.
+    /// Reads the table's key list and checks its block's checksum; `None` if the table has no list.
+    /// Errors: a failed system call, or damage.
     pub(crate) fn key_list(&self) -> Result<Option<PinnedValue>, StorageError> {
         match self.filter {
             TableFilter::Keys => self.table.filter_bytes(),
@@ -262,7 +265,7 @@ impl OpenTable {
         }
     }
 
-    /// Returns a filter that is not pinned, through the block cache; `None` if it cannot be used.
+    /// Returns a filter that is not pinned, through the block cache; `None` if it is unusable.
     fn cached_filter(&self) -> Option<Arc<Filter>> {
         if self.filter_is_unusable() {
             return None;
@@ -294,7 +297,7 @@ impl OpenTable {
     }
 
     /// Copies a pinned filter from the file's mapping to memory if memory is
-    /// [scarce](Table::is_scarce). Returns whether selectors should be made anew for that.
+    /// [scarce](Table::is_scarce). Returns whether selectors need to be rebuilt because of that.
     pub(crate) fn keep_filter_in_memory(&self) -> bool {
         let TableFilter::Pinned(filter) = &self.filter else { return false };
         filter.copy_if_scarce(&self.table).unwrap_or_else(|why| {
@@ -304,8 +307,8 @@ impl OpenTable {
         })
     }
 
-    /// The length of a filter of fixed size, in memory or not; 0 if the table has no usable one of
-    /// its own.
+    /// Returns the length of a fixed-size filter, in memory or not; 0 if the table has no usable
+    /// one of its own.
     pub(crate) fn fixed_filter_bytes(&self) -> u64 {
         match &self.filter {
             TableFilter::Pinned(_) | TableFilter::Cached if !self.filter_is_unusable() => {
@@ -315,8 +318,8 @@ impl OpenTable {
         }
     }
 
-    /// Memory of the pinned filter, in the file's mapping or outside it, or of the directory of an
-    /// elastic one, in bytes.
+    /// Returns the memory of the pinned filter, in the file's mapping or outside it, or of an
+    /// elastic filter's directory, in bytes.
     pub(crate) fn filter_memory(&self) -> usize {
         match &self.filter {
             TableFilter::Pinned(filter) => filter.memory_bytes(),
@@ -325,14 +328,14 @@ impl OpenTable {
         }
     }
 
-    /// The memory of what is known of the table besides its index and its filter.
+    /// Returns the memory of what is known of the table besides its index and its filter.
     pub(crate) fn metadata_memory(&self) -> usize {
         let tombstones = self.tombstones.as_ref().map_or(0, |tombstones| tombstones.memory_bytes());
-        // The properties have the keys and the epochs again, and so has the tree in memory.
+        // The properties repeat the keys and the epochs, and so does the tree in memory.
         size_of::<OpenTable>() + 2 * self.path.as_os_str().len() + 3 * self.meta.memory_bytes() + tombstones
     }
 
-    /// How much of it lies in the file's mapping.
+    /// Returns how much of the filter memory lies in the file's mapping.
     pub(crate) fn mapped_filter_memory(&self) -> usize {
         match &self.filter {
             TableFilter::Pinned(filter) => filter.in_place_bytes(),
@@ -414,7 +417,7 @@ mod tests {
             (&plain, pinned, &built, true),
             (&plain, pinned, &ribbon, false),
             (&plain, pinned, &small, false),
-            // The cache counts what its entries hold, so they hold it.
+            // The cache counts what its entries hold, so the entries hold the filter.
             (&plain, cached, &built, false),
             (&calls, pinned, &built, false),
         ];
@@ -432,7 +435,7 @@ mod tests {
                 (0..20_000).map(Digest::from_u64).all(|d| found.contains(d) == filter.contains(d))
             };
             assert_eq!(table.with_filter(same), Some(true), "case {i}");
-            // What a selector holds on to outlives the table and its file.
+            // A selector's filter outlives the table and its file.
             let kept = match &table.filter {
                 TableFilter::Pinned(filter) => filter.get().cloned(),
                 _ => None,
@@ -443,8 +446,8 @@ mod tests {
         }
     }
 
-    /// A file system that maps, on which two tables pass half of the memory, and the filter bytes
-    /// and the path of the first.
+    /// Returns a file system that maps, on which two tables exceed half of the memory, and the
+    /// filter bytes, path and handle of the first table.
     fn a_table_before_memory_is_scarce(dir: &Path) -> (DiskFs, ReaderConfig, PointFilter, Arc<OpenTable>) {
         let digests: Vec<Digest> = (0..50_000u64).map(Digest::from_u64).collect();
         let filter = PointFilter::from(BlockedBloom::build(&digests, 10.0, 1).unwrap());
@@ -480,7 +483,7 @@ mod tests {
         assert_eq!((table.mapped_filter_memory(), table.filter_memory()), (0, before), "and the copy stays");
     }
 
-    /// What comes from the device again need not be what was checked.
+    /// Bytes read from the device again may differ from those that were checked.
     #[test]
     fn a_filter_that_is_damaged_by_the_time_of_the_copy_is_not_used() {
         let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -490,7 +493,7 @@ mod tests {
         let stored = filter.to_bytes();
         let at = bytes.windows(64).position(|part| part == &stored[..64]).unwrap();
         bytes[at + 1000] ^= 1;
-        // The mapping shows it: the file is changed where it is.
+        // The mapping shows the change: the file is overwritten in place.
         std::fs::write(&path, bytes).unwrap();
         let other = table_in(&fs, dirs[1].path(), filter.to_bytes(), config);
         assert!(table.keep_filter_in_memory(), "readers must be told");
@@ -519,7 +522,7 @@ mod tests {
             let usable = table(good.clone(), pin_metadata);
             assert_eq!(usable.with_filter(|_| ()), Some(()));
             assert!(!usable.filter_is_unusable());
-            // The kind, the version, no filter at all.
+            // A wrong kind, a wrong version, and no filter at all.
             for bytes in [with(15, 200), with(13, 2), b"something else".to_vec()] {
                 let table = table(bytes, pin_metadata);
                 assert_eq!(table.with_filter(|_| ()), None);

@@ -1,12 +1,12 @@
 //! Versions: immutable shapes of one keyspace's on-disk tree.
 //!
-//! A version keeps the table data of the read path in flat arrays, so reading many runs chases no
-//! pointer per run. Tables are numbered `0..tables.len()`; each run owns a contiguous range.
+//! A version keeps the table data that reads need in flat arrays, so that reading many runs chases
+//! no pointer per run. Tables are numbered `0..tables.len()`; each run owns a contiguous range.
 //!
 //! # Invariants
 //!
 //! * Runs are listed newest first: of two versions of one key, the newer is in an earlier run.
-//!   Within a level runs are ordered by descending id; levels follow from 0 downwards.
+//!   Within a level, runs are ordered by descending id; levels follow from 0 downwards.
 //! * Tables of one run are sorted and disjoint by user key; all versions of a key in a run are in
 //!   one table.
 
@@ -42,19 +42,19 @@ pub(crate) struct BlobUse {
 }
 
 impl BlobUse {
-    /// Bytes of the records that no table refers to.
+    /// Returns the bytes of the records that no table refers to.
     pub(crate) fn garbage_bytes(&self) -> u64 {
         self.file.file.data_bytes().saturating_sub(self.referenced)
     }
 
-    /// The share of `garbage_bytes` in the file.
+    /// Returns the share of `garbage_bytes` in the file.
     pub(crate) fn garbage_share(&self) -> f64 {
         self.garbage_bytes() as f64 / self.file.file.data_bytes().max(1) as f64
     }
 }
 
-/// Returns the blob files that `tables` refer to, by number, given those of the version before.
-/// O(tables + files), and the files of the tables that came and went.
+/// Returns the blob files that `tables` refer to, by number, given those of the previous version.
+/// O(tables + files + blob files of the tables added and removed).
 fn blobs_of(tables: &[Arc<OpenTable>], before: Option<&Version>) -> Vec<BlobUse> {
     let ids = |tables: &[Arc<OpenTable>]| tables.iter().map(|table| table.meta.id).collect::<HashSet<_>>();
     let (old, blobs) = before.map_or((&[][..], &[][..]), |before| (&before.tables[..], &before.blobs[..]));
@@ -91,9 +91,10 @@ pub(crate) struct Version {
     /// end).
     smallest: Vec<u64>,
     largest: Vec<u64>,
-    /// The runs with range tombstones, by number. All of a table's lie within its key range.
+    /// The runs with range tombstones, by number. All tombstones of a table lie within its key
+    /// range.
     pub(crate) deleting: Vec<usize>,
-    /// The largest number in any table.
+    /// The largest sequence number in any table.
     pub(crate) max_seq: SeqNo,
     /// The blob files that the tables refer to, by number.
     pub(crate) blobs: Vec<BlobUse>,
@@ -101,7 +102,7 @@ pub(crate) struct Version {
 
 impl Version {
     /// Builds the version of the durable shape `state`. `open` returns its tables; `before` is the
-    /// preceding version, if any.
+    /// previous version, if any.
     pub(crate) fn build(
         state: &KeyspaceState,
         before: Option<&Version>,
@@ -127,9 +128,9 @@ impl Version {
         })
     }
 
-    /// Returns the table of `run` whose key range contains `key`, whose [`prefix_of`] is `prefix`.
-    /// Costs a binary search over eight-byte prefixes; keys are compared only if prefixes are
-    /// equal.
+    /// Returns the table of `run` whose key range contains `key`; `prefix` is the key's
+    /// [`prefix_of`]. Costs a binary search over eight-byte prefixes; keys are compared only if
+    /// prefixes are equal.
     #[inline]
     pub(crate) fn table_for(&self, run: &Run, key: &[u8], prefix: u64) -> Option<usize> {
         let table =
@@ -146,7 +147,7 @@ impl Version {
     pub(crate) fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
         let prefix = prefix_of(key);
         let ends = &self.largest[tables.clone()];
-        // Largest keys ascend, and so do their prefixes: keys are compared only among equal
+        // The largest keys ascend, and so do their prefixes: keys are compared only among equal
         // prefixes.
         let first = tables.start + ends.partition_point(|&end| end < prefix);
         let ties = self.largest[first..tables.end].partition_point(|&end| end == prefix);
@@ -180,7 +181,7 @@ impl Version {
         cover
     }
 
-    /// Like `cover` for one run, with the range of keys around `key` that share it.
+    /// Like `cover` for one run, along with the range of keys around `key` that share the answer.
     pub(crate) fn cover_around(&self, run: usize, key: &[u8], snapshot: SeqNo) -> Cover {
         let run = &self.runs[run];
         let table = self.last_starting_by(run, key, prefix_of(key));

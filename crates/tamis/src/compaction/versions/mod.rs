@@ -6,9 +6,9 @@
 //!
 //! # Invariant
 //!
-//! Every version that a snapshot, a current reader, an operand above it or an older run outside the
-//! merge still needs is kept: no read at any live number, before or after the merge, gives another
-//! answer.
+//! Every version still needed by a snapshot, a current reader, an operand above it or an older run
+//! outside the merge is kept: a read at any live number gives the same answer before and after the
+//! merge.
 //!
 //! # Stripes
 //!
@@ -20,31 +20,31 @@
 //!
 //! # Rules
 //!
-//! * A version older than a put or delete of its stripe, or under a range tombstone that its stripe
-//!   sees, is dropped.
-//! * **Operands** of a stripe are folded into one put where their base is known: a put of the same
+//! * A version is dropped if it is older than a put or delete of its stripe, or under a range
+//!   tombstone that its stripe sees.
+//! * **Operands** of a stripe are folded into one put if their base is known: a put of the same
 //!   stripe, or nothing. Nothing means a delete in any stripe, a range tombstone, or the end of the
 //!   key if nothing older lies outside the merge. (A base in an older stripe would be written
 //!   twice.) Otherwise they are folded into one operand if the operator can do that, and stay
 //!   unchanged if it cannot. The result has the newest operand's number: all of the stripe's
 //!   readers see it, and no others.
-//! * Where the operator fails, operands and base stay unchanged: reads report the error, and a
-//!   later write heals it.
-//! * A delete is dropped, and the number of a put is reset to 0, where every snapshot sees it and
-//!   nothing older lies outside. An operand keeps its number: two of them need an order.
+//! * If the operator fails, operands and base stay unchanged: reads report the error, and a later
+//!   write heals it.
+//! * If every snapshot sees a version and nothing older lies outside, a delete is dropped, and a
+//!   put's number is reset to 0. An operand keeps its number: two of them need an order.
 //! * **Expiry**: if the newest version of a key in the merge is at or below the horizon and no
 //!   snapshot sees it, the key is deleted at that number, so that older versions stay hidden,
 //!   wherever they are. Operands above the horizon are not folded with what a snapshot keeps below
-//!   it, or current readers would see that again.
+//!   it; otherwise current readers would see that again.
 //! * A **filter** decides about the put that is a key's newest version, if no snapshot sees it.
 //!   What it removes becomes a delete, under the rules for deletes.
 //!
 //! # Cost
 //!
-//! A key without operands: one binary search among the snapshots and one among the range tombstones
-//! for each version, and no allocation. Operands are copied into reused memory and folded in groups
-//! as they come; about [`MAX_BYTES`] of one key are buffered. Beyond that they are written
-//! unchanged.
+//! A key without operands costs, for each version, one binary search among the snapshots and one
+//! among the range tombstones, and no allocation. Operands are copied into reused memory and folded
+//! in groups as they come. About [`MAX_BYTES`] of one key are buffered; beyond that, operands are
+//! written unchanged.
 //!
 //! Used by one thread at a time.
 
@@ -58,7 +58,7 @@ use tamis_files::tree::tombstones::Tombstones;
 use crate::error::StorageError;
 use crate::operators::{CompactionFilter, Decision, MergeOperator, merge, partial_merge};
 
-/// Operands folded into one while their base is not known.
+/// Operands folded into one while their base is unknown.
 const GROUP_OPERANDS: usize = 1024;
 
 /// Bytes of operands that make up a group.
@@ -86,8 +86,8 @@ pub(crate) struct Kept<'v> {
     pub(crate) seq: SeqNo,
     pub(crate) kind: Kind,
     pub(crate) value: &'v [u8],
-    /// The snapshot that bounds its stripe, if the version is kept only for snapshots: current
-    /// readers need something newer.
+    /// The snapshot that bounds its stripe, if only snapshots need the version: current readers
+    /// need something newer.
     pub(crate) pinned: Option<SeqNo>,
 }
 
@@ -98,20 +98,19 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) snapshots: &'a [SeqNo],
     /// The range tombstones of the merge.
     pub(crate) tombstones: &'a Tombstones,
-    /// The range tombstones that are written again.
+    /// The range tombstones that the merge keeps.
     pub(crate) kept: &'a Tombstones,
     /// The output level.
     pub(crate) level: usize,
-    /// The values that lie in blob files.
+    /// The values in blob files.
     pub(crate) values: &'a dyn SeparatedValues,
 }
 
-/// The values of a merge's inputs that lie in blob files. They are read only where an operator or a
+/// The values of a merge's inputs that are in blob files. They are read only if an operator or a
 /// filter needs them.
 pub(crate) trait SeparatedValues: std::fmt::Debug {
-    /// Reads the value that a reference stands for. `None` if it is damaged or missing: the
-    /// reference and what applies to it then stay as they are, so that reads of the key fail, and
-    /// no others.
+    /// Reads the value that a reference stands for. `None` if it is damaged or missing: then the
+    /// reference and the operands on it stay unchanged, so that only reads of this key fail.
     fn read(&self, reference: &[u8]) -> Result<Option<PinnedValue>, StorageError>;
 }
 
@@ -120,7 +119,7 @@ pub(crate) trait SeparatedValues: std::fmt::Debug {
 enum Base<'v> {
     Value(&'v [u8]),
     Nothing,
-    /// The base lies elsewhere.
+    /// The base is elsewhere.
     Unknown,
 }
 
@@ -130,8 +129,8 @@ struct Waiting {
     /// The number and length of each.
     operands: Vec<(SeqNo, usize)>,
     bytes: Vec<u8>,
-    /// Operands at the front that folding was tried on; they are not tried again before the base is
-    /// met.
+    /// Operands at the front that folding was already tried on; they are not tried again until the
+    /// base is reached.
     folded: usize,
     folded_bytes: usize,
     /// Whether the first operand is the newest version of the key.
@@ -143,7 +142,7 @@ impl Waiting {
         self.operands.clear();
         self.bytes.clear();
         (self.folded, self.folded_bytes, self.newest) = (0, 0, false);
-        // One key with many buffered operands must not cost all others that memory.
+        // One key with many buffered operands must not make all others pay for that memory.
         self.operands.shrink_to(GROUP_OPERANDS);
         self.bytes.shrink_to(GROUP_BYTES);
     }
@@ -199,7 +198,7 @@ impl Waiting {
 pub(crate) struct Versions<'a> {
     rules: Rules<'a>,
     around: Surroundings<'a>,
-    /// Whether versions of the key older than those of the merge may lie outside it.
+    /// Whether versions of the key older than the merge's may lie outside it.
     has_older: bool,
     /// Whether a version of the key has been seen.
     begun: bool,
@@ -209,12 +208,12 @@ pub(crate) struct Versions<'a> {
     cover: SeqNo,
     /// Whether later versions of this stripe are hidden.
     decided: bool,
-    /// Whether a newer put or delete stays: current readers do not need older versions.
+    /// Whether a newer put or delete stays, so that current readers do not need older versions.
     superseded: bool,
     /// Whether operands of this stripe were passed on that still need older versions.
     given: bool,
     waiting: Waiting,
-    /// An operator that fails once may fail a million times: the failure is logged once.
+    /// An operator that fails once may fail a million times: only the first failure is logged.
     complained: bool,
 }
 
@@ -316,8 +315,8 @@ impl<'a> Versions<'a> {
         self.rules.expired.is_some_and(|horizon| horizon > 0 && seq <= horizon)
     }
 
-    /// Operands are buffered and a version arrives that may belong to another stripe: determines
-    /// their base from it.
+    /// Handles a version that arrives while operands are buffered and may belong to another stripe:
+    /// determines their base from it.
     #[cold]
     fn meet(
         &mut self,
@@ -327,7 +326,7 @@ impl<'a> Versions<'a> {
         stripe: usize,
         keep: &mut impl Keep,
     ) -> Result<(), StorageError> {
-        // Operands are buffered only where all readers have one horizon: see `operand`.
+        // Operands are buffered only if all readers have one horizon: see `operand`.
         let expired = stripe == self.stripe && self.has_expired(seq);
         if self.cover > seq || expired || (stripe != self.stripe && kind == Kind::Delete) {
             self.settle(key, Base::Nothing, keep)
@@ -347,8 +346,8 @@ impl<'a> Versions<'a> {
         newest: bool,
         keep: &mut impl Keep,
     ) -> Result<(), StorageError> {
-        // Snapshots and current readers may have horizons between an operand and its base. They
-        // then read different values, and both must stay.
+        // Snapshots and current readers may have horizons between an operand and its base. Then
+        // they read different values, and both must stay.
         let one_horizon = self.seen_by_nobody() || self.rules.expired.unwrap_or(0) == 0;
         let Some(operator) = self.rules.operator.filter(|_| !self.given && one_horizon) else {
             self.given = true;
@@ -392,7 +391,8 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Passes on the buffered operands unchanged: older versions in their stripe must stay, too.
+    /// Passes on the buffered operands unchanged; older versions in their stripe must then stay,
+    /// too.
     fn give_all(&mut self, key: &[u8], keep: &mut impl Keep) -> Result<(), StorageError> {
         self.given = true;
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -409,7 +409,7 @@ impl<'a> Versions<'a> {
         keep(Kept { seq, kind: Kind::Merge, value: operand, pinned: self.pinned(key, seq) })
     }
 
-    /// Handles a put or delete that hides all older versions in its stripe; `newest` if it is all
+    /// Handles a put or delete that hides all older versions in its stripe. `newest`: it is all
     /// that current readers see.
     #[inline]
     fn last_word(
@@ -436,12 +436,12 @@ impl<'a> Versions<'a> {
         }
         let pinned = self.pinned(key, seq);
         (self.decided, self.superseded) = (true, true);
-        // Every reader sees it, and nothing older lies outside the merge.
+        // Every reader sees this version, and nothing older lies outside the merge.
         if self.stripe == 0 && !self.has_older {
             if kind == Kind::Delete {
                 return Ok(());
             }
-            // Under a range tombstone that stays, the number tells that this version is newer.
+            // Under a range tombstone that stays, only the number shows that this version is newer.
             if self.rules.expired.is_none() && self.around.kept.cover(key, MAX_SEQNO) == 0 {
                 seq = 0;
             }
@@ -449,7 +449,7 @@ impl<'a> Versions<'a> {
         keep(Kept { seq, kind, value, pinned })
     }
 
-    /// The snapshot for which alone a version of the current stripe is kept.
+    /// Returns the snapshot that is the only reason to keep a version of the current stripe.
     #[inline]
     fn pinned(&self, key: &[u8], seq: SeqNo) -> Option<SeqNo> {
         let snapshot = *self.around.snapshots.get(self.stripe)?;

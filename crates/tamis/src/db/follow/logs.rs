@@ -1,4 +1,4 @@
-//! The logs of a database that is followed, and the memtables that have their writes.
+//! The logs of a followed database, and the memtables that hold their writes.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::read::{MemtableSlot, Memtables};
 use tamis_files::tree::replay::first_write;
 use tamis_files::wal::ops::{GroupHeader, Ops};
 
-/// The most bytes of records that are held back until they are published.
+/// The maximum bytes of records held back until they are published.
 const MOST_HELD: usize = 4 << 20;
 
-/// Keyspaces that are not published yet.
+/// Keyspaces not published yet.
 pub(super) type Keyspaces = HashMap<KeyspaceId, Arc<KeyspaceInner>>;
 
 /// The writes of one log to one keyspace.
@@ -43,40 +43,39 @@ struct HeldRecord {
     operations: Box<[u8]>,
 }
 
-/// The log that is being read.
+/// The log being read.
 #[derive(Debug)]
 struct Position {
     log: LogId,
-    /// `None` after an error: the log is read again from its beginning, and what is known is passed
-    /// over.
+    /// `None` after an error: the log is then reread from its beginning, skipping known records.
     reader: Option<LogReader>,
-    /// The last write of it that is in memtables; 0 if there is none.
+    /// The last of its writes in memtables or held back; 0 if there is none.
     last_seq: SeqNo,
-    /// Whether logs before it were not read: then its first write may have any number.
+    /// Whether logs before it were not read, so that its first write may have any number.
     jumped: bool,
-    /// Where the reader stood when it was last looked at what is behind the last record.
+    /// Where the reader stood when the bytes after the last record were last checked.
     looked_at: u64,
 }
 
-/// The logs of a database that is followed. See the documentation of [the module above](super).
+/// The logs of a followed database. See the documentation of [the module above](super).
 #[derive(Debug, Default)]
 pub(super) struct FollowedLogs {
-    /// The logs that were in the directory when the manifest had last changed, ascending.
+    /// The logs in the directory when the manifest last changed, ascending.
     listed: Vec<LogId>,
     position: Option<Position>,
-    /// The logs passed that are still needed, and their lengths.
+    /// Finished logs that are still needed, and their lengths.
     passed: Vec<(LogId, u64)>,
     /// The last write read.
     last_seq: SeqNo,
     memtables: HashMap<KeyspaceId, Vec<LogMemtable>>,
-    /// Records that were read and are in no memtable yet, and their bytes.
+    /// Records that were read but are in no memtable yet, and their bytes.
     held: Vec<HeldRecord>,
     held_bytes: usize,
     /// Finished logs that were read only to find out what they hold.
     known: HashMap<LogId, FinishedLog>,
 }
 
-/// A log that takes no more writes, and has a record.
+/// A log that takes no more writes and holds at least one record.
 #[derive(Clone, Copy, Debug)]
 struct FinishedLog {
     first_seq: SeqNo,
@@ -85,12 +84,12 @@ struct FinishedLog {
 }
 
 impl FinishedLog {
-    /// Returns the first number in a log, if it holds any.
+    /// Returns the first sequence number in a log, if it holds any.
     fn first(db: &DbInner, log: LogId) -> Result<Option<SeqNo>, OpenError> {
         Ok(first_write(&*db.fs, &log_path(&db.dir, log), log)?.map(|(first, _)| first))
     }
 
-    /// Reads a log to its end. `None` if it is not closed, or holds nothing.
+    /// Reads a log to its end. `None` if it is not closed or holds nothing.
     fn read(db: &DbInner, log: LogId) -> Result<Option<FinishedLog>, OpenError> {
         let path = log_path(&db.dir, log);
         let file = db.fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
@@ -114,7 +113,7 @@ impl FollowedLogs {
         self.last_seq
     }
 
-    /// Returns the last log that was there.
+    /// Returns the last log reached.
     pub(super) fn current(&self) -> Option<LogId> {
         self.position.as_ref().map(|position| position.log)
     }
@@ -127,7 +126,7 @@ impl FollowedLogs {
     }
 
     /// Returns the logs before `needed` that the writer still has, and their lengths: those that
-    /// lead up to the write `next` without a gap, the newest first. Reads each once.
+    /// lead up to the write `next` without a gap, newest first. Reads each log once.
     pub(super) fn before(&mut self, db: &DbInner, needed: Option<LogId>, next: SeqNo) -> Vec<(LogId, u64)> {
         let Some(needed) = needed.filter(|_| self.list(db).is_ok()) else { return Vec::new() };
         self.known.retain(|log, _| self.listed.binary_search(log).is_ok());
@@ -139,7 +138,7 @@ impl FollowedLogs {
         for &log in self.listed.iter().rev().skip_while(|log| **log >= needed) {
             let finished = match self.known.get(&log) {
                 Some(finished) => Some(*finished),
-                // One that cannot be read, or is overwritten meanwhile, is as good as gone.
+                // A log that cannot be read, or is overwritten meanwhile, is as good as gone.
                 None => FinishedLog::read(db, log).ok().flatten(),
             };
             let Some(finished) = finished.filter(|log| log.last_seq.checked_add(1) == Some(next)) else {
@@ -152,7 +151,7 @@ impl FollowedLogs {
         found
     }
 
-    /// Opens the last log again before it is read on.
+    /// Makes the next read reopen the last log.
     pub(super) fn open_anew(&mut self) {
         if let Some(position) = &mut self.position {
             position.reader = None;
@@ -164,7 +163,7 @@ impl FollowedLogs {
         self.memtables.remove(&keyspace);
     }
 
-    /// Looks which logs there are.
+    /// Lists the logs in the directory.
     pub(super) fn list(&mut self, db: &DbInner) -> Result<(), StorageError> {
         let names = db.fs.list(&db.dir).map_err(|e| StorageError::io("list", &db.dir, e))?;
         self.listed = names
@@ -178,8 +177,8 @@ impl FollowedLogs {
         Ok(())
     }
 
-    /// Reads the logs to their end. Returns `false` if they have more than the manifest that was
-    /// read explains. `is_first`: damage at the end of a log that does not grow is looked for at
+    /// Reads the logs to their end. Returns `false` if they hold more than the manifest that was
+    /// read explains. With `is_first`, the end of a log that does not grow is checked for damage at
     /// once.
     pub(super) fn read(
         &mut self,
@@ -190,7 +189,7 @@ impl FollowedLogs {
     ) -> Result<bool, OpenError> {
         let floor = state.log_floor();
         if self.position.as_ref().is_none_or(|position| position.log < floor) {
-            // What is before is in tables.
+            // Everything before the floor is in tables.
             self.position = Some(Position::new(floor, true));
             self.last_seq = 0;
         }
@@ -218,18 +217,18 @@ impl FollowedLogs {
             };
             let mut following = Position::new(next, position.jumped && position.last_seq == 0);
             let first = match following.first_record(db) {
-                // One that was created ahead, and not needed.
+                // A log that was created ahead and not needed.
                 Err(OpenError::Storage(error)) if named.is_none() && is_missing(&error) => None,
                 first => first?,
             };
             if !is_closed {
                 let Some(first) = first else {
-                    // The log that takes writes may have a successor already, which is empty.
+                    // The log that takes writes may already have a successor, which is empty.
                     position.look_behind(is_still)?;
                     return Ok(true);
                 };
-                // A writer closes a log before the next one gets its first record: it must be there
-                // by now.
+                // A writer closes a log before the next one gets its first record, so the closing
+                // record must be there by now.
                 if !self.read_log(db, state, newcomers)? {
                     return Ok(false);
                 }
@@ -243,7 +242,7 @@ impl FollowedLogs {
                     let what = "the log ends without its closing record";
                     return Err(StorageError::corrupt(&log_path(&db.dir, position.log), at, what).into());
                 }
-                // A power failure has taken it: what is in later logs does not count.
+                // A power failure took the closing record: later logs do not count.
                 return Ok(true);
             }
             let first = first.map(|first| first.first_seq);
@@ -260,8 +259,8 @@ impl FollowedLogs {
         }
     }
 
-    /// Reads what the current log has. Returns `false` at a write to a keyspace that `state` does
-    /// not have yet.
+    /// Reads the rest of the current log. Returns `false` at a write to a keyspace that `state`
+    /// does not have yet.
     fn read_log(
         &mut self,
         db: &DbInner,
@@ -288,7 +287,7 @@ impl FollowedLogs {
                     format!("its first write is number {}, expected {}", header.first_seq, self.last_seq + 1);
                 return Err(damaged(&what).into());
             }
-            // All of the record or nothing.
+            // Take all of the record or nothing.
             let mut count = 0;
             for op in Ops::new(operations) {
                 let op = op.map_err(|e| damaged(&e.to_string()))?;
@@ -310,7 +309,7 @@ impl FollowedLogs {
             }
         }
         if unknown {
-            // The record is read again, with the keyspace.
+            // The record is reread once the keyspace is known.
             position.reader = None;
         }
         Ok(!unknown)
@@ -333,8 +332,8 @@ impl FollowedLogs {
         !self.held.is_empty() || self.memtables.values().flatten().any(|memtable| !memtable.published)
     }
 
-    /// Drops the memtables that are in tables, and returns those that the keyspace has now, if they
-    /// are others than before.
+    /// Drops the memtables whose writes are in tables. Returns the keyspace's current memtables if
+    /// they changed.
     pub(super) fn memtables_of(
         &mut self,
         keyspace: &KeyspaceInner,
@@ -346,7 +345,7 @@ impl FollowedLogs {
         kept.iter_mut().for_each(|memtable| memtable.published = true);
         let mut slots: Vec<_> = kept.iter().rev().map(|memtable| memtable.slot.clone()).collect();
         if slots.is_empty() {
-            // An empty one is as good as another.
+            // One empty memtable is as good as another.
             let is_empty = old.active.memtable.is_empty();
             slots.push(if is_empty { old.active.clone() } else { keyspace.fresh_memtable(0) });
         }
@@ -376,8 +375,8 @@ impl Position {
         matches!(self.reader.as_ref().and_then(LogReader::end), Some(End::Closed { .. }))
     }
 
-    /// Returns what the log's first record says about itself, if there is one. The log is to be
-    /// opened again to be read.
+    /// Returns what the log's first record says about itself, if there is one. To read the log,
+    /// reopen it.
     fn first_record(&mut self, db: &DbInner) -> Result<Option<GroupHeader>, OpenError> {
         if !self.open(db)? {
             return Ok(None);
@@ -390,8 +389,8 @@ impl Position {
         Ok(Some(header))
     }
 
-    /// Looks at what is behind the last record of a log that has not grown: damage there is an
-    /// error. Once for each place.
+    /// Checks the bytes after the last record of a log that has not grown: damage there is an
+    /// error. Checks each position once.
     fn look_behind(&mut self, is_still: bool) -> Result<(), StorageError> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         if is_still && self.looked_at != reader.pos() {
@@ -407,7 +406,7 @@ fn is_missing(error: &StorageError) -> bool {
 }
 
 /// Applies records to the memtables of their logs. `visible` returns the visible number if a
-/// keyspace's published memtable may take more.
+/// keyspace's published memtable may take more records.
 fn apply(
     memtables: &mut HashMap<KeyspaceId, Vec<LogMemtable>>,
     records: impl Iterator<Item = HeldRecord>,
@@ -417,10 +416,10 @@ fn apply(
     visible: impl Fn(KeyspaceId) -> Option<SeqNo>,
 ) {
     for HeldRecord { log, first_seq, operations } in records {
-        // They were decoded before.
+        // The records were decoded successfully before.
         for (seq, op) in (first_seq..).zip(Ops::new(&operations).flatten()) {
             let id = op.keyspace();
-            // Those of dropped keyspaces go nowhere.
+            // Operations on dropped keyspaces are skipped.
             let Some(keyspace) = directory.get(&id).or_else(|| newcomers.get(&id)) else { continue };
             if state.keyspaces.get(&id).is_none_or(|stored| log < state.floor_of(stored)) {
                 continue;

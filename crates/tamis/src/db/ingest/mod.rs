@@ -2,22 +2,21 @@
 //!
 //! # The steps
 //!
-//! 1. *Without any lock*: every file is described and checked, the files of one keyspace are
-//!    compared with each other, and all of them are linked or copied into the directory under new
-//!    numbers and synced, names included. Memtables that overlap are flushed, so that little is
-//!    left to wait for later.
-//! 2. *Under the log lock*, so that no write comes between: non-empty memtables are sealed; the
-//!    ingestion takes the next sequence number with a record in the log, and the log is synced up
-//!    to it; then it waits for sealed memtables that overlap.
-//! 3. *Under the log and state locks*: places are chosen, the edit becomes durable, the views are
-//!    replaced, and the number becomes visible.
+//! 1. *Without any lock*: describes and checks every file, compares the files of one keyspace with
+//!    each other, links or copies all of them into the directory under new numbers, and syncs them,
+//!    names included. Flushes overlapping memtables, so that little is left to wait for later.
+//! 2. *Under the log lock*, so that no write comes between: seals non-empty memtables; takes the
+//!    next sequence number for the ingestion, with a record in the log, and syncs the log up to it;
+//!    then waits for sealed memtables that overlap.
+//! 3. *Under the log and state locks*: chooses places, makes the edit durable, replaces the views,
+//!    and makes the number visible.
 //!
 //! # Why no reader sees a partial ingestion
 //!
-//! * The edit is one record of the manifest: after a crash either all tables are in or none. The
-//!   log is synced up to the number first, so that ingested data never outlives a write that was
-//!   acknowledged earlier. The ingestion's own record keeps the log's numbers without a gap,
-//!   whether or not the edit took effect.
+//! * The edit is one manifest record: after a crash either all tables are in or none. The log is
+//!   synced up to the number first, so that ingested data never outlives a write acknowledged
+//!   earlier. The ingestion's own record keeps the log's numbers free of gaps, whether or not the
+//!   edit took effect.
 //! * A reader with the old view sees none of the tables. It sees no later write either, since every
 //!   new view has its own memtable: the old one, empty or not, takes no more writes. A reader with
 //!   the new view sees all of the tables if it reads at their number or later, and otherwise none.
@@ -26,10 +25,10 @@
 //!
 //! # Why versions stay in order
 //!
-//! A key's newer version must come first in the order in which the tree is read. Older data that
-//! overlaps a file is in tables by the time places are chosen (step 2), and [`place`](place::place)
-//! puts the file above it. A memtable whose flush has begun has an older epoch than the ingestion;
-//! the ingestion waits for it if the key ranges overlap at all, so that epochs stay disjoint at
+//! A key's newer version must come first in the order in which the tree is read. By the time places
+//! are chosen (step 2), older data that overlaps a file is in tables, and [`place`](place::place)
+//! puts the file above it. A memtable whose flush has begun has an older epoch than the ingestion.
+//! The ingestion waits for it if the key ranges overlap at all, so that epochs stay disjoint at
 //! every key. A memtable whose flush has not begun gets a newer epoch. Neither gets its run until
 //! its flush ends, so its run is newer than the ingestion's; hence the ingestion's run may be
 //! merged with older ones.
@@ -63,15 +62,15 @@ use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::sync;
 use crate::tree::new_tables::NewTables;
 
-/// How files are ingested.
+/// How to ingest files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IngestOptions {
-    /// Hard-link the files into the database's directory instead of copying them, where the file
-    /// system can, and remove the original names once the files are ingested. The files must not be
-    /// written to in the meantime.
+    /// Hard-link the files into the database's directory where the file system can, instead of
+    /// copying them, and remove the original names once the files are ingested. The files must not
+    /// be written to in the meantime.
     pub move_files: bool,
-    /// Read every byte of the files and check checksums, order, counts and filters before anything
-    /// is changed. Without this check, a file that was not written by this library, or was damaged
+    /// Read every byte of the files and check checksums, order, counts and filters before changing
+    /// anything. Without this check, a file that was not written by this library, or was damaged
     /// since, causes wrong answers or errors later.
     pub verify: bool,
 }
@@ -88,7 +87,7 @@ impl Default for IngestOptions {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IngestReport {
-    /// The sequence number of everything that was ingested; 0 if there were no files.
+    /// The sequence number of everything ingested; 0 if there were no files.
     pub seq: u64,
     /// The tables that the files became, by keyspace and key.
     pub tables: Vec<IngestedTable>,
@@ -96,17 +95,17 @@ pub struct IngestReport {
     pub entries: u64,
     /// The bytes of all tables.
     pub bytes: u64,
-    /// Files to be moved whose original name could not be removed; they were ingested all the same.
+    /// Files to be moved whose original name could not be removed; they were still ingested.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::paths"))]
     pub left: Vec<PathBuf>,
 }
 
-/// One file that was ingested.
+/// One ingested file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IngestedTable {
-    /// Where it came from.
+    /// The path that it came from.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub source: PathBuf,
     /// The keyspace that it went into.
@@ -115,13 +114,13 @@ pub struct IngestedTable {
     pub table: u64,
     /// The level that it went into.
     pub level: usize,
-    /// Entries in it, including deletes.
+    /// The number of entries in it, including deletes.
     pub entries: u64,
     /// Its length in bytes.
     pub bytes: u64,
 }
 
-/// The files for one keyspace, by key.
+/// The files for one keyspace, in key order.
 struct Group<F> {
     keyspace: Arc<KeyspaceInner>,
     files: Vec<F>,
@@ -137,7 +136,7 @@ impl Group<Staged> {
         let flushing = state.scheduler.is_flushing(self.keyspace.id);
         let view = self.keyspace.view.load();
         let sealed = &view.memtables.sealed;
-        // The flush may make one table of several of them.
+        // One flush may write several memtables to one table.
         let written = if flushing { hull(sealed) } else { None };
         self.ranges().any(|range| {
             sealed.iter().any(|slot| holds_some_of(slot, &range))
@@ -147,8 +146,8 @@ impl Group<Staged> {
 }
 
 impl DbInner {
-    /// See [`Db::ingest`](crate::Db::ingest). May be called from any thread, concurrently with
-    /// everything else.
+    /// See [`Db::ingest`](crate::Db::ingest). Any thread may call it, concurrently with everything
+    /// else.
     pub(super) fn ingest(
         &self,
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
@@ -202,8 +201,8 @@ impl DbInner {
         self.commit_ingestion(groups, staging)
     }
 
-    /// Returns the files' descriptions, one group per keyspace that receives any, checked against
-    /// each other.
+    /// Returns the files' descriptions, checked against each other, in one group per keyspace that
+    /// receives any.
     fn described(
         &self,
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
@@ -231,8 +230,8 @@ impl DbInner {
         Ok(groups.into_values().collect())
     }
 
-    /// Waits for conditions that would otherwise have to be waited for with the log held: a level 0
-    /// that is too full for writes, and flushes of memtables that overlap.
+    /// Waits in advance, so as not to wait while holding the log lock: for a level 0 that is too
+    /// full for writes, and for flushes of overlapping memtables.
     fn make_way(&self, groups: &[Group<Staged>]) -> Result<(), AdminError> {
         for group in groups {
             let keyspace = &group.keyspace;
@@ -257,7 +256,7 @@ impl DbInner {
         Ok(())
     }
 
-    /// Steps 2 and 3 of the module's documentation.
+    /// Steps 2 and 3 of the module documentation.
     fn commit_ingestion(
         &self,
         groups: Vec<Group<Staged>>,
@@ -271,10 +270,10 @@ impl DbInner {
             self.seal(&mut log, &keyspaces)?;
         }
         let seq = self.log.append_ingestion(&mut log, keyspaces[0].id)?;
-        // Before the number is visible.
+        // Before the number becomes visible.
         keyspaces.iter().for_each(|keyspace| keyspace.view.load().gaps.clear());
         let result = self.publish(&log, seq, groups, staging);
-        // Even on failure: the number is spent.
+        // Even on failure: the number is used up.
         self.committer.publish(seq);
         self.expiry.note_visible();
         drop(log);
@@ -346,8 +345,7 @@ impl DbInner {
         self.note_ingested(ranges);
         let keyspaces = state.catalogue.keyspaces().clone();
         let ingested = self.commit_edit(&mut state, edit, opened, |id, old| {
-            // Sealed and without writes since: readers that still hold the old view must not see
-            // later ones.
+            // A fresh one: readers that still hold the old view must not see later writes.
             let active = keyspaces[&id].fresh_memtable(log.id());
             Memtables { active, sealed: old.sealed.clone() }
         });
@@ -375,7 +373,7 @@ fn range_of(file: &Described) -> KeyRange {
     KeyRange { smallest: file.smallest.clone(), largest: file.largest.clone() }
 }
 
-/// Reports whether a memtable covers a key of `range`. O(log n).
+/// Reports whether a memtable contains a key of `range`. O(log n).
 fn holds_some_of(slot: &MemtableSlot, range: &KeyRange) -> bool {
     let mut cursor = slot.memtable.cursor();
     cursor.seek(&range.smallest, MAX_SEQNO);
@@ -383,7 +381,8 @@ fn holds_some_of(slot: &MemtableSlot, range: &KeyRange) -> bool {
         || slot.memtable.range_map().touches(&range.smallest, &range.largest)
 }
 
-/// Returns the key range that the table of these memtables will have; `None` if they are empty.
+/// Returns the key range that the table flushed from these memtables will have; `None` if they are
+/// empty.
 fn hull(slots: &[Arc<MemtableSlot>]) -> Option<KeyRange> {
     key_range(slots).map(|(smallest, largest)| KeyRange { smallest, largest })
 }

@@ -40,9 +40,9 @@ impl Depth {
     }
 }
 
-/// Returns the deepest level that is a single run, which the table joins, such that no table in it
-/// or above overlaps `range` and neither does an output of a running job; otherwise level 0, as a
-/// run of its own. The contents of deeper levels do not matter: they are older.
+/// Returns the deepest level that is a single run, which the table then joins, such that no table
+/// in it or above overlaps `range`, and no output of a running job does. Otherwise returns level 0,
+/// as a run of its own. The contents of deeper levels do not matter: they are older.
 ///
 /// The memtables must hold nothing in the range. Then everything that the tree holds in the range
 /// lies deeper than the table, now and after all running jobs have ended: a job whose inputs
@@ -66,7 +66,7 @@ pub(super) fn place(shape: &Shape, range: &KeyRange, depth: Depth) -> Place {
             _ if level == 0 => continue,
             [only] => Some(only.id),
             [] => {
-                // Two jobs that fill an empty level at once would leave two runs in it.
+                // Two jobs filling an empty level at once would leave two runs in it.
                 let free =
                     depth == Depth::Leveled && shape.running.iter().all(|job| job.output_level != level);
                 let usual = match (first, last) {
@@ -101,7 +101,7 @@ mod tests {
 
     type Tables<'a> = &'a [(u64, &'a str, &'a str)];
 
-    /// Five levels of runs of tables, by number and range; the runs' numbers are the first tables'.
+    /// Five levels of runs of tables, by number and range; a run's number is its first table's.
     fn shape(levels: &[(usize, Tables<'_>)]) -> Shape {
         let mut shape = Shape { levels: vec![LevelShape::default(); 5], ..Shape::default() };
         for (level, tables) in levels {
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(place(&tree, &range("e", "f"), Depth::Leveled), at(3, None));
         tree.running = vec![job(0, 2, range("d", "g"))];
         assert_eq!(place(&tree, &range("e", "f"), Depth::Leveled), NEWEST);
-        // Outside the range it counts only where a level would get a second run.
+        // Outside the range, the job counts only where a level would get a second run.
         tree.running = vec![job(0, 4, range("a", "b"))];
         assert_eq!(place(&tree, &range("e", "f"), Depth::Leveled), at(4, 1));
         let mut young = shape(&[(0, &[(1, "a", "b")])]);

@@ -41,7 +41,7 @@ impl<'d> Staging<'d> {
     }
 
     /// Links or copies the `described` file into the directory, syncs it, and checks it there. The
-    /// source stays as it is. The new name is durable after [`sync_names`](Self::sync_names).
+    /// source stays unchanged. The new name is durable after [`sync_names`](Self::sync_names).
     pub(super) fn bring(
         &mut self,
         described: &Described,
@@ -52,8 +52,8 @@ impl<'d> Staging<'d> {
         let (id, path) = loop {
             let id = db.numbers.take();
             let path = table_path(&db.dir, id);
-            // A file of this name is not the database's: the caller may have put it there to be
-            // ingested.
+            // A file of this name is not the database's: the caller may have put it there in order
+            // to ingest it.
             if !db.fs.exists(&path).map_err(|e| StorageError::io("look for", &path, e))? {
                 break (id, path);
             }
@@ -61,7 +61,7 @@ impl<'d> Staging<'d> {
         // Recorded before the attempt: a copy that fails midway leaves a file.
         self.files.add_table(id);
         let brought = match link {
-            // The file's writer need not have synced it.
+            // The file's writer may not have synced it.
             true => db.fs.link_or_copy(source, &path).and_then(|()| db.fs.sync_file(&path)),
             false => copy(&*db.fs, source, &path),
         };
@@ -76,7 +76,7 @@ impl<'d> Staging<'d> {
             let mut report = VerifyReport::default();
             check_table(&table, &mut report);
             if let Some(problem) = report.problems.first() {
-                // There the file has another name, which will be removed.
+                // In the directory the file has another name, which will be removed.
                 let name = path.display().to_string();
                 let what = problem.strip_prefix(&name).unwrap_or(problem).trim_start_matches([':', ' ']);
                 return Err(not_a_table(source, what).into());
@@ -90,7 +90,7 @@ impl<'d> Staging<'d> {
         self.db.fs.sync_dir(&self.db.dir).map_err(|e| StorageError::io("sync", &self.db.dir, e))
     }
 
-    /// From here on a manifest may name the files, even if that is not known yet, so they stay.
+    /// From here on, a manifest may name the files, even if that is not known yet, so they stay.
     pub(super) fn keep(self) {
         self.files.keep();
     }

@@ -1,7 +1,7 @@
-//! Mistakes that tests make on purpose, to see that they would be found. A build that is no test
+//! Bugs that tests inject on purpose, to check that they would be found. A build that is not a test
 //! has none of them.
 
-/// A mistake.
+/// An injected bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Bug {
@@ -11,15 +11,15 @@ pub(crate) enum Bug {
     Ranges,
     /// The batches ahead in the same group are not compared.
     Ahead,
-    /// Flushed memtables are forgotten.
+    /// Flushed memtables are not kept.
     Flushed,
-    /// A batch whose condition does not hold becomes visible all the same.
+    /// A batch whose condition fails becomes visible anyway.
     Refused,
-    /// Reads are not from the snapshot.
+    /// Reads do not use the snapshot.
     Unpinned,
 }
 
-/// The mistake that a database makes, if any.
+/// The bug injected into a database, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Bugs {
     #[cfg(test)]
@@ -27,7 +27,7 @@ pub(crate) struct Bugs {
 }
 
 impl Bugs {
-    /// Reports whether a mistake is to be made.
+    /// Reports whether a bug is injected.
     #[cfg(test)]
     pub(crate) fn make(&self, bug: Bug) -> bool {
         self.made.load(std::sync::atomic::Ordering::Relaxed) == bug as u8

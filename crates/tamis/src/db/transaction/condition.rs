@@ -3,19 +3,19 @@
 //!
 //! # Why validation and order are one step
 //!
-//! A group's leader holds the log's lock from before it judges the first member until the group is
-//! visible. So between the judgement of a batch and its place in the order of all writes there is
-//! nothing but the members of the group before it, and these are compared too. Whatever was
-//! assigned a sequence number earlier is in the memtables by then, or was kept from them
+//! A group's leader holds the log lock from before it judges the first member until the group is
+//! visible. So only earlier members of the group can come between the judgement of a batch and its
+//! place in the order of all writes, and the judgement compares these, too. Any write that got a
+//! sequence number earlier is in the memtables by then, or was kept from them
 //! ([`history`](crate::db::history)).
 //!
-//! A batch that is refused leaves the group as if it had never joined; the others commit.
+//! A refused batch leaves the group as if it had never joined; the others commit.
 //!
 //! # Costs
 //!
-//! A plain batch has no condition, and its writer tests for that once. A condition costs nothing
-//! more if nothing at all was committed since its transaction began; otherwise a probe of the
-//! memtables' filters for each key.
+//! A plain batch has no condition; its writer tests for that once. A condition costs nothing more
+//! if nothing at all was committed since its transaction began; otherwise, for each key, a probe of
+//! the memtables' filters.
 
 use std::sync::OnceLock;
 
@@ -38,7 +38,7 @@ pub(crate) struct Condition {
 pub(crate) enum Refusal {
     /// Somebody else has written `key`.
     Conflict { keyspace: String, key: Vec<u8> },
-    /// It is not known any more what was written since the transaction began.
+    /// What was written since the transaction began is no longer known.
     Forgotten { keyspace: String },
     /// The keyspace was dropped.
     Dropped { name: String },
@@ -59,7 +59,7 @@ impl Condition {
         Condition { parts, verdict: OnceLock::new() }
     }
 
-    /// Returns the verdict of a group that was committed: the sequence number of the batch's last
+    /// Returns the verdict, once the group was committed: the sequence number of the batch's last
     /// write.
     pub(crate) fn verdict(&self) -> Result<SeqNo, Refusal> {
         self.verdict.get().cloned().expect("the leader judges every condition")

@@ -3,7 +3,7 @@
 //!
 //! A footprint is compared with the memtables, which hold everything that is committed, and with
 //! the batches before it in its group, which hold what is about to be. Digests are compared first,
-//! and keys where they are equal: no two keys are ever confused.
+//! then the keys if the digests are equal: two keys are never confused.
 
 use std::sync::Arc;
 
@@ -22,28 +22,28 @@ use crate::read::pending::{Span, reaches};
 #[derive(Debug)]
 pub(crate) struct Point {
     pub(crate) digest: Digest,
-    /// The last write of anything that the transaction may have seen under the key.
+    /// The last write that the transaction may have seen under the key.
     pub(crate) since: SeqNo,
     pub(crate) key: Box<[u8]>,
 }
 
 pub(crate) type Points = SmallVec<[Point; 1]>;
 
-/// Ranges, which are not empty, each with the last write that the transaction may have seen in it.
+/// Non-empty ranges, each with the last write that the transaction may have seen in it.
 pub(crate) type Ranges = Vec<(SeqNo, Span)>;
 
 /// The footprint in one keyspace.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) keyspace: Arc<KeyspaceInner>,
-    /// Nothing up to this number conflicts: all of it was seen, or judged already.
+    /// Nothing up to this sequence number conflicts: all of it was seen or already judged.
     pub(crate) since: SeqNo,
-    /// By their digests.
+    /// Points by digest.
     points: Points,
     ranges: Ranges,
 }
 
-/// Returns the end of a range as the first key behind it.
+/// Returns the end of a range as the first key after it.
 fn exclusive(end: &KeyEnd) -> Option<Vec<u8>> {
     match end {
         KeyEnd::Included(last) => Some([&last[..], &[0]].concat()),
@@ -57,7 +57,7 @@ fn overlap(a: (&[u8], Option<&[u8]>), b: (&[u8], Option<&[u8]>)) -> bool {
 }
 
 impl Part {
-    /// No point or range was seen as of before `since`.
+    /// No point or range was seen as of a number below `since`.
     pub(crate) fn new(
         keyspace: Arc<KeyspaceInner>,
         since: SeqNo,
@@ -70,12 +70,12 @@ impl Part {
         Part { keyspace, since, points, ranges }
     }
 
-    /// The part that depends on nothing but the existence of the keyspace.
+    /// Returns a part that depends only on the keyspace's existence.
     pub(crate) fn existence(keyspace: Arc<KeyspaceInner>) -> Part {
         Part::new(keyspace, MAX_SEQNO, SmallVec::new(), Vec::new())
     }
 
-    /// Reports whether the transaction depends on nothing in the keyspace but its existence.
+    /// Reports whether the transaction depends only on the keyspace's existence.
     pub(crate) fn is_empty(&self) -> bool {
         self.points.is_empty() && self.ranges.is_empty()
     }
@@ -94,8 +94,8 @@ impl Part {
         self.ranges.iter().any(|(_, (start, end))| &start[..] <= key && reaches(end.as_deref(), key))
     }
 
-    /// Returns a key of the footprint that a write of the range with the number `seq` changes, if
-    /// it does.
+    /// Returns a key of the footprint changed by a range write with the number `seq`, if there is
+    /// one.
     fn meets_range(&self, range: (&[u8], Option<&[u8]>), seq: SeqNo) -> Option<Vec<u8>> {
         let within = |key: &[u8]| range.0 <= key && reaches(range.1, key);
         if let Some(point) = self.points.iter().find(|point| point.since < seq && within(&point.key)) {
@@ -120,16 +120,16 @@ impl Part {
                 let meets = digest.is_some_and(|digest| self.has_point(key, digest)) || self.in_range(key);
                 meets.then(|| key.to_vec())
             }
-            // After everything that was seen.
+            // Newer than everything that was seen.
             BatchOp::DeleteRange { start, end, .. } => self.meets_range((start, end), MAX_SEQNO),
             BatchOp::Ingestion { .. } => None,
         }
     }
 
-    /// Returns a key of the footprint that a memtable holds a newer write of.
+    /// Returns a key of the footprint for which a memtable has a newer write.
     ///
-    /// Cost: a probe of the memtable's filter for each point, and a search if it says "maybe"; for
-    /// a range, a step for each version that the memtable has in it.
+    /// Cost: for each point, a probe of the memtable's filter, and a search if it says "maybe"; for
+    /// each range, a step for each version that the memtable has in it.
     pub(crate) fn meets_memtable(&self, memtable: &Arc<Memtable>) -> Option<Vec<u8>> {
         if memtable.max_seq().is_none_or(|last| last <= self.since) {
             return None;

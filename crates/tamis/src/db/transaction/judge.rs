@@ -1,4 +1,5 @@
-//! Judging the [condition](super::condition) of a batch against what was written since.
+//! Judging the [condition](super::condition) of a batch against the writes since its transaction
+//! began.
 
 use tamis_base::key::SeqNo;
 
@@ -9,11 +10,11 @@ use crate::db::transaction::condition::{Condition, Refusal};
 use crate::db::transaction::footprint::{Part, met_by};
 
 impl DbInner {
-    /// Judges what is committed by now without any lock: ranges may take a while. Only later writes
-    /// are left for the leader.
+    /// Judges what is committed by now, without holding any lock: ranges may take a while. Only
+    /// later writes are left for the leader.
     pub(crate) fn judge_ahead(&self, condition: &mut Condition) -> Result<(), Refusal> {
-        // The number before the views: whatever is at or below it is in a memtable that the view
-        // has, or had.
+        // Load the visible number before the views: every write at or below it is in a memtable
+        // that the view has or had.
         let seen = self.visible();
         for part in condition.parts.iter_mut().filter(|part| part.since < seen) {
             self.judge_part(part)?;
@@ -22,9 +23,9 @@ impl DbInner {
         Ok(())
     }
 
-    /// Reports whether the condition of a member of a group holds, and notes the verdict. `last` is
+    /// Reports whether the condition of a group's member holds, and notes the verdict. `last` is
     /// the last write assigned, `ahead` are the members before it that commit, and `seq` is the
-    /// number that its own last write would get. For the holder of the log's lock.
+    /// number that its own last write would get. The caller holds the log lock.
     pub(crate) fn judge(
         &self,
         condition: &Condition,
@@ -60,7 +61,7 @@ impl DbInner {
         if part.is_empty() {
             return Ok(());
         }
-        // The view before the history: see there.
+        // Load the view before the history: see there.
         let view = part.keyspace.view.load();
         if part.keyspace.is_dropped() {
             return Err(Refusal::Dropped { name: part.keyspace.name().to_owned() });

@@ -1,13 +1,13 @@
-//! Pessimistic transactions: what they read and write is locked first, so that others of their kind
-//! wait instead of failing late.
+//! Pessimistic transactions: they lock what they read and write first, so that other locking
+//! transactions wait instead of failing late.
 //!
-//! Two-phase locking: locks are taken before each read and write, and given up together when the
-//! transaction ends. Reads see what is committed now, under its lock, through the transaction's own
-//! writes.
+//! Two-phase locking: locks are taken before each read and write, and released together when the
+//! transaction ends. A read sees the latest committed state, under its lock, with the transaction's
+//! own writes on top.
 //!
-//! Plain writes and optimistic transactions take no locks and are not held off. So that these do no
-//! harm either, the commit is validated like that of an optimistic transaction: whatever was read
-//! must not have been written since. Among transactions that lock, this never fails.
+//! Plain writes and optimistic transactions take no locks and are not held off. To stay correct
+//! next to them, the commit is validated like an optimistic transaction's: nothing that was read
+//! may have been written since. Among locking transactions, validation never fails.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ use crate::options::Durability;
 use crate::read::{Bounds, Iter, Life, Overlay};
 use crate::slice::Slice;
 
-/// The options of a transaction that locks.
+/// The options of a locking transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockOptions {
     /// How long it waits for each lock.
     pub timeout: Duration,
-    /// When the commit survives a power cut; `None`: as the database's option says.
+    /// When the commit survives a power cut; `None`: the database's option applies.
     pub durability: Option<Durability>,
 }
 
@@ -45,21 +45,21 @@ impl Default for LockOptions {
     }
 }
 
-/// A transaction that locks what it reads and writes, keys and ranges: others that lock wait, and
-/// its commit does not conflict with them. For keys that many want at once; where conflicts are
-/// rare, a [`Transaction`](crate::Transaction) costs less.
+/// A transaction that locks the keys and ranges it reads and writes: other locking transactions
+/// wait, and its commit does not conflict with them. Meant for keys under heavy contention; where
+/// conflicts are rare, a [`Transaction`](crate::Transaction) costs less.
 ///
 /// Serializable. Reads take shared locks and see what is committed at that moment;
-/// [`get_for_update`](LockTransaction::get_for_update) and writes take exclusive ones. Locks are
-/// held until the transaction ends. A lock that is not granted in time, or that would close a
-/// circle of transactions waiting for each other, is an error that names them: then drop the
-/// transaction, which gives up its locks, and begin again.
+/// [`get_for_update`](LockTransaction::get_for_update) and writes take exclusive locks. Locks are
+/// held until the transaction ends. A lock that is not granted in time, or whose wait would
+/// deadlock, is an error that names the transactions involved: drop the transaction, which releases
+/// its locks, and start over.
 ///
 /// Writers that take no locks are not held off. If one of them writes what this transaction has
 /// read, the commit is refused with [`TransactionError::Conflict`].
 ///
 /// Methods without a keyspace use the default one. Each lock costs a search under a mutex of the
-/// database, and memory until the end.
+/// database, and memory until the transaction ends.
 ///
 /// ```
 /// use tamis::{Db, Options};
@@ -78,10 +78,10 @@ impl Default for LockOptions {
 pub struct LockTransaction {
     db: Db,
     options: LockOptions,
-    /// Keeps recent commits, for the validation.
+    /// Keeps recent commits for validation.
     _pin: Arc<SnapshotPin>,
     held: Held,
-    /// What was read, each as of its own moment.
+    /// What was read, each item as of its own moment.
     reads: Reads,
     writes: Writes,
     /// Its iterators end with it.
@@ -93,12 +93,12 @@ debug_as!(LockTransaction, "LockTransaction", transaction =>
     "path": transaction.db.inner().dir
 );
 
-/// The locks of a transaction, given up when it is dropped.
+/// The locks of a transaction, released when this is dropped.
 #[derive(Debug)]
 struct Held {
     db: Db,
     owner: Owner,
-    /// Whether they belong to a prepared transaction by now.
+    /// Whether they now belong to a prepared transaction.
     passed_on: bool,
 }
 
@@ -112,17 +112,17 @@ impl Drop for Held {
 }
 
 impl Db {
-    /// Begins a transaction that locks. It costs as much as a [snapshot](Db::snapshot).
+    /// Begins a locking transaction. It costs as much as a [snapshot](Db::snapshot).
     ///
     /// # Errors
     ///
-    /// [`TransactionError::Read`] if the transactions that were prepared before the database was
-    /// opened cannot be read, which hold locks.
+    /// [`TransactionError::Read`] if the transactions prepared before the database was opened,
+    /// which hold locks, cannot be read.
     pub fn lock_transaction(&self) -> Result<LockTransaction, TransactionError> {
         self.lock_transaction_with(LockOptions::default())
     }
 
-    /// Begins a transaction that locks, with its own timeout and durability.
+    /// Begins a locking transaction with its own timeout and durability.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Db {
 }
 
 impl LockTransaction {
-    /// Returns the number by which errors of other transactions name this one.
+    /// Returns the number that identifies this transaction in other transactions' errors.
     pub fn number(&self) -> u64 {
         self.held.owner
     }
@@ -171,7 +171,7 @@ impl LockTransaction {
         self.lock(keyspace, Target::key(key), mode)
     }
 
-    /// Reads a key that is locked.
+    /// Reads a key already locked.
     fn read(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>, TransactionError> {
         let pending = self.writes.of(keyspace.inner.id).cloned();
         let writes = pending.as_ref().and_then(|pending| pending.get(key));
@@ -200,7 +200,7 @@ impl LockTransaction {
     }
 
     /// Returns the value of `key`, under an exclusive lock: for a key that will be written. Two
-    /// transactions that lock it shared first would wait for each other.
+    /// transactions that first took shared locks on it would deadlock.
     ///
     /// # Errors
     ///
@@ -209,8 +209,8 @@ impl LockTransaction {
         self.get_for_update_in(&self.default_keyspace(), key)
     }
 
-    /// Iterates over the keys in a range, under a shared lock on all of it, whether they exist or
-    /// not; as of this call. The iterator ends with the transaction.
+    /// Iterates over the keys in a range as of this call, under a shared lock on all of it,
+    /// existing keys or not. The iterator ends with the transaction.
     ///
     /// # Errors
     ///
@@ -306,7 +306,8 @@ impl LockTransaction {
         let bounds = Bounds::of(&range);
         if let Some(span) = normalize_range(range)? {
             self.lock(keyspace, Target::range(span.clone()), Mode::Shared)?;
-            // The number before the iterator: it sees all of this, and perhaps more.
+            // Load the number before creating the iterator: the iterator sees all writes up to it,
+            // and perhaps more.
             let since = self.db.handle().inner.visible();
             self.reads.note_range(&keyspace.inner, span, since);
         }
@@ -372,7 +373,7 @@ impl LockTransaction {
         Ok(self.writes.delete_range(keyspace, (std::ops::Bound::Included(start), end))?)
     }
 
-    /// Returns a point to which [`rollback_to`](LockTransaction::rollback_to) can return.
+    /// Returns a savepoint for [`rollback_to`](LockTransaction::rollback_to).
     pub fn savepoint(&mut self) -> Savepoint {
         self.writes.savepoint()
     }
@@ -387,14 +388,14 @@ impl LockTransaction {
         self.writes.rollback_to(savepoint)
     }
 
-    /// Commits, gives up all locks, and returns the sequence number of the last write; without
-    /// writes the last one visible.
+    /// Commits, releases all locks, and returns the sequence number of the last write. Without
+    /// writes, returns the last visible number.
     ///
     /// # Errors
     ///
-    /// [`TransactionError::Conflict`] if somebody who took no lock has written what the transaction
+    /// [`TransactionError::Conflict`] if a writer without locks has written what the transaction
     /// has read; [`TransactionError::TooOld`] and [`TransactionError::Write`] as for
-    /// [`Transaction::commit`](crate::Transaction::commit). Locks are given up in any case.
+    /// [`Transaction::commit`](crate::Transaction::commit). Locks are released in any case.
     pub fn commit(mut self) -> Result<u64, TransactionError> {
         if self.writes.is_empty() {
             return Ok(self.db.handle().inner.visible());
@@ -404,11 +405,11 @@ impl LockTransaction {
         let durability = self.options.durability.unwrap_or(inner.options.durability);
         let batch = self.writes.batch();
         let sync = durability == Durability::Synced;
-        // The locks are given up at the end of this call: after the commit is visible.
+        // The locks are released at the end of this call, after the commit is visible.
         inner.write_if(batch, sync, Condition::new(parts))
     }
 
-    /// Returns what must not have been written by others when the transaction commits, and that the
+    /// Returns what the commit depends on: that others have not written what was read, and that the
     /// keyspaces written to exist.
     fn take_parts(&mut self) -> SmallVec<[Part; 1]> {
         let mut parts = self.reads.take_parts(&self.db.handle().inner.history.bugs);
@@ -416,23 +417,23 @@ impl LockTransaction {
         parts
     }
 
-    /// Forgets the transaction's writes and gives up its locks, as dropping it does.
+    /// Discards the transaction's writes and releases its locks, as dropping it does.
     pub fn rollback(self) {}
 
-    /// Prepares the transaction for a commit that cannot fail for reasons of its own: its writes
-    /// are stored under `name`, durably whatever the durability, and become visible when it is
-    /// [committed](PreparedTransaction::commit), by this process or, after a crash, by the next
-    /// one. For coordinating with another system: prepare both, then commit both.
+    /// Prepares the transaction for a commit that cannot fail for reasons of its own. Its writes
+    /// are stored durably under `name`, whatever the durability option, and become visible when the
+    /// transaction is [committed](PreparedTransaction::commit), by this process or, after a crash,
+    /// by the next one. For coordinating with another system: prepare both, then commit both.
     ///
-    /// Shared locks are given up; exclusive ones are held until the commit or abort, by whichever
-    /// process has the database open. Writers that take no locks are not held off, and what they
-    /// write in between is overwritten: keep to transactions that lock for such keys.
+    /// Shared locks are released; exclusive ones are held until the commit or abort, by whichever
+    /// process has the database open. Writers without locks are not held off, and the commit
+    /// overwrites what they write in between: write such keys only in locking transactions.
     ///
     /// # Errors
     ///
     /// Those of [`commit`](LockTransaction::commit): then nothing is prepared.
     /// [`TransactionError::PreparedExists`] if another transaction is prepared under this name.
-    /// After a failed system call, the next opening shows whether it was prepared.
+    /// After a failed system call, the next opening shows whether this one was prepared.
     pub fn prepare(mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction, TransactionError> {
         check_key(name.as_ref()).map_err(TransactionError::Write)?;
         let (name, owner) = (name.as_ref().to_vec(), self.held.owner);

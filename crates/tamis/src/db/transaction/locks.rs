@@ -2,38 +2,38 @@
 //!
 //! # Invariants
 //!
-//! * Of two transactions that hold locks on the same key, directly or by a range, both hold shared
-//!   ones.
-//! * Locks are only added until a transaction ends; then all of them go at once. A transaction that
-//!   is prepared gives up its shared ones.
-//! * A transaction waits for one lock at a time. Whoever is about to wait first looks for a cycle
-//!   of those who wait for each other: it gets [`Deadlock`](NotGranted::Deadlock) instead. Who
-//!   blocks whom is computed from the locks that are held at that moment, so it is never out of
-//!   date.
-//! * Whenever locks are given up, those who wait and are not blocked any more are woken, the
-//!   longest waiting first, except who would be blocked by one woken before. Who is blocked again
-//!   when it comes to itself wakes others in its place. So nobody sleeps unless a lock that is
-//!   held, or somebody awake, is in the way.
+//! * If two transactions hold locks on the same key, directly or through a range, both locks are
+//!   shared.
+//! * Locks are only added until a transaction ends; then all of them are released at once. A
+//!   transaction that is prepared releases its shared locks.
+//! * A transaction waits for one lock at a time. Before it sleeps, it looks for a cycle of
+//!   transactions that wait for each other; if it would close one, it gets
+//!   [`Deadlock`](NotGranted::Deadlock) instead. What blocks a transaction is computed from the
+//!   locks held at that moment, so it is never out of date.
+//! * Whenever locks are released, waiters that are no longer blocked are woken, longest waiting
+//!   first, except those that one woken before would block. A woken waiter that finds itself
+//!   blocked again wakes others in its place. So a transaction sleeps only while a held lock, or a
+//!   transaction that is awake, is in its way.
 //!
 //! # Order
 //!
-//! A shared request waits behind every earlier exclusive request that it conflicts with, or readers
-//! that overlap would keep a writer out for ever. An exclusive request may overtake a waiter once,
-//! while that one is on its way: handing a lock to a thread that sleeps would leave it idle until
-//! the thread wakes. Nobody overtakes a waiter that was overtaken.
+//! A shared request waits behind every earlier exclusive request that it conflicts with; otherwise
+//! overlapping readers would keep a writer out forever. An exclusive request may overtake a waiter
+//! once, while the waiter is waking up: handing a lock to a sleeping thread would leave the lock
+//! idle until the thread wakes. A waiter that was overtaken cannot be overtaken again.
 //!
-//! The one exception keeps this order from closing a circle: who waits for a transaction, directly
-//! or through others, does not hold it up. So a circle consists of held locks alone.
+//! One exception keeps this order from closing a cycle: a transaction is not held up by waiters
+//! that wait for it, directly or through others. So every cycle consists of held locks alone.
 //!
 //! # Cost
 //!
-//! A lock costs a search among the locks held in its keyspace; giving up all locks costs one for
-//! each.
+//! A lock costs a search among the locks held in its keyspace; releasing all locks costs one search
+//! for each.
 //!
 //! # Threads
 //!
-//! One leaf lock over the whole table, held for such searches. Any thread may ask, with no lock of
-//! the engine held.
+//! One leaf lock over the whole table, held for such searches. Any thread may call, holding no lock
+//! of the engine.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -63,7 +63,7 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Key(Arc<[u8]>),
-    /// Not empty.
+    /// Never empty.
     Range(Arc<Span>),
 }
 
@@ -76,7 +76,7 @@ impl Target {
         Target::Range(Arc::new(span))
     }
 
-    /// The key, or the first one.
+    /// Returns the key, or the first key of the range.
     pub(crate) fn first(&self) -> &[u8] {
         match self {
             Target::Key(key) => key,
@@ -100,15 +100,15 @@ impl Target {
 /// Why a lock was not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotGranted {
-    /// It was held by others for too long.
+    /// Others held it for too long.
     Timeout { holders: Vec<Owner> },
-    /// To wait for it would be to wait for oneself: each waits for a lock that the next one holds.
+    /// Waiting would deadlock: each transaction waits for a lock that the next one holds.
     Deadlock(Vec<WaitsFor>),
-    /// The calling thread does not want it any more.
+    /// The calling thread was interrupted and no longer wants the lock.
     Interrupted,
 }
 
-/// Who holds a key, and how.
+/// The holders of a key, each with its mode.
 type Holders = SmallVec<[(Owner, Mode); 1]>;
 
 /// The locks of a keyspace.
@@ -118,7 +118,7 @@ struct InKeyspace {
     ranges: Vec<(Arc<Span>, Owner, Mode)>,
 }
 
-/// A lock that is asked for.
+/// A lock request.
 #[derive(Debug)]
 struct Request {
     owner: Owner,
@@ -127,19 +127,19 @@ struct Request {
     mode: Mode,
 }
 
-/// A transaction that waits.
+/// A waiting transaction.
 #[derive(Debug)]
 struct Waiting {
     request: Request,
     /// The keyspace's name, for errors.
     name: String,
     place: Arc<Place>,
-    /// Whether it was woken, and found the lock taken by another.
+    /// Whether it was woken and found the lock taken by another.
     overtaken: bool,
 }
 
-/// Where a transaction waits. `called` is a hint for one that spins; whether it can go on is read
-/// under the table's lock, so `Relaxed` suffices.
+/// Where a transaction waits. `called` is only a hint for a waiter that spins; whether it can
+/// proceed is read under the table's lock, so `Relaxed` suffices.
 #[derive(Debug, Default)]
 struct Place {
     called: AtomicBool,
@@ -156,7 +156,7 @@ impl Place {
 #[derive(Debug, Default)]
 struct Table {
     keyspaces: BTreeMap<KeyspaceId, InKeyspace>,
-    /// What each transaction holds, for the time when it gives it up.
+    /// What each transaction holds, for releasing it.
     held: BTreeMap<Owner, Vec<(KeyspaceId, Target)>>,
     /// In the order in which they began to wait.
     waiting: Vec<Waiting>,
@@ -170,9 +170,9 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// About the memory that they take. O(locks).
+    /// Returns roughly how much memory the locks take. O(locks).
     pub(crate) fn memory_bytes(&self) -> usize {
-        // Each is listed by its target and by its owner, in trees whose nodes are half full.
+        // Each lock is listed by target and by owner, in trees whose nodes are half full.
         const OVERHEAD: usize = 4 * size_of::<(Owner, Target)>();
         let table = self.table.lock();
         let targets = table.held.values().flatten().map(|(_, target)| match target {
@@ -197,7 +197,7 @@ impl Request {
 }
 
 impl InKeyspace {
-    /// Returns the others who hold something that is not compatible with the request, each once.
+    /// Returns the other owners of locks incompatible with the request, each once.
     fn blocking(&self, owner: Owner, target: &Target, mode: Mode) -> Vec<Owner> {
         let blocks = |(holder, held): &(Owner, Mode)| *holder != owner && !compatible(*held, mode);
         let mut found: Vec<Owner> = match target {
@@ -220,7 +220,7 @@ impl InKeyspace {
         found
     }
 
-    /// Reports whether the owner did not hold the target before.
+    /// Grants a lock. Reports whether the owner did not hold the target before.
     fn grant(&mut self, owner: Owner, target: Target, mode: Mode) -> bool {
         match target {
             Target::Key(key) => {
@@ -238,7 +238,7 @@ impl InKeyspace {
         true
     }
 
-    /// Gives up a lock if it is held in a mode up to `most`; reports whether it was.
+    /// Releases a lock if it is held in a mode up to `most`; reports whether it was.
     fn give_up(&mut self, owner: Owner, target: &Target, most: Mode) -> bool {
         let gone = |holder: Owner, mode: Mode| holder == owner && mode <= most;
         match target {
@@ -262,8 +262,8 @@ impl InKeyspace {
 }
 
 impl Table {
-    /// Returns those who hold a request up, each once: holders, or if there are none, earlier
-    /// waiters.
+    /// Returns the transactions that block a request, each once: holders, or if there are none,
+    /// earlier waiters.
     fn blocking(&self, request: &Request) -> Vec<Owner> {
         let holders = self.holders(request);
         if holders.is_empty() { self.ahead(request).collect() } else { holders }
@@ -273,7 +273,7 @@ impl Table {
         self.keyspaces.get(keyspace).map_or_else(Vec::new, |locks| locks.blocking(*owner, target, *mode))
     }
 
-    /// Returns the waiters that a request must let pass.
+    /// Returns the waiters that a request must let go first.
     fn ahead<'t>(&'t self, request: &'t Request) -> impl Iterator<Item = Owner> + 't {
         let ahead = self.queued_before(request).map(|waiting| waiting.request.owner);
         ahead.filter(|waiter| !self.leads_to(*waiter, request.owner, &mut Vec::new()))
@@ -311,7 +311,8 @@ impl Table {
         self.waiting.iter().find(|waiting| waiting.request.owner == owner)
     }
 
-    /// Returns the cycle that `owner` closes by waiting, if it does. It is registered as waiting.
+    /// Returns the cycle that `owner` closes by waiting, if it does. `owner` is registered as
+    /// waiting.
     fn cycle(&self, owner: Owner) -> Option<Vec<WaitsFor>> {
         let mut path: Vec<(Owner, Owner)> = Vec::new();
         let mut seen = Vec::new();
@@ -326,7 +327,7 @@ impl Table {
         })
     }
 
-    /// Finds the path of held locks from one transaction to another.
+    /// Finds a path of held locks from one transaction to another.
     fn closes(&self, from: Owner, to: Owner, path: &mut Vec<(Owner, Owner)>, seen: &mut Vec<Owner>) -> bool {
         let Some(waiting) = self.waiting(from) else { return false };
         for holder in self.holders(&waiting.request) {
@@ -345,12 +346,12 @@ impl Table {
         false
     }
 
-    /// Wakes those who are not blocked any more.
+    /// Wakes waiters that are no longer blocked.
     fn wake(&self) {
         self.unblocked().iter().for_each(|place| place.wake());
     }
 
-    /// Returns those who are to be woken after locks were given up: see the module documentation.
+    /// Returns the waiters to wake after locks were released: see the module documentation.
     fn unblocked(&self) -> Vec<Arc<Place>> {
         let mut chosen: Vec<&Waiting> = Vec::new();
         for waiting in &self.waiting {
@@ -396,7 +397,8 @@ impl Locks {
             place: place.clone(),
             overtaken: false,
         });
-        // Who would hold this one up by the order alone, and now waits for it, may go first.
+        // Those ahead of a waiter may now wait for it, through this one; then order alone no longer
+        // holds it up.
         table.wake();
         let (mut slept, mut interrupted) = (false, false);
         loop {
@@ -409,14 +411,14 @@ impl Locks {
                     table.grant(request);
                     return Ok(());
                 }
-                // It is in nobody's way any more.
+                // It no longer blocks anyone.
                 table.wake();
                 if interrupted {
                     return Err(NotGranted::Interrupted);
                 }
                 return Err(cycle.map_or(NotGranted::Timeout { holders }, NotGranted::Deadlock));
             }
-            // Short transactions hold their locks for less than it takes to go to sleep and be
+            // Short transactions hold their locks for less time than it takes to go to sleep and be
             // woken.
             table = if slept && interrupt::is_possible() {
                 drop(place.woken.wait_timeout(table, left.min(interrupt::INTERVAL)));
@@ -436,29 +438,29 @@ impl Locks {
             holders = table.blocking(&table.waiting[index].request);
             if !holders.is_empty() {
                 table.waiting[index].overtaken |= is_called;
-                // Somebody else may have been left asleep because this one was awake.
+                // Another waiter may have been left asleep because this one was awake.
                 table.wake();
             }
         }
     }
 
-    /// Gives an exclusive lock to a transaction that held it before the database was opened. Nobody
-    /// else holds any yet.
+    /// Gives an exclusive lock to a transaction that held it before the database was opened. No
+    /// other transaction holds any lock yet.
     pub(crate) fn restore(&self, owner: Owner, keyspace: KeyspaceId, target: Target) {
         self.table.lock().grant(Request { owner, keyspace, target, mode: Mode::Exclusive });
     }
 
-    /// Gives up all locks of a transaction.
+    /// Releases all locks of a transaction.
     pub(crate) fn release(&self, owner: Owner) {
         self.give_up(owner, Mode::Exclusive);
     }
 
-    /// Gives up the shared locks of a transaction.
+    /// Releases the shared locks of a transaction.
     pub(crate) fn release_shared(&self, owner: Owner) {
         self.give_up(owner, Mode::Shared);
     }
 
-    /// Gives up the locks of a transaction that are held in a mode up to `most`.
+    /// Releases the locks that a transaction holds in a mode up to `most`.
     fn give_up(&self, owner: Owner, most: Mode) {
         let mut guard = self.table.lock();
         let table = &mut *guard;
@@ -549,8 +551,8 @@ mod tests {
         assert!(!granted(&locks, 2, key("a"), Mode::Shared));
     }
 
-    /// Three transactions that wait in a circle, by keys and a range: the last one is told who
-    /// waits for whom.
+    /// Three transactions deadlock, on keys and a range: the last one is told which waits for
+    /// which.
     #[test]
     fn a_deadlock_is_named() {
         let locks = Locks::default();
@@ -606,9 +608,8 @@ mod tests {
         assert!(locks.table.lock().waiting.is_empty());
     }
 
-    /// Of those who wait and are not blocked any more, the first are woken; who would be blocked by
-    /// them sleeps on. A waiter that is still blocked holds up shared requests behind it, and no
-    /// exclusive ones.
+    /// The first of the waiters no longer blocked are woken; those that they would block sleep on.
+    /// A waiter that is still blocked holds up shared requests behind it, but no exclusive ones.
     #[test]
     fn those_who_can_go_on_together_are_woken() {
         use Mode::{Exclusive, Shared};
@@ -636,15 +637,15 @@ mod tests {
         assert_eq!(woken(&table), [2]);
     }
 
-    /// Waits until so many wait for locks.
+    /// Waits until `count` transactions wait for locks.
     fn until_waiting(locks: &Locks, count: usize) {
         while locks.table.lock().waiting.len() < count {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Two readers whose locks overlapped kept a writer out for ever, as each came while the other
-    /// was inside.
+    /// Two readers with overlapping locks used to keep a writer out forever, each arriving while
+    /// the other was inside.
     #[test]
     fn readers_that_overlap_do_not_starve_a_writer() {
         let locks = Locks::default();
@@ -665,8 +666,8 @@ mod tests {
         assert!(granted(&locks, 3, key("a"), Mode::Shared));
     }
 
-    /// A waits its turn behind B, which waits for C. When C comes to wait for A, A may go before B:
-    /// no lock that is held closes a circle.
+    /// A waits its turn behind B, which waits for C. When C starts to wait for A, A may go before
+    /// B: no held lock closes a cycle.
     #[test]
     fn the_order_of_waiters_makes_no_deadlock() {
         let locks = Locks::default();
@@ -689,7 +690,7 @@ mod tests {
         });
     }
 
-    /// A waiter that lost its lock to one that came later loses it to nobody else.
+    /// A waiter that lost its lock to a later request loses it to no other.
     #[test]
     fn a_waiter_is_overtaken_once() {
         let mut table = Table::default();
@@ -702,9 +703,8 @@ mod tests {
         assert_eq!(table.blocking(&request(1)), []);
     }
 
-    /// Threads that want overlapping keys and ranges, and begin again after a deadlock, all come to
-    /// their end, and nobody is inside with somebody who excludes him: a waiter left asleep would
-    /// run into its timeout.
+    /// Threads that want overlapping keys and ranges, and retry after a deadlock, all finish, and
+    /// none is inside together with one that excludes it. A waiter left asleep would time out.
     #[test]
     fn nobody_is_left_asleep() {
         const KEYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -733,7 +733,8 @@ mod tests {
                         Err(timeout) => panic!("{timeout:?}"),
                     }
                 }
-                // A place counts the readers inside, or a writer as many as would ever read.
+                // A place counts the readers inside; a writer adds more than all readers together
+                // could.
                 let mut mine = [0; 4];
                 for (from, to, mode) in locked {
                     let weight = if mode == Mode::Shared { 1 } else { 1000 };

@@ -3,22 +3,23 @@
 //!
 //! # The parts
 //!
-//! * A transaction reads from a snapshot of its own, through its pending writes ([`Pending`]).
-//! * What it reads is noted if that will be validated ([`reads`]).
-//! * Its commit is one batch with a [`condition`], judged by the leader of its group against the
+//! * A transaction reads from its own snapshot, through its pending writes
+//!   ([`Pending`](crate::read::pending::Pending)).
+//! * What it reads is noted if the commit will validate it ([`reads`]).
+//! * Its commit is one batch with a [`condition`], which the leader of its group judges against the
 //!   [`footprint`].
 //! * [`history`](crate::db::history) keeps what the judgement needs while the transaction is open.
 //!
-//! # Why a serializable transaction is
+//! # Why serializable transactions are serializable
 //!
-//! Everything that it read is, when its place in the order of all writes is fixed, still as it was
-//! in its snapshot. So it could have run as a whole at that place. A transaction without writes
-//! could have run as a whole at its snapshot, and is not validated.
+//! When a transaction's place in the order of all writes is fixed, everything that it read is still
+//! as it was in its snapshot. So it could have run as a whole at that place. A transaction without
+//! writes could have run as a whole at its snapshot, and is not validated.
 //!
 //! # Threads
 //!
-//! A transaction belongs to one thread at a time: it may be sent, not shared. Its iterators may be
-//! used by other threads, and end with it. It holds no lock between two calls.
+//! A transaction belongs to one thread at a time: it can be sent, not shared. Other threads may use
+//! its iterators, which end with it. It holds no lock between calls.
 
 pub(crate) mod bugs;
 pub(crate) mod condition;

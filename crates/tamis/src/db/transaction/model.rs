@@ -1,20 +1,20 @@
-//! Checks the protocol of validation under every interleaving and every value that the memory model
+//! Checks the validation protocol under every interleaving and every value that the memory model
 //! lets a load return.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib transaction::model
 //! ```
 //!
-//! One keyspace with one key and two memtables, the first of which is sealed and flushed. A
-//! memtable is the number of its newest write, a view the set of its memtables with the active one;
-//! that a write can be found in a memtable once its number is visible is the subject of
-//! `memtable::model`. Tables do not occur: validation never asks them. The steps are in the order
-//! of `Committer`, `SnapshotPin::new`, `DbInner::judge_ahead` and `judge_part`,
-//! `keep_for_transactions` and `trim_history`.
+//! One keyspace with one key and two memtables; the first is sealed and flushed. A memtable is the
+//! number of its newest write; a view is the set of its memtables plus which one is active. That a
+//! write can be found in a memtable once its number is visible is the subject of `memtable::model`.
+//! There are no tables: validation never asks them. The steps are in the order of `Committer`,
+//! `SnapshotPin::new`, `DbInner::judge_ahead` and `judge_part`, `keep_for_transactions` and
+//! `trim_history`.
 //!
-//! The claims: a transaction commits only if no write has a number between that of its snapshot and
-//! its own; and nothing is kept without an open transaction. Each [`Mistake`] is an order of steps
-//! that the protocol forbids, and must be found to break one of them.
+//! The claims: a transaction commits only if no write has a number between its snapshot's and its
+//! own; and nothing is kept without an open transaction. Each [`Mistake`] is an order of steps that
+//! the protocol forbids, and the check must find that it breaks one of the claims.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -25,14 +25,14 @@ enum Mistake {
     None,
     /// A flush publishes the view before it keeps the memtable.
     PublishFirst,
-    /// Whoever validates asks the history before it loads the view.
+    /// Validation asks the history before it loads the view.
     HistoryFirst,
-    /// A flush looks for open transactions without their lock being held until the memtable is
-    /// kept.
+    /// A flush checks for open transactions, but releases their lock before the memtable is kept.
     UnlockedList,
-    /// Whoever judges ahead takes what is visible afterwards for what it has judged.
+    /// Judging ahead reloads the visible number afterwards and counts everything up to it as
+    /// judged.
     SeenAfter,
-    /// What is given up raises no floor.
+    /// Forgetting a kept memtable raises no floor.
     NoFloor,
 }
 
@@ -49,16 +49,16 @@ struct Kept {
 
 struct Db {
     mistake: Mistake,
-    /// The number of the last write. Held by whoever commits.
+    /// The number of the last write. Held while committing.
     log: Mutex<u64>,
-    /// The numbers of all writes but the transaction's. Of the check, not of the protocol.
+    /// The numbers of all writes but the transaction's. Part of the check, not of the protocol.
     written: Mutex<Vec<u64>>,
     visible: AtomicU64,
     /// Guards the replacement of the view.
     state: Mutex<()>,
     view: AtomicU64,
     memtables: [AtomicU64; 2],
-    /// Where the open transactions began.
+    /// The numbers at which the open transactions began.
     open: Mutex<Vec<u64>>,
     history: Mutex<Kept>,
 }
@@ -82,7 +82,7 @@ impl Db {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Inserts the next write and makes it visible. For the holder of the log's lock.
+    /// Inserts the next write and makes it visible. The caller holds the log lock.
     fn assign(&self, last: &mut u64) {
         *last += 1;
         let active = usize::from(self.view.load(Ordering::Acquire) & SECOND_ACTIVE != 0);
@@ -103,7 +103,7 @@ impl Db {
         self.view.store(view | SECOND | SECOND_ACTIVE, Ordering::Release);
     }
 
-    /// The end of the flush of the first memtable: it leaves the view.
+    /// The end of the first memtable's flush: the memtable leaves the view.
     fn flush(&self) {
         let _state = self.state.lock().unwrap();
         let publish = || {
@@ -130,7 +130,7 @@ impl Db {
         }
     }
 
-    /// Gives up what no open transaction needs.
+    /// Drops what no open transaction needs.
     fn trim(&self) {
         let open = self.open.lock().unwrap();
         let seen = open.iter().min().copied().unwrap_or_else(|| self.visible());
@@ -159,7 +159,7 @@ impl Db {
         self.trim();
     }
 
-    /// Reports whether nothing after `since` was written, as far as is known; and that it is known.
+    /// Reports whether it is known that nothing was written after `since`.
     fn judge(&self, since: u64) -> bool {
         let kept = || {
             let kept = self.history.lock().unwrap();
@@ -175,8 +175,8 @@ impl Db {
         floor <= since && newest(FIRST, 0).max(newest(SECOND, 1)) <= since
     }
 
-    /// A change of one key, which is not among the open transactions: reads as of now, and commits
-    /// if nothing came between.
+    /// An atomic change of one key, which is not among the open transactions: reads as of now, and
+    /// commits if nothing came between.
     fn update(&self) {
         let since = self.visible();
         self.commit(since, since);

@@ -1,24 +1,4 @@
-//! Optimistic transactions: reads from a snapshot, writes kept aside, and a commit that succeeds
-//! unless somebody else has meanwhile written what the transaction depends on.
-//!
-//! # The parts
-//!
-//! * A transaction reads from a snapshot of its own, through its pending writes ([`Pending`]).
-//! * What it reads is noted if that will be validated ([`reads`]).
-//! * Its commit is one batch with a [`condition`], judged by the leader of its group against the
-//!   [`footprint`].
-//! * [`history`](crate::db::history) keeps what the judgement needs while the transaction is open.
-//!
-//! # Why a serializable transaction is
-//!
-//! Everything that it read is, when its place in the order of all writes is fixed, still as it was
-//! in its snapshot. So it could have run as a whole at that place. A transaction without writes
-//! could have run as a whole at its snapshot, and is not validated.
-//!
-//! # Threads
-//!
-//! A transaction belongs to one thread at a time: it may be sent, not shared. Its iterators may be
-//! used by other threads, and end with it. It holds no lock between two calls.
+//! Optimistic transactions. See the [module above](super).
 
 use std::cell::RefCell;
 use std::ops::RangeBounds;
@@ -42,20 +22,21 @@ use crate::read::{Bounds, Iter, Life, Lookup, Overlay};
 use crate::slice::Slice;
 
 /// An optimistic transaction: it sees the database as of its beginning with its own writes on top,
-/// across keyspaces, and its writes become visible together when it commits, or not at all.
+/// across keyspaces. When it commits, its writes become visible together, or not at all.
 ///
 /// Nothing is locked. Instead, the commit fails with [`TransactionError::Conflict`] if somebody
 /// else has meanwhile written what the transaction depends on (see [`Isolation`]); [`Db::transact`]
-/// then tries again. Plain writes count like transactions. Dropping a transaction forgets its
+/// then tries again. Plain writes count like transactions. Dropping a transaction discards its
 /// writes. Its iterators end with it: from then on they return [`ReadError::Ended`].
 ///
-/// Its reads are those of [`Readable`](crate::Readable), which need no import here; they read the
-/// default keyspace, and those of [`Transaction::of`] any other.
+/// It has the read methods of [`Readable`](crate::Readable), no import needed: they read the
+/// default keyspace. For any other keyspace, use [`Transaction::of`].
 ///
-/// Beginning one costs as much as a snapshot. A read costs what it costs from a snapshot, and a few
-/// ten nanoseconds to note it if it will be validated. Pending writes are in memory, and so are the
-/// keys read. Like a snapshot, an open transaction keeps old versions on disk; how long it may stay
-/// open is limited by [`transaction_history_bytes`](crate::Options::transaction_history_bytes).
+/// Beginning one costs as much as a snapshot. A read costs as much as a snapshot's, plus a few tens
+/// of nanoseconds to note it if it will be validated. Pending writes are in memory, and so are the
+/// keys read. Like a snapshot, an open transaction keeps old versions on disk;
+/// [`transaction_history_bytes`](crate::Options::transaction_history_bytes) limits how long it may
+/// stay open.
 ///
 /// ```
 /// use tamis::{Db, Options};
@@ -79,7 +60,7 @@ pub struct Transaction {
     pub(crate) db: Db,
     pin: Arc<SnapshotPin>,
     options: TransactionOptions,
-    /// What was read, if that is validated.
+    /// What was read, if the commit validates it.
     reads: RefCell<Reads>,
     writes: Writes,
     /// Its iterators end with it.
@@ -104,7 +85,7 @@ impl Transaction {
         }
     }
 
-    /// Returns the sequence number up to which the transaction sees the writes of others.
+    /// Returns the sequence number up to which the transaction sees others' writes.
     pub fn seq(&self) -> u64 {
         self.pin.seq
     }
@@ -128,7 +109,7 @@ impl Transaction {
     }
 
     /// Applies `operand` to the value of `key` with the merge operator of the default keyspace,
-    /// without reading the value: a key that is only merged into is written, not read.
+    /// without reading the value: merging alone counts as a write of the key, not as a read.
     ///
     /// # Errors
     ///
@@ -137,9 +118,8 @@ impl Transaction {
         self.writes.merge(self.db.default_keyspace(), key.as_ref(), operand.as_ref())
     }
 
-    /// Deletes all keys in a range, whether the transaction sees them or they are written by others
+    /// Deletes all keys in a range: those that the transaction sees, and those that others write
     /// before it commits. With [`Isolation::Snapshot`] the whole range counts as written.
-    ///
     /// # Errors
     ///
     /// [`WriteError::ReversedRange`], [`WriteError::KeyTooLong`].
@@ -201,19 +181,19 @@ impl Transaction {
         self.writes.delete_range(keyspace, range)
     }
 
-    /// Returns a point to which [`rollback_to`](Transaction::rollback_to) can return. Until then,
-    /// or until the end of the transaction, each write costs memory to be undone.
+    /// Returns a savepoint for [`rollback_to`](Transaction::rollback_to). From now until the end of
+    /// the transaction, each write takes memory for undoing it.
     pub fn savepoint(&mut self) -> Savepoint {
         self.writes.savepoint()
     }
 
-    /// Undoes all writes made since `savepoint`, and forgets the savepoints set since; this one
+    /// Undoes all writes made since `savepoint`, and discards the savepoints set since; this one
     /// remains. Reads stay noted: what the program has seen may have influenced it.
     ///
     /// # Errors
     ///
-    /// [`TransactionError::NoSavepoint`] if the savepoint was forgotten or is another
-    /// transaction's.
+    /// [`TransactionError::NoSavepoint`] if the savepoint was discarded or belongs to another
+    /// transaction.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -235,17 +215,17 @@ impl Transaction {
         !self.writes.is_empty()
     }
 
-    /// Commits, and returns the sequence number of the transaction's last write; without writes
-    /// that of its snapshot. Commits of concurrent transactions and plain writes share one record
-    /// of the log and one sync, as far as they ask for one.
+    /// Commits, and returns the sequence number of the transaction's last write; without writes,
+    /// that of its snapshot. Concurrent commits and plain writes share one log record, and one sync
+    /// if any of them asks for one.
     ///
     /// # Errors
     ///
     /// [`TransactionError::Conflict`] if somebody else has written what the transaction depends on:
     /// nothing was committed, and a new attempt may succeed. [`TransactionError::TooOld`] if that
-    /// is not known any more. [`TransactionError::Write`] for whatever else a [write](Db::write)
-    /// may meet; after a failed system call the transaction may be there when the database is
-    /// opened again, or may not.
+    /// is no longer known. [`TransactionError::Write`] for any other error of a [write](Db::write).
+    /// After a failed system call, the transaction may or may not be there when the database is
+    /// opened again.
     pub fn commit(self) -> Result<u64, TransactionError> {
         if !self.has_writes() {
             return Ok(self.seq());
@@ -256,15 +236,15 @@ impl Transaction {
         inner.write_if(self.writes.batch(), durability == Durability::Synced, condition)
     }
 
-    /// Forgets the transaction's writes, as dropping it does.
+    /// Discards the transaction's writes, as dropping it does.
     pub fn rollback(self) {}
 
-    /// Returns what must not have been written by others when the transaction commits.
+    /// Returns what others must not have written when the transaction commits.
     fn footprint(&self) -> SmallVec<[Part; 1]> {
         let since = self.seq();
         if self.notes_reads() {
             let mut parts = self.reads.borrow_mut().take_parts(self.bugs());
-            // Of keyspaces that were only written to, that they exist.
+            // Keyspaces that were only written to must still exist.
             for keyspace in self.writes.keyspaces() {
                 if !parts.iter().any(|part| part.keyspace.id == keyspace.id) {
                     parts.push(Part::existence(keyspace.clone()));
@@ -315,7 +295,7 @@ impl Transaction {
                 }
             },
         };
-        // No number: the value may be pending.
+        // No number, because the value may be pending.
         Ok(value.map_or(Lookup::Absent, |value| Lookup::Found { seq: 0, value }))
     }
 

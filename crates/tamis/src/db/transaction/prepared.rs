@@ -1,16 +1,16 @@
-//! Prepared transactions: decided by nobody yet, and durable.
+//! Prepared transactions: durable, but neither committed nor aborted yet.
 //!
-//! A prepared transaction is one entry of a keyspace of its own, under its name: the operations
-//! that its commit will write, in the encoding of batches (`docs/transactions.md` has the bytes).
-//! So it is recovered, checked, copied and compacted like all other data. Preparing writes the
-//! entry, committing deletes it and writes the operations in one batch, aborting deletes it: each
-//! is atomic, and synced.
+//! A prepared transaction is one entry of a hidden keyspace, under its name: the operations that
+//! its commit will write, encoded as in batches (`docs/transactions.md` has the bytes). So it is
+//! recovered, checked, copied and compacted like all other data. Preparing writes the entry.
+//! Committing deletes it and writes the operations in one batch. Aborting deletes it. Each is
+//! atomic and synced.
 //!
 //! # Threads and locks
 //!
-//! What is prepared is read when the first transaction that locks begins, and takes its exclusive
-//! locks then. The mutex of this type is held for that; it comes before every lock of the database
-//! but that of a session that has not begun.
+//! Prepared transactions are read, and take their exclusive locks, when the first locking
+//! transaction begins. The mutex of this type is held for that; it is taken before every lock of
+//! the database except that of a session that has not begun.
 //!
 //! # Failures
 //!
@@ -36,14 +36,14 @@ pub(crate) const PREPARED_KEYSPACE: &str = "\0prepared";
 /// The first byte of an entry.
 const VERSION: u8 = 1;
 
-/// A transaction that is [prepared](crate::transactions::LockTransaction::prepare): its writes are
-/// durable and not visible, and its exclusive locks are held. Dropping this changes nothing;
+/// A [prepared](crate::transactions::LockTransaction::prepare) transaction: its writes are durable
+/// but not visible, and its exclusive locks are held. Dropping this value changes nothing;
 /// [`Db::prepared_transactions`] returns it again, also after a crash.
 #[must_use = "it stays prepared, and holds its locks, until it is committed or aborted"]
 pub struct PreparedTransaction {
     db: Db,
     name: Vec<u8>,
-    /// Tells it from a later one of the same name.
+    /// Distinguishes it from a later transaction of the same name.
     owner: Owner,
 }
 
@@ -58,29 +58,29 @@ impl PreparedTransaction {
         &self.name
     }
 
-    /// Makes its writes visible and durable, and gives up its locks.
+    /// Makes its writes visible and durable, and releases its locks.
     ///
     /// # Errors
     ///
-    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle,
-    /// even if another transaction is prepared under its name by now. [`WriteError::Dropped`] if
-    /// one of its keyspaces was dropped: then it can only be aborted. Those of [`Db::write`]: it is
+    /// [`TransactionError::NotPrepared`] if it was committed or aborted through another handle,
+    /// even if another transaction is now prepared under its name. [`WriteError::Dropped`] if one
+    /// of its keyspaces was dropped: then it can only be aborted. Those of [`Db::write`]: it is
     /// still prepared, and may be committed later.
     pub fn commit(&self) -> Result<(), TransactionError> {
         self.end(|entry, batch| self.db.write_prepared(&self.name, entry, batch))
     }
 
-    /// Forgets its writes, durably, and gives up its locks.
+    /// Discards its writes, durably, and releases its locks.
     ///
     /// # Errors
     ///
-    /// [`TransactionError::NotPrepared`] if it was committed or aborted by way of another handle,
-    /// and those of [`Db::write`].
+    /// [`TransactionError::NotPrepared`] if it was committed or aborted through another handle, and
+    /// those of [`Db::write`].
     pub fn abort(&self) -> Result<(), TransactionError> {
         self.end(|_, _| Ok(()))
     }
 
-    /// Deletes the entry, with whatever `and` adds to the batch.
+    /// Deletes the entry, in one batch with what `and` adds.
     fn end(
         &self,
         and: impl FnOnce(&[u8], &mut WriteBatch) -> Result<(), TransactionError>,
@@ -118,8 +118,8 @@ impl PreparedTransaction {
 }
 
 impl Db {
-    /// Returns the transactions that are prepared, by name: those of this process, and those that a
-    /// crash or a close left behind.
+    /// Returns the prepared transactions, by name: those of this process, and those that a crash or
+    /// a close left behind.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl Db {
                 found.push((name.to_vec(), targets));
             }
         }
-        // Nobody else has locks yet.
+        // No other transaction has locks yet.
         for (name, targets) in found {
             let owner = inner.locks.owner();
             for (keyspace, target) in targets {
@@ -170,7 +170,7 @@ impl Db {
         ReadError::Storage(StorageError::corrupt(self.path(), None, what)).into()
     }
 
-    /// Stores a transaction under a name, if what it has read was not written since.
+    /// Stores a transaction under a name, provided that nothing it has read was written since.
     pub(crate) fn store_prepared(
         &self,
         name: &[u8],

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::db::transaction::locks::Owner;
 use crate::sync::Mutex;
 
-/// What happens to a name.
+/// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It is being prepared, committed or aborted.
+    /// The transaction is being prepared, committed or aborted.
     Busy,
     Prepared,
 }

@@ -16,7 +16,7 @@ use crate::db::tree::KeyspaceInner;
 use crate::read::pending::Span;
 use crate::read::{Bounds, RangeRead};
 
-/// From this number of keys on, repetitions are found by a map.
+/// From this number of keys on, a map finds repeated ones.
 const FEW: usize = 8;
 
 /// See the module documentation.
@@ -28,10 +28,10 @@ pub(crate) struct Reads {
 #[derive(Debug)]
 struct ReadIn {
     keyspace: Arc<KeyspaceInner>,
-    /// As of when the first of all was read.
+    /// The number as of which the earliest read was made.
     since: SeqNo,
     points: SmallVec<[Point; 1]>,
-    /// Where the first key of each digest is among `points`; empty while they are few.
+    /// Index in `points` of the first key of each digest; empty while there are few keys.
     known: HashMap<u64, usize>,
     watched: Vec<(SeqNo, Arc<RangeRead>)>,
     locked: Vec<(SeqNo, Span)>,
@@ -56,8 +56,8 @@ impl Reads {
         read
     }
 
-    /// Notes that a key was looked up as of `since`, with whatever result. Of several times the
-    /// first counts.
+    /// Notes that a key was looked up as of `since`, with whatever result. If it is looked up
+    /// again, the first time counts.
     pub(crate) fn note(&mut self, keyspace: &Arc<KeyspaceInner>, key: &[u8], digest: Digest, since: SeqNo) {
         let ReadIn { points, known, .. } = self.within(keyspace, since);
         let is_known = |point: &Point| point.digest == digest && *point.key == *key;
@@ -92,12 +92,12 @@ impl Reads {
         watch
     }
 
-    /// Notes that all of a range may be read as of `since`.
+    /// Notes that any part of a range may be read as of `since`.
     pub(crate) fn note_range(&mut self, keyspace: &Arc<KeyspaceInner>, range: Span, since: SeqNo) {
         self.within(keyspace, since).locked.push((since, range));
     }
 
-    /// Returns everything that was read until now, and forgets it.
+    /// Returns everything read so far, and forgets it.
     pub(crate) fn take_parts(&mut self, bugs: &Bugs) -> SmallVec<[Part; 1]> {
         let part = |ReadIn { keyspace, since, points, watched, mut locked, .. }: ReadIn| {
             let points = if bugs.make(Bug::Points) { SmallVec::new() } else { points };

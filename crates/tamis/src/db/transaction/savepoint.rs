@@ -1,5 +1,5 @@
-//! Savepoints: the states before each change since the first of them, so that changes can be undone
-//! in reverse.
+//! Savepoints: the state before each change since the first savepoint, so that changes can be
+//! undone in reverse.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,7 @@ use crate::read::pending::Before;
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// A point within a transaction to return to: see
+/// A point in a transaction to roll back to: see
 /// [`Transaction::savepoint`](crate::Transaction::savepoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint {
@@ -20,9 +20,10 @@ pub struct Savepoint {
 /// The savepoints of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Savepoints {
-    /// Each with the number of changes before it.
+    /// Each savepoint with the number of changes before it.
     set: Vec<(Savepoint, usize)>,
-    /// The changes since the first savepoint: in which keyspace, and the state before.
+    /// The changes since the first savepoint: the keyspace's place, and the state before the
+    /// change.
     changes: Vec<(usize, Before)>,
 }
 
@@ -43,8 +44,8 @@ impl Savepoints {
         savepoint
     }
 
-    /// Returns the changes since a savepoint, the last one first, and forgets them and the
-    /// savepoints after it.
+    /// Returns the changes since a savepoint, latest first, and forgets them and the savepoints
+    /// after it.
     pub(crate) fn undone(&mut self, savepoint: Savepoint) -> Result<Vec<(usize, Before)>, TransactionError> {
         let found = self.set.iter().position(|(set, _)| *set == savepoint);
         let place = found.ok_or(TransactionError::NoSavepoint)?;

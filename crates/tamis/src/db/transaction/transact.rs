@@ -1,4 +1,4 @@
-//! Beginning transactions, and repeating them after a conflict.
+//! Beginning transactions, and retrying them after a conflict.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,11 +10,11 @@ use crate::db::transaction::optimistic::Transaction;
 use crate::error::TransactionError;
 use crate::sync;
 
-/// The longest pause between two attempts.
+/// The maximum pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// The pauses between attempts: each is drawn from a range that doubles, so that those who collided
-/// spread out. The first are none: whoever won has committed already.
+/// The pauses between attempts: each is drawn from a range that doubles, so that colliding
+/// transactions spread out. The first attempts do not pause: the winner has committed already.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     attempts: u32,
@@ -28,7 +28,7 @@ impl Backoff {
         Backoff { attempts: 0, random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
     }
 
-    /// Returns how many attempts have failed before this one.
+    /// Returns how many attempts have failed so far.
     pub(crate) fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -37,7 +37,7 @@ impl Backoff {
     pub(crate) fn pause(&mut self) {
         self.attempts += 1;
         let Some(doublings) = self.attempts.checked_sub(3) else { return };
-        // Xorshift: any numbers will do that differ between threads.
+        // Xorshift: any numbers that differ between threads will do.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -57,13 +57,13 @@ impl Db {
         Transaction::begin(self, options)
     }
 
-    /// Calls `body` with a serializable transaction and commits it; after a conflict all of it is
-    /// repeated with a new transaction, after a pause that grows. So `body` should have no effects
-    /// but through the transaction.
+    /// Calls `body` with a serializable transaction and commits it. After a conflict, all of this
+    /// is repeated with a new transaction, after a pause that grows. So `body` should have no
+    /// effects other than through the transaction.
     ///
     /// # Errors
     ///
-    /// That of `body`, which is not repeated and commits nothing; otherwise that of
+    /// That of `body`: nothing is committed, and `body` is not retried. Otherwise that of
     /// [`Transaction::commit`]. A conflict is returned after 100 attempts; [`Db::transact_with`]
     /// sets another limit.
     ///

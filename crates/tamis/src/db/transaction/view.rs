@@ -4,8 +4,8 @@ use crate::db::Keyspace;
 use crate::db::place::{HasPlace, Place};
 use crate::db::transaction::optimistic::Transaction;
 
-/// One keyspace as a [`Transaction`] sees it, its own writes included. Its reads are those of
-/// [`Readable`](crate::Readable), which need no import here.
+/// One keyspace as a [`Transaction`] sees it, its own writes included. It has the read methods of
+/// [`Readable`](crate::Readable); no import needed.
 #[derive(Clone, Copy)]
 pub struct TransactionView<'t> {
     pub(crate) transaction: &'t Transaction,

@@ -21,13 +21,13 @@ use crate::read::pending::{Before, Pending};
 pub(crate) struct Writes {
     /// The open database that all keyspaces must belong to.
     instance: u64,
-    /// In the order in which keyspaces were first written to.
+    /// In the order in which the keyspaces were first written to.
     keyspaces: SmallVec<[Written; 1]>,
     savepoints: Savepoints,
 }
 
-/// The pending writes of one keyspace. Shared with iterators, and copied if changed while one
-/// lives.
+/// The pending writes of one keyspace. Shared with iterators; changing them while an iterator is
+/// alive copies them.
 #[derive(Debug)]
 struct Written {
     keyspace: Arc<KeyspaceInner>,
@@ -75,7 +75,7 @@ impl Writes {
         }
     }
 
-    /// Fails if nothing can be written to a keyspace.
+    /// Fails if the keyspace cannot be written to.
     pub(crate) fn check(&self, keyspace: &Keyspace) -> Result<(), WriteError> {
         let name = || keyspace.name().to_owned();
         if self.instance != keyspace.handle.inner.instance {
@@ -117,7 +117,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Returns the number of keys and ranges that are written.
+    /// Returns the number of keys and ranges written.
     pub(crate) fn changes(&self) -> usize {
         self.keyspaces.iter().map(|written| written.pending.changes()).sum()
     }
@@ -142,13 +142,12 @@ impl Writes {
         batch
     }
 
-    /// The keyspaces written to.
+    /// Returns the keyspaces written to.
     pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Arc<KeyspaceInner>> {
         self.keyspaces.iter().map(|written| &written.keyspace)
     }
 
-    /// Returns what is written in each keyspace: keys, and ranges that are deleted, all as of
-    /// `since`.
+    /// Returns what is written in each keyspace, all as of `since`: keys, and deleted ranges.
     pub(crate) fn written(
         &self,
         since: SeqNo,
