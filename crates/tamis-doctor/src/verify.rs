@@ -9,29 +9,29 @@ use std::path::Path;
 
 use tamis::maintenance::{VerifiedKind, VerifyReport};
 use tamis::options::OnDamage;
-use tamis::repair::{check_trees, file_system, in_words};
-use tamis::{Db, Error, OpenError, Options, StorageError};
+use tamis::repair::{check_trees, file_system, in_words, open_to_check};
+use tamis::{Error, OpenError, Options, StorageError};
 use tamis_env::io::FileSystem;
 use tamis_files::error::is_lasting;
 use tamis_files::images::ImageFile;
 use tamis_files::tree::files::{FileKind, current_path, name_of, parse};
 use tamis_files::tree::found::Files;
 
-use crate::salvage::{SalvageReport, TableFate, open_as_salvaged};
+use crate::salvage::{self, SalvageReport, TableFate};
 
-/// Checks the database in `path` like [`Db::verify`], without its lock and without changing
+/// Checks the database in `path` like [`Db::verify`](tamis::Db::verify), without its lock and without changing
 /// anything. If damage keeps it from being opened, the report says so in
 /// [`VerifyReport::unopenable`], and everything that can be read is checked all the same. Costs an
 /// opening (two, if it fails) and a read of every file.
 ///
 /// # Errors
 ///
-/// Those of [`Db::open_read_only`], except that damage is no error: it is in the report.
+/// Those of [`Db::open_read_only`](tamis::Db::open_read_only), except that damage is no error: it is in the report.
 pub fn verify(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport, Error> {
     let dir = path.as_ref();
     // A damaged table must not keep the others from being checked.
     let options = Options { on_damage: OnDamage::Quarantine, ..options };
-    let why = match Db::open_read_only(dir, options.clone()) {
+    let why = match open_to_check(dir, &options, None) {
         Ok(db) => return db.verify(),
         Err(OpenError::Storage(why)) if is_lasting(&why) => why,
         Err(OpenError::NotFound { .. }) if holds_data(&*file_system(&options), dir)? => {
@@ -41,7 +41,7 @@ pub fn verify(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport, 
     };
     let mut report = VerifyReport::default();
     report.unopenable = Some(in_words(&why));
-    match open_as_salvaged(dir, &options) {
+    match salvage::open_to_check(dir, &options) {
         Ok((db, found)) => {
             add_manifest(&mut report, &why, &found);
             check_trees(&db, &mut report)?;

@@ -170,7 +170,7 @@ pub mod repair {
 
     pub use crate::db::repair::{
         DEFAULT_NAME, Plan, Repair, check_trees, file_system, free_name, in_words, keyspace_options, locked,
-        open, open_read_only,
+        open, open_read_only, open_to_check,
     };
 }
 

@@ -1110,7 +1110,7 @@ class SalvagedKeyspace(_Report):
 
 @dataclass(frozen=True)
 class SalvageReport(_Report):
-    """What Db::salvage found and did, or would do."""
+    """What a salvage found and did, or would do."""
 
     #: Whether nothing was changed.
     dry_run: bool
@@ -1137,6 +1137,8 @@ class SalvageReport(_Report):
     rebuilt: bool
     #: Every table in the directory or named by the manifest, by number.
     tables: tuple[SalvagedTable, ...]
+    #: What the opening that put the restored state in force warned of; empty if nothing was changed.
+    warnings: tuple[str, ...]
     #: Writes in logs that are not in any table yet.
     writes_replayed: int
 

@@ -579,13 +579,14 @@ pub fn salvage(path: impl AsRef<Path>, options: Options, dry_run: bool) -> Resul
 ///
 /// Those of [`Db::open_read_only`], and of a salvage.
 pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-    Ok(open_as_salvaged(path.as_ref(), &options)?.0)
+    let (plan, _) = planned(path.as_ref(), &options);
+    repair::open_read_only(path.as_ref(), &options, &plan)
 }
 
-/// The same, with what was found.
-pub(crate) fn open_as_salvaged(dir: &Path, options: &Options) -> Result<(Db, SalvageReport), OpenError> {
+/// Opens the same to be checked. Returns what was found, too.
+pub(crate) fn open_to_check(dir: &Path, options: &Options) -> Result<(Db, SalvageReport), OpenError> {
     let (plan, found) = planned(dir, options);
-    let db = repair::open_read_only(dir, options, &plan)?;
+    let db = repair::open_to_check(dir, options, Some(&plan))?;
     Ok((db, found.take().unwrap_or_default()))
 }
 

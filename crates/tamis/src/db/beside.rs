@@ -117,7 +117,7 @@ pub(super) fn open(
     let mut doubts = Doubts::default();
     for attempt in 0..ATTEMPTS {
         let before = mark(&*fs, dir);
-        let opened = open::open(dir, options.clone(), open::Role::Reader);
+        let opened = open::open_as(dir, options.clone(), open::Role::Reader, plan);
         // A repair does not need a readable manifest.
         let same = (before.is_some() || plan.is_some()) && mark(&*fs, dir) == before;
         match opened {

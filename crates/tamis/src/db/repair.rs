@@ -93,16 +93,25 @@ pub fn open(
     Ok((Db::with(inner, None), moved))
 }
 
-/// Opens the database in `path` as `plan` says, for reading, without its lock and without changing
-/// anything.
+/// Opens the database in `path` for reading, as `plan` says if there is one, without its lock and
+/// without changing anything. Starts no background work, which builds filters of whole trees.
 ///
 /// # Errors
 ///
 /// Those of [`Db::open_read_only`], and of the plan.
+pub fn open_to_check(path: &Path, options: &Options, plan: Option<&Plan<'_>>) -> Result<Db, OpenError> {
+    Ok(Db::with(beside::open(path, options, plan)?, None))
+}
+
+/// The same, with background work.
+///
+/// # Errors
+///
+/// The same, and that of a thread that cannot be started.
 pub fn open_read_only(path: &Path, options: &Options, plan: &Plan<'_>) -> Result<Db, OpenError> {
     let inner = beside::open(path, options, Some(plan))?;
-    let workers = Workers::start_reading(&inner)
-        .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path, e)))?;
+    let workers =
+        Workers::start_reading(&inner).map_err(|e| StorageError::io("start a thread for", path, e))?;
     Ok(Db::with(inner, Some(workers)))
 }
 
