@@ -9,8 +9,8 @@ use tamis_files::table::ReaderConfig;
 use tamis_files::table::cache::BlockCache;
 
 use crate::put;
+use crate::reseal;
 use tamis::StorageError;
-use tamis::fuzzing::reseal;
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
 use tamis_doctor::inspect::dump_blobs;
 

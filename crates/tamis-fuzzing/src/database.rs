@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use tamis::fuzzing::reseal;
+use crate::reseal;
 use tamis::io::{FileSystem, MemFs, read_file};
 use tamis::options::{Compression, CompressionPerLevel, FilterChoice, ReadMode};
 use tamis::{Db, Keyspace, KeyspaceOptions, Options, ReadError, Slice};

@@ -5,7 +5,7 @@ use tamis_files::table::{ElasticBuilder, UnitDirectory};
 use tamis_filter::{BloomScheme, Digest, ElasticLine, ElasticSet, IndependentDigests, Verify};
 use tamis_testkit::fuzz::Input;
 
-use tamis::fuzzing::reseal;
+use crate::reseal;
 
 /// Units of more segments are not opened.
 const MOST_SEGMENTS: usize = 64;

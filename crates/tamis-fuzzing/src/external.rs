@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis::fuzzing::reseal;
+use crate::reseal;
 use tamis::ingest::IngestOptions;
 use tamis::io::{FileSystem, MemFs};
 use tamis::{Db, KeyspaceOptions, Options};

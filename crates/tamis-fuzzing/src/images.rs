@@ -5,8 +5,8 @@ use std::path::Path;
 use tamis_files::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
 
 use crate::put;
+use crate::reseal;
 use tamis::StorageError;
-use tamis::fuzzing::reseal;
 use tamis::io::{MemFs, read_file};
 use tamis_doctor::inspect::dump_filter_images;
 

@@ -10,9 +10,8 @@
 //! checksummed formats therefore read their bytes twice: as they are, and with all checksums
 //! corrected.
 //!
-//! The entry points in this crate need only the engine's public API and the decoders of
-//! `tamis-files`. Those of batches and logs need the engine itself: they are there, behind its
-//! feature `fuzzing`, and re-exported here. No release of the engine contains them.
+//! The entry points need only the engine's public API and the decoders of `tamis-files`. No release
+//! of the engine contains them.
 //!
 //! # Invariants
 //!
@@ -25,6 +24,7 @@
 //! Any thread may call anything at any time. [`database`], [`differential`] and [`history`] start
 //! the threads of a database and join them.
 
+mod batches;
 mod blobs;
 mod database;
 mod differential;
@@ -32,13 +32,16 @@ mod elastic;
 mod external;
 mod histories;
 mod images;
+mod logs;
 mod manifests;
 mod options;
 mod parts;
 mod range_filter;
+pub mod reseal;
 mod seeds;
 mod tables;
 
+pub use batches::{batch, batch_bytes};
 pub use blobs::{blob_file, blobs};
 pub use database::database;
 pub use differential::differential;
@@ -46,13 +49,13 @@ pub use elastic::elastic;
 pub use external::external;
 pub use histories::history;
 pub use images::filter_images;
+pub use logs::log;
 pub use manifests::manifest;
 pub use options::options;
 pub use parts::{data_block, filter, key_list, tombstones};
 pub use range_filter::range_filter;
 pub use seeds::{TableParts, filter_file, table_parts};
 pub use tables::table;
-pub use tamis::fuzzing::{batch, batch_bytes, log};
 
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tamis::fuzzing::reseal;
+use crate::reseal;
 use tamis::io::{FileSystem, MemFs};
 use tamis::{Db, KeyspaceOptions, Options};
 use tamis_doctor::inspect::dump_manifest;

@@ -8,7 +8,7 @@ use tamis_filter::{
     RangeFilterRef, RangeProbe,
 };
 
-use tamis::fuzzing::reseal;
+use crate::reseal;
 
 /// Checks the content of an uncompressed data block.
 pub fn data_block(bytes: &[u8]) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use tamis_base::key::KeyBytes;
 use tamis_files::images::{ImageKind, ImageWriter};
 
-use tamis::fuzzing::reseal;
+use crate::reseal;
 use tamis::io::{MemFs, read_file};
 
 /// The parts of a table file with formats of their own.

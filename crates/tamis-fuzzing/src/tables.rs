@@ -9,9 +9,9 @@ use tamis_files::table::cache::BlockCache;
 use tamis_files::table::{CursorOptions, ReaderConfig, Table, TableCursor};
 use tamis_filter::Digest;
 
+use crate::reseal;
 use crate::{parts, put};
 use tamis::StorageError;
-use tamis::fuzzing::reseal;
 use tamis::io::MemFs;
 use tamis_doctor::inspect::dump_table;
 use tamis_env::io::batch::BatchReader;

@@ -283,7 +283,8 @@ impl WriteBatch {
     }
 
     /// Returns the encoded operations.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    #[doc(hidden)]
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 

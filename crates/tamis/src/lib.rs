@@ -69,9 +69,6 @@ mod compaction;
 mod db;
 mod error;
 mod external;
-#[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
-pub mod fuzzing;
 mod idle;
 mod interrupt;
 pub mod io;
@@ -88,6 +85,11 @@ mod observe;
 pub mod operators;
 pub mod options;
 mod read;
+// From the documents of the formats, with no word of the engine.
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../tamis-fuzzing/src/reseal.rs"]
+mod reseal;
 mod sampling;
 mod select;
 #[cfg(feature = "unstable-selector")]
@@ -224,11 +226,3 @@ pub use read::{Iter, Keys};
 pub use select::without_rejection_checks;
 pub use slice::Slice;
 pub use tamis_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-
-/// A default build has no entry points for fuzzers:
-///
-/// ```compile_fail,E0433
-/// tamis::fuzzing::log(b"");
-/// ```
-#[cfg(all(doctest, not(feature = "fuzzing")))]
-struct WithoutFuzzing;

@@ -13,9 +13,9 @@ use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 use super::*;
 use crate::db::{Db, IngestOptions};
 use crate::error::{AdminError, StorageError};
-use crate::fuzzing::reseal;
 use crate::io::{MemFs, Usage, read_file};
 use crate::options::{FilterChoice, KeyspaceOptions, Options, PerLevel};
+use crate::reseal;
 
 const TABLE: &str = "/out/table.tam";
 

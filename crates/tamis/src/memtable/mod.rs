@@ -155,7 +155,7 @@ impl std::fmt::Debug for Memtable {
 impl Memtable {
     /// Creates an empty memtable to be flushed at about `budget_bytes`. The budget sizes the last
     /// filter (2 %) and the largest allocation chunks (16 KiB to 2 MiB). It is not enforced.
-    #[cfg(any(test, feature = "fuzzing"))]
+    #[cfg(test)]
     pub(crate) fn new(budget_bytes: usize) -> Memtable {
         Memtable::with_chunks(budget_bytes, None)
     }
@@ -216,7 +216,7 @@ impl Memtable {
     }
 
     /// Inserts one version; see [`MemWriter::insert`].
-    #[cfg(any(test, feature = "fuzzing"))]
+    #[cfg(test)]
     pub(crate) fn insert(&self, key: &[u8], digest: Digest, seq: SeqNo, kind: Kind, value: &[u8]) {
         self.writer().insert(key, digest, seq, kind, value);
     }

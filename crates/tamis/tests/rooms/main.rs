@@ -39,7 +39,6 @@ const ROOMS: &[(&str, &[&str])] = &[
             "compaction",
             "external",
             "db",
-            "fuzzing",
         ],
     ),
 ];

@@ -5,9 +5,9 @@ use tamis_files::table::{CursorOptions, ReaderConfig, Table, TableCursor};
 use tamis_files::tree::files::table_path;
 
 use super::*;
-use crate::fuzzing::reseal;
 use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::options::CompactionChoice;
+use crate::reseal;
 use crate::{Db, KeyspaceOptions, Options};
 
 const DIR: &str = "db";

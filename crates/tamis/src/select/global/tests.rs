@@ -8,9 +8,9 @@ use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::table_path;
 use tamis_files::tree::manifest::{Manifest, set_current};
 
-use crate::fuzzing::reseal;
 use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::options::FilterChoice;
+use crate::reseal;
 use crate::{Db, KeyspaceOptions, Options};
 
 fn options(fs: &MemFs) -> Options {

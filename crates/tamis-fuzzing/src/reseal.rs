@@ -163,8 +163,12 @@ fn seal_blobs(reference: &mut [u8], file: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-#[cfg(test)]
-pub(crate) fn claiming_entries(table: &[u8], entries: u64) -> Vec<u8> {
+/// Returns a table whose properties claim another number of entries.
+///
+/// # Panics
+///
+/// If it is none.
+pub fn claiming_entries(table: &[u8], entries: u64) -> Vec<u8> {
     use tamis_files::codec::Encode;
 
     let [.., (at, span)] = table_layout(table).expect("a whole table");
