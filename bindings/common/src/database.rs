@@ -1,8 +1,8 @@
 //! [`Database`]: a database with the life of a handle in a language without ownership.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
 
 use tamis::Db;
 use tamis_metrics::Publisher;

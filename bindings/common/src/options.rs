@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tamis::{Db, Keyspace, OpenError, KeyspaceOptions, Options, OptionsError};
+use tamis::{Db, Keyspace, KeyspaceOptions, OpenError, Options, OptionsError};
 use tamis_metrics::Publisher;
 
 use crate::{Failure, json};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jni::JNIEnv;
 use jni::objects::{JByteArray, JClass};
 use jni::sys::{jboolean, jbyteArray, jlong};
-use tamis::Db;
 use tamis_bindings::{Database, json};
 
 use crate::border::{array, guard, path, unsigned};

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
+use tamis::StorageError;
 use tamis::io::{DiskFs, FileSystem as _, SCRATCH_PREFIX};
-use tamis::{Db, StorageError};
 
 use crate::border::{attempt, object, path};
 use crate::failure::{Failure, Kind};
@@ -149,6 +149,7 @@ pub unsafe extern "C" fn leveldb_repair_db(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tamis::Db;
     use tamis::options::FilterPolicy;
 
     fn options() -> tamis::Options {

@@ -16,8 +16,8 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use tamis::Db;
-use tamis_bindings::Publisher;
 use tamis::maintenance::interruptible;
+use tamis_bindings::Publisher;
 
 use crate::errors::{OrRaise, closed, ended, forked, invalid_argument};
 

@@ -92,7 +92,8 @@ pub(crate) fn _describe_options() -> (Vec<OptionRow>, Vec<OptionRow>) {
         options.into_iter().map(|option| (option.name, option.default, option.takes, option.doc)).collect()
     };
     let mut of_database = rows(Options::describe());
-    of_database.extend(BESIDE.map(|option| (option.name, option.default, option.takes.to_owned(), option.doc)));
+    of_database
+        .extend(BESIDE.map(|option| (option.name, option.default, option.takes.to_owned(), option.doc)));
     (of_database, rows(KeyspaceOptions::describe()))
 }
 

@@ -11,8 +11,16 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates that users get.
-const CRATES: [&str; 8] =
-    ["tamis", "tamis-advisor", "tamis-doctor", "tamis-env", "tamis-filter", "tamis-metrics", "tamis-model", "tamis-testkit"];
+const CRATES: [&str; 8] = [
+    "tamis",
+    "tamis-advisor",
+    "tamis-doctor",
+    "tamis-env",
+    "tamis-filter",
+    "tamis-metrics",
+    "tamis-model",
+    "tamis-testkit",
+];
 
 /// The crates that the engine is made of, whose items users reach through `tamis`.
 const PARTS: [&str; 3] = ["tamis-base", "tamis-files", "tamis-policy"];

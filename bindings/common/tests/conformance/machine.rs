@@ -12,8 +12,8 @@ use tamis::transactions::{
     Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, TransactionOptions,
 };
 use tamis::{
-    Iter, Keyspace, KeyspaceOptions, ReadError, Readable, Slice, Snapshot, Transaction,
-    TransactionError, WriteBatch,
+    Iter, Keyspace, KeyspaceOptions, ReadError, Readable, Slice, Snapshot, Transaction, TransactionError,
+    WriteBatch,
 };
 use tamis_bindings::{Code, Database, Failure, json, options};
 
