@@ -753,11 +753,11 @@ impl TableCursor {
         self.current().key.map(|span| self.pin(span))
     }
 
+    #[inline]
     fn pin(&self, span: Span) -> PinnedValue {
         match self.loaded.as_ref().map(|loaded| &loaded.content) {
             Some(Content::Mapped(block)) => {
-                let block = BlockRef::Mapped { bytes: self.bytes(), start: block.start };
-                self.table.pin(&block, span)
+                self.table.pin_mapped(Span { start: block.start + span.start, len: span.len })
             }
             Some(Content::Heap(block)) => PinnedValue::Heap {
                 bytes: Arc::clone(&block.bytes),
