@@ -32,9 +32,9 @@ const MUTATIONS: &[Mutation] = &[
         name: "climb-too-high",
         story: "an iterator that moves backwards takes the newest of many versions, whatever its snapshot",
         edits: &[Edit {
-            file: "crates/tamis/src/read/iter/backward.rs",
-            find: r#"cursor.climb(coming, self.context.snapshot)?;"#,
-            replace: r#"cursor.climb(coming, MAX_SEQNO)?;"#,
+            file: "crates/tamis/src/read/iter/resolve.rs",
+            find: r#"cursor.climb(key, snapshot)?;"#,
+            replace: r#"cursor.climb(key, (1 << 56) - 1)?;"#,
         }],
     },
     Mutation {

@@ -165,9 +165,8 @@ impl MergeCursor {
 
     /// Promises that no key before `start` or from `end` on will be requested. The merge may end
     /// there, and need not open runs without keys in between.
-    pub(crate) fn within(mut self, start: &[u8], end: Option<&[u8]>) -> Self {
+    pub(crate) fn set_bounds(&mut self, start: &[u8], end: Option<&[u8]>) {
         (self.context.start, self.context.end) = (start.to_vec(), end.map(<[u8]>::to_vec));
-        self
     }
 
     /// Returns the promised bounds: the first key, and the end (excluded).
@@ -611,6 +610,11 @@ impl MergeCursor {
         !self.heap.is_empty()
     }
 
+    /// Leaves nothing in this direction.
+    pub(crate) fn finish(&mut self) {
+        self.heap.clear();
+    }
+
     #[inline]
     fn top(&self) -> &Source {
         &self.sources[self.heap[0].source as usize]
@@ -670,6 +674,7 @@ impl MergeCursor {
     }
 
     /// Returns the key. Copies it only if it is short or stored in pieces.
+    #[inline]
     pub(crate) fn pinned_key(&self) -> Slice {
         let key = self.key();
         match self.top() {
@@ -690,6 +695,7 @@ impl MergeCursor {
     }
 
     /// Returns the value without a copy.
+    #[inline]
     pub(crate) fn pinned_value(&self) -> Slice {
         match self.top() {
             Source::Memtable(cursor) => Slice::from_memtable(cursor.pinned_value()),
