@@ -217,9 +217,8 @@ impl Iter {
     }
 
     /// Makes every positioning an error if the keyspace was `dropped`.
-    pub(crate) fn of_dropped(mut self, dropped: bool) -> Iter {
+    pub(crate) fn set_dropped(&mut self, dropped: bool) {
         self.reader.context.dropped = dropped;
-        self
     }
 
     /// Ends the iteration at each end after `dead_keys` keys without a value.
@@ -506,10 +505,7 @@ impl Iter {
     pub(super) fn next_committed<const BACK: bool>(&mut self) -> Option<Item> {
         match self.find::<BACK>() {
             Ok(Found::Nothing) => None,
-            Ok(Found::Here) => {
-                let here = self.end::<BACK>().here();
-                Some(Ok((here.pinned_key(), here.pinned_value())))
-            }
+            Ok(Found::Here) => Some(Ok(self.end::<BACK>().here().pinned_entry())),
             Ok(Found::Made) => Some(Ok(self.reader.take_made())),
             Err(error) => Some(Err(error)),
         }
