@@ -67,8 +67,8 @@ const MUTATIONS: &[Mutation] = &[
         story: "a seek forwards leaves runs where they are that have keys before",
         edits: &[Edit {
             file: "crates/tamis/src/read/merge.rs",
-            find: r#"!ahead || (source.valid() && is_before(source.key()))"#,
-            replace: r#"!ahead || (source.valid() && is_before(source.key()) && prefix_of(source.key()) < prefix_of(key))"#,
+            find: r#"(*source.key() < *key ||"#,
+            replace: r#"(prefix_of(source.key()) < prefix_of(key) ||"#,
         }],
     },
     Mutation {
