@@ -32,9 +32,9 @@ const MUTATIONS: &[Mutation] = &[
         name: "climb-too-high",
         story: "an iterator that moves backwards takes the newest of many versions, whatever its snapshot",
         edits: &[Edit {
-            file: "crates/tamis/src/read/iter/backward.rs",
-            find: r#"cursor.climb(coming, self.context.snapshot)?;"#,
-            replace: r#"cursor.climb(coming, MAX_SEQNO)?;"#,
+            file: "crates/tamis/src/read/iter/resolve.rs",
+            find: r#"cursor.climb(key, snapshot)?;"#,
+            replace: r#"cursor.climb(key, (1 << 56) - 1)?;"#,
         }],
     },
     Mutation {
@@ -67,8 +67,8 @@ const MUTATIONS: &[Mutation] = &[
         story: "a seek forwards leaves runs where they are that have keys before",
         edits: &[Edit {
             file: "crates/tamis/src/read/merge.rs",
-            find: r#"!ahead || (source.valid() && is_before(source.key()))"#,
-            replace: r#"!ahead || (source.valid() && is_before(source.key()) && prefix_of(source.key()) < prefix_of(key))"#,
+            find: r#"(*source.key() < *key ||"#,
+            replace: r#"(prefix_of(source.key()) < prefix_of(key) ||"#,
         }],
     },
     Mutation {

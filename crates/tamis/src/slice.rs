@@ -36,22 +36,60 @@ impl Slice {
     pub(crate) const INLINE: usize = 22;
 
     /// Copies `bytes` into a slice.
+    #[inline]
     pub fn copy_of(bytes: &[u8]) -> Slice {
-        if bytes.len() <= Self::INLINE {
-            let mut inline = [0; Self::INLINE];
-            inline[..bytes.len()].copy_from_slice(bytes);
-            Slice(Repr::Inline { len: bytes.len() as u8, bytes: inline })
-        } else {
-            Slice(Repr::Shared(bytes.into()))
+        match inline(bytes) {
+            Some(inline) => Slice(Repr::Inline { len: bytes.len() as u8, bytes: inline }),
+            None => Slice(Repr::Shared(bytes.into())),
         }
     }
 
+    #[inline]
     pub(crate) fn from_block(value: PinnedValue) -> Slice {
         Slice(Repr::Block(value))
     }
 
+    #[inline]
     pub(crate) fn from_memtable(value: PinnedMemValue) -> Slice {
         Slice(Repr::Memtable(value))
+    }
+}
+
+/// Returns short bytes, padded with zeros. They are put together in registers: an array filled by a
+/// copy of variable length would have to be read back by wider loads, which wait for the copy.
+#[inline]
+fn inline(bytes: &[u8]) -> Option<[u8; Slice::INLINE]> {
+    let word = |word: &[u8; 8]| u64::from_le_bytes(*word);
+    let words = match (bytes.len(), bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (len @ 8..=16, Some(first), Some(last)) => {
+            // The two overlap, and agree there.
+            let rest = if len == 8 { 0 } else { word(last) >> (8 * (16 - len)) };
+            [word(first), rest, 0]
+        }
+        (len @ 17..=Slice::INLINE, Some(first), Some(last)) => {
+            let second = bytes[8..].first_chunk::<8>()?;
+            [word(first), word(second), word(last) >> (8 * (24 - len))]
+        }
+        (0..8, ..) => [short(bytes), 0, 0],
+        _ => return None,
+    };
+    let [first, second, third] = words.map(u64::to_le_bytes);
+    let mut inline = [0; Slice::INLINE];
+    inline[..8].copy_from_slice(&first);
+    inline[8..16].copy_from_slice(&second);
+    inline[16..].copy_from_slice(&third[..Slice::INLINE - 16]);
+    Some(inline)
+}
+
+/// Returns fewer than eight bytes as a number.
+#[inline]
+fn short(bytes: &[u8]) -> u64 {
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            u64::from(first) | u64::from(last) << (8 * (bytes.len() - 4))
+        }
+        _ => bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
     }
 }
 
@@ -136,5 +174,20 @@ impl std::hash::Hash for Slice {
 impl std::borrow::Borrow<[u8]> for Slice {
     fn borrow(&self) -> &[u8] {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_every_length_are_copied() {
+        let bytes: Vec<u8> = (1..=40).collect();
+        for len in 0..=40 {
+            let slice = Slice::copy_of(&bytes[..len]);
+            assert_eq!(&*slice, &bytes[..len]);
+            assert_eq!(matches!(slice.0, Repr::Inline { .. }), len <= Slice::INLINE, "{len} bytes");
+        }
     }
 }

@@ -165,6 +165,15 @@ fn load(data: &[u8], at: usize, width: u8) -> Result<u64, Damage> {
     }
 }
 
+/// Compares a key in two pieces with `key`.
+#[inline]
+fn compare_parts((head, tail): (&[u8], &[u8]), key: &[u8]) -> Ordering {
+    match key.split_at_checked(head.len()) {
+        Some((key_head, key_tail)) => compare(head, key_head).then_with(|| compare(tail, key_tail)),
+        None => compare(head, key),
+    }
+}
+
 impl<'a> BlockView<'a> {
     /// Views `data`, checking its footer. Constant time.
     #[inline]
@@ -354,13 +363,23 @@ impl<'a> BlockView<'a> {
     /// the rest.
     #[inline]
     pub(crate) fn key_parts(&self, i: usize) -> Result<(&'a [u8], &'a [u8]), Damage> {
-        let record = self.key_record(i)?;
+        self.parts_of(self.key_record(i)?, || self.group_record(i))
+    }
+
+    /// Returns the two pieces of the key with this record; `group` returns that of its group's
+    /// first key.
+    #[inline]
+    fn parts_of(
+        &self,
+        record: Span,
+        group: impl FnOnce() -> Result<Span, Damage>,
+    ) -> Result<(&'a [u8], &'a [u8]), Damage> {
         let bytes = &self.data[record.start..record.start + record.len];
         let shared = usize::from(bytes[0]);
         if shared == 0 {
             return Ok((&[], &bytes[1..]));
         }
-        let first = self.key_record(i >> self.shape.restart_shift << self.shape.restart_shift)?;
+        let first = group()?;
         let whole = &self.data[first.start..first.start + first.len];
         match whole[1..].get(..shared) {
             Some(head) if whole[0] == 0 => Ok((head, &bytes[1..])),
@@ -381,11 +400,7 @@ impl<'a> BlockView<'a> {
     /// Compares the key of entry `i` with `key` without assembling it.
     #[inline]
     pub fn compare_key(&self, i: usize, key: &[u8]) -> Result<Ordering, Damage> {
-        let (head, tail) = self.key_parts(i)?;
-        Ok(match key.split_at_checked(head.len()) {
-            Some((key_head, key_tail)) => compare(head, key_head).then_with(|| compare(tail, key_tail)),
-            None => compare(head, key),
-        })
+        self.key_parts(i).map(|parts| compare_parts(parts, key))
     }
 
     /// Reports whether the key of entry `i` is `key`.
@@ -440,9 +455,16 @@ impl<'a> BlockView<'a> {
     /// [`len`](Self::len).
     fn lower_bound_from(&self, from: usize, key: &[u8], seq: SeqNo) -> Result<usize, Damage> {
         let (mut low, mut high) = (from, self.len());
+        // The first record of the group that was compared last.
+        let mut group = (usize::MAX, Span { start: 0, len: 0 });
         while low < high {
             let middle = low + (high - low) / 2;
-            let before = match self.compare_key(middle, key)? {
+            let first = middle >> self.shape.restart_shift << self.shape.restart_shift;
+            if first != group.0 {
+                group = (first, self.key_record(first)?);
+            }
+            let parts = self.parts_of(self.key_record(middle)?, || Ok(group.1))?;
+            let before = match compare_parts(parts, key) {
                 Ordering::Less => true,
                 Ordering::Equal => self.seq(middle)? > seq,
                 Ordering::Greater => false,

@@ -226,13 +226,21 @@ impl TableCursor {
         self.entry.is_some()
     }
 
-    fn index(&mut self) -> Result<Arc<Index>, StorageError> {
-        if let Some(index) = &self.index {
-            return Ok(Arc::clone(index));
+    /// Returns the index, which the first call fetches.
+    #[inline]
+    fn index(&mut self) -> Result<&Index, StorageError> {
+        if self.index.is_none() {
+            self.index = Some(self.table.shared_index(&mut self.counts)?);
         }
-        let index = self.table.shared_index(&mut self.counts)?;
-        self.index = Some(Arc::clone(&index));
-        Ok(index)
+        Ok(self.index.as_deref().expect("just fetched"))
+    }
+
+    /// Searches the index for the first block that may hold `key`.
+    #[inline]
+    fn find(&mut self, key: &[u8]) -> Result<Option<BlockAt>, StorageError> {
+        self.counts.index_searched();
+        let index = self.index()?;
+        Ok(index.find(key).and_then(|i| index.block(i)))
     }
 
     /// Moves to the first entry.
@@ -262,18 +270,16 @@ impl TableCursor {
     /// Searches the index and prefetches the block, so that the cache misses or reads of several
     /// cursors overlap.
     pub fn prepare(&mut self, key: &[u8]) -> Result<(), StorageError> {
-        let index = self.index()?;
         let is_behind = self.entry.is_some() && *self.key() < *key;
         self.leave();
         // A short move forwards often ends in the same block.
-        if let Some(loaded) = self.loaded.as_ref().filter(|_| is_behind)
-            && index.ends_behind(loaded.at.index, key)
+        if let Some(at) = self.loaded.as_ref().filter(|_| is_behind).map(|loaded| loaded.at)
+            && self.index()?.ends_behind(at.index, key)
         {
-            self.prepared = Some(Some(loaded.at));
+            self.prepared = Some(Some(at));
             return Ok(());
         }
-        self.counts.index_searched();
-        let at = index.find(key).and_then(|i| index.block(i));
+        let at = self.find(key)?;
         if let Some(at) = at {
             self.table.prefetch_block(at);
         }
@@ -291,13 +297,13 @@ impl TableCursor {
     /// for [`seek_to_last`](Self::seek_to_last).
     pub fn prepare_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError> {
         self.leave();
-        let index = self.index()?;
-        let at = match key {
-            None => index.last_block(),
-            Some(key) => {
-                self.counts.index_searched();
-                index.find(key).and_then(|i| index.block(i)).or_else(|| index.last_block())
-            }
+        let found = match key {
+            None => None,
+            Some(key) => self.find(key)?,
+        };
+        let at = match found {
+            None => self.index()?.last_block(),
+            found => found,
         };
         if let Some(at) = at {
             self.table.prefetch_block(at);
@@ -310,15 +316,11 @@ impl TableCursor {
     /// this is the newest version of the first key that is not less than `key`.
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         self.leave();
-        let index = self.index()?;
         let at = match self.prepared.take() {
             Some(at) => at,
-            None => {
-                self.counts.index_searched();
-                index.find(key).and_then(|i| index.block(i))
-            }
+            None => self.find(key)?,
         };
-        self.seek_from(&index, at, key, seq)
+        self.seek_from(at, key, seq)
     }
 
     /// Moves forward from an entry to the first one at or after (`key`, `seq`), which must come
@@ -327,8 +329,7 @@ impl TableCursor {
         let from = self.place();
         let at = self.loaded.as_ref().map(|loaded| loaded.at);
         self.leave();
-        let index = self.index()?;
-        self.seek_from(&index, at, key, seq)?;
+        self.seek_from(at, key, seq)?;
         self.check_passed(from, false)
     }
 
@@ -363,14 +364,9 @@ impl TableCursor {
         }
     }
 
-    /// Moves to the first entry at or after (`key`, `seq`), which must not lie before block `at`.
-    fn seek_from(
-        &mut self,
-        index: &Index,
-        mut at: Option<BlockAt>,
-        key: &[u8],
-        seq: SeqNo,
-    ) -> Result<(), StorageError> {
+    /// Moves to the first entry at or after (`key`, `seq`) in block `at` or behind it; nothing
+    /// before that block is at or after it.
+    fn seek_from(&mut self, mut at: Option<BlockAt>, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
         while let Some(block) = at {
             let (len, first_not_before) = self.search_block(block, key, seq)?;
             if first_not_before < len {
@@ -380,10 +376,10 @@ impl TableCursor {
             // All entries are before. Either the key lies between the block's last key and its
             // separator, or its newer versions end the block and may fill many more.
             if self.defers && !self.ends_with(key)? {
-                self.deferred = index.block(block.index + 1).map(|next| (next, false));
+                self.deferred = self.index()?.block(block.index + 1).map(|next| (next, false));
                 break;
             }
-            at = self.following_with(index, block, key, seq)?;
+            at = self.following_with(block, key, seq)?;
         }
         // The entry was found by its stored sequence number, which may be smaller than the
         // effective one.
@@ -404,17 +400,16 @@ impl TableCursor {
     /// `block` to be before.
     fn following_with(
         &mut self,
-        index: &Index,
         block: BlockAt,
         key: &[u8],
         seq: SeqNo,
     ) -> Result<Option<BlockAt>, StorageError> {
-        let (mut low, mut high) = (block.index + 1, index.behind_all_of(block.index, key));
+        let (mut low, mut high) = (block.index + 1, self.index()?.behind_all_of(block.index, key));
         // Find the first block whose last entry is not before, or else the block after all those
         // that may end with a version of `key`.
         while low < high {
             let middle = low + (high - low) / 2;
-            let Some(at) = index.block(middle) else { break };
+            let Some(at) = self.index()?.block(middle) else { break };
             let (len, first_not_before) = self.search_block(at, key, seq)?;
             if first_not_before < len {
                 high = middle;
@@ -422,7 +417,7 @@ impl TableCursor {
                 low = middle + 1;
             }
         }
-        Ok(index.block(low))
+        Ok(self.index()?.block(low))
     }
 
     /// Moves to the last entry whose user key is less than `key`: the oldest version of the
@@ -432,12 +427,12 @@ impl TableCursor {
             self.prepare_before(Some(key))?;
         }
         self.leave();
-        let index = self.index()?;
         let Some(at) = self.prepared.take().flatten() else { return Ok(()) };
         let (_, first_not_before) = self.search_block(at, key, MAX_SEQNO)?;
         match first_not_before.checked_sub(1) {
             Some(i) => self.enter(i),
             None => {
+                let index = self.index()?;
                 let before = at.index.checked_sub(1).and_then(|i| index.block(i));
                 self.cross(before, true)
             }
@@ -548,10 +543,10 @@ impl TableCursor {
 
     /// Returns a block from the readahead, or else loads it.
     fn block_scanned(&mut self, at: BlockAt) -> Result<HeapBlock, StorageError> {
-        let index = self.index()?;
-        let scan = self.scan.as_mut().expect("asked before");
+        self.index()?;
+        let (Some(scan), Some(index)) = (&mut self.scan, &self.index) else { unreachable!("asked before") };
         let (table, counts, fill_cache) = (&*self.table, &mut self.counts, self.options.fill_cache);
-        match scan.block(table, &index, at, fill_cache, counts)? {
+        match scan.block(table, index, at, fill_cache, counts)? {
             Some(block) => Ok(block),
             None => match table.block(at, fill_cache, counts)? {
                 BlockRef::Heap(block) => Ok(block),
@@ -584,12 +579,8 @@ impl TableCursor {
     /// Returns the file offset at which the blocks that may be requested end.
     fn end_of_data(&mut self) -> Result<u64, StorageError> {
         let all = self.table.footer().data_span;
-        if self.end.is_none() {
-            return Ok(all);
-        }
-        let index = self.index()?;
-        let last = self.end.as_deref().and_then(|end| index.find(end)).and_then(|last| index.block(last));
-        Ok(last.map_or(all, |last| last.offset + last.span))
+        let Some(end) = self.end.clone() else { return Ok(all) };
+        Ok(self.find(&end)?.map_or(all, |last| last.offset + last.span))
     }
 
     /// The bytes of the loaded block.
@@ -750,11 +741,11 @@ impl TableCursor {
         self.current().key.map(|span| self.pin(span))
     }
 
+    #[inline]
     fn pin(&self, span: Span) -> PinnedValue {
         match self.loaded.as_ref().map(|loaded| &loaded.content) {
             Some(Content::Mapped(block)) => {
-                let block = BlockRef::Mapped { bytes: self.bytes(), start: block.start };
-                self.table.pin(&block, span)
+                self.table.pin_mapped(Span { start: block.start + span.start, len: span.len })
             }
             Some(Content::Heap(block)) => PinnedValue::Heap {
                 bytes: Arc::clone(&block.bytes),

@@ -707,20 +707,22 @@ impl Table {
         }
     }
 
+    /// Pins a range of the mapping returned by an earlier [`block`](Self::block) call.
+    #[inline]
+    pub(super) fn pin_mapped(&self, span: Span) -> PinnedValue {
+        let mapped = self.mapped.as_ref().expect("the block is mapped");
+        BlockData::Mapped { pin: mapped.pins.mine(), start: span.start, len: span.len }
+    }
+
     /// Pins a part of a block so that it outlives the block's borrow. `span` must lie within the
     /// block.
     #[inline]
     pub(super) fn pin(&self, block: &BlockRef<'_>, span: Span) -> PinnedValue {
-        match (block, &self.mapped) {
-            (BlockRef::Mapped { start, .. }, Some(mapped)) => {
-                BlockData::Mapped { pin: mapped.pins.mine(), start: start + span.start, len: span.len }
+        match block {
+            BlockRef::Mapped { start, .. } => {
+                self.pin_mapped(Span { start: start + span.start, len: span.len })
             }
-            (BlockRef::Mapped { bytes, .. }, None) => BlockData::Heap {
-                bytes: bytes[span.start..span.start + span.len].into(),
-                start: 0,
-                len: span.len,
-            },
-            (BlockRef::Heap(block), _) => BlockData::Heap {
+            BlockRef::Heap(block) => BlockData::Heap {
                 bytes: Arc::clone(&block.bytes),
                 start: block.start + span.start,
                 len: span.len,

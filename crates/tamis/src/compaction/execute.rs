@@ -150,8 +150,8 @@ impl Merge<'_> {
         let runs: Vec<Vec<Arc<OpenTable>>> = self.runs.iter().map(in_part).collect();
         let options = CursorOptions { fill_cache: false, read_ahead: READAHEAD_BYTES };
         let tables = Tables::List(runs.concat());
-        let mut cursor =
-            MergeCursor::new(tables, options, runs.len()).within(&part.start, part.end.as_deref());
+        let mut cursor = MergeCursor::new(tables, options, runs.len());
+        cursor.set_bounds(&part.start, part.end.as_deref());
         let mut first = 0;
         for run in &runs {
             cursor.add_run(first..first + run.len());

@@ -239,8 +239,9 @@ impl Keyspace {
 
     pub(crate) fn scan(&self, bounds: Bounds, pin: Option<&Arc<SnapshotPin>>) -> Iter {
         let held = pin.map(|pin| pin.clone() as Arc<dyn Any + Send + Sync>);
-        let iter = self.at(pin.map(|pin| &**pin)).iter(bounds, self.inner.reads.clone(), held);
-        iter.of_dropped(self.inner.is_dropped())
+        let mut iter = self.at(pin.map(|pin| &**pin)).iter(bounds, self.inner.reads.clone(), held);
+        iter.set_dropped(self.inner.is_dropped());
+        iter
     }
 
     /// Sets the value of `key` to `value`, with the database's durability.

@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use tamis_base::ids::BlobFileId;
 use tamis_files::table::{BlockSource, BlockTouch, ReadTrace};
 
@@ -38,7 +37,7 @@ struct Follow {
 
 /// A scan's places in blob files, the most recently used last.
 #[derive(Debug, Default)]
-pub(crate) struct BlobScan(SmallVec<[Follow; FILES]>);
+pub(crate) struct BlobScan(Vec<Follow>);
 
 impl BlobScan {
     /// Reads the value behind a reference in `table`.

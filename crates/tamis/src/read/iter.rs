@@ -1,19 +1,25 @@
 //! The public iterator: keys in order, one visible version each.
+//!
+//! An iteration is a pipeline of stages, and each moves the one before it:
+//! 1. [`MergeCursor`] merges the versions of all sources.
+//! 2. `resolve` finds the version of each key that the reader sees.
+//! 3. `skip` passes the keys without a value.
+//! 4. [`Iter`] keeps the two ends apart, counts, and lends or pins what was found.
+//! 5. In a transaction, [`Overlay`] lays its own writes over the items.
+//!
+//! All but the second are written once for both directions, as functions of the constant `BACK`.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::error::{ReadError, StorageError};
+use crate::error::ReadError;
 use crate::observe::Explained;
-use crate::observe::cost::ReadCost;
 use crate::observe::latency::Operation;
 use crate::operators::MergeOperator;
 use crate::read::ReadCounters;
 use crate::read::View;
-use crate::read::blobs::BlobScan;
-use crate::read::covers::{Covers, Strides};
-use crate::read::gaps::{DeadKeys, Jump, Standpoint};
+use crate::read::gaps::{DeadKeys, Jump};
 use crate::read::life::Ended;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::overlay::Overlay;
@@ -21,20 +27,20 @@ use crate::read::watch::RangeRead;
 use crate::slice::Slice;
 use crate::sync::Process;
 
-mod backward;
+mod end;
 mod explain;
-mod forward;
 mod keys;
 mod last;
 mod moving;
+mod reader;
+mod resolve;
+mod skip;
 
+use end::{End, Way};
 pub use keys::Keys;
-use last::LastKey;
+use reader::Reader;
 use tamis_base::key::{MAX_SEQNO, SeqNo, prefix_successor};
 use tamis_files::table::CursorOptions;
-
-/// Versions of one key to step over one by one before a seek skips the rest.
-const STEPS: u64 = 4;
 
 /// The most dead keys that the explanation of a slow seek steps over.
 const SLOW_STEPS: u64 = 10_000;
@@ -85,13 +91,6 @@ pub(crate) struct IterContext {
     pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }
 
-impl IterContext {
-    #[inline]
-    fn standpoint(&self) -> Standpoint {
-        Standpoint { seq: self.snapshot, edition: self.view.edition, rotation: self.view.rotation }
-    }
-}
-
 /// A double-ended iterator over keys in ascending order. It sees exactly the state at its creation.
 ///
 /// An iterator keeps its memtables and tables from being freed, on disk too. Items are key-value
@@ -114,10 +113,8 @@ impl IterContext {
 /// ```
 #[must_use = "an iterator reads nothing until it is asked for an item"]
 pub struct Iter {
-    context: IterContext,
+    reader: Reader,
     bounds: Bounds,
-    /// The range tombstones, if any.
-    covers: Option<Box<Covers>>,
     /// Where the last [`seek`](Iter::seek) placed the front. The back does not go below it.
     floor: Option<Vec<u8>>,
     /// Whether nothing was found since an end was positioned.
@@ -126,21 +123,13 @@ pub struct Iter {
     process: Process,
     front: End,
     back: End,
-    /// Whether the iterator uses and learns gaps.
-    knows_gaps: bool,
-    cost: ReadCost,
-    blobs: BlobScan,
     /// The last positioning, if timed or sampled as a query; until its first item is known.
     sampled: Option<Sample>,
     /// In a transaction: its own writes, and the record of its reads.
     within: Option<Box<Within>>,
-    /// Whether to return keys only: no value is read or merged.
-    keys_only: bool,
-    /// The item lent last, unless the cursor stands on it.
-    lent: Option<Box<(Slice, Slice)>>,
 }
 
-debug_as!(Iter, "Iter", iter => "keys_only": iter.keys_only, "transaction": iter.within.is_some(), "empty": iter.empty);
+debug_as!(Iter, "Iter", iter => "keys_only": iter.reader.keys_only, "transaction": iter.within.is_some(), "empty": iter.empty);
 
 /// The part of an iterator that only transactions need.
 #[derive(Debug)]
@@ -171,31 +160,25 @@ impl Within {
     }
 }
 
-/// The end that was positioned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sampled {
-    Front,
-    Back,
-}
-
 /// A positioning to record.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    end: Sampled,
+    /// Whether the back was positioned.
+    back: bool,
     /// Whether it counts as one of the keyspace's queries.
     is_query: bool,
     /// The start time, if timed.
     started: Option<Instant>,
 }
 
-/// What a move of an end found.
-#[derive(Debug)]
+/// What a move of an end found. The key is the end's last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
     Nothing,
-    /// The version under the end's cursor; its key is the end's last.
+    /// The version under the end's cursor.
     Here,
-    /// An item with a value that was read or merged.
-    Item(Slice, Slice),
+    /// The item that the reader made.
+    Made,
 }
 
 /// How a move of an end ended.
@@ -206,77 +189,18 @@ enum Outcome {
     Failed,
 }
 
-impl Found {
-    /// Returns the item found at an end.
-    #[inline]
-    fn item(self, end: &End) -> Option<(Slice, Slice)> {
-        match self {
-            Found::Nothing => None,
-            Found::Here => Some((end.here().pinned_key(), end.here().pinned_value())),
-            Found::Item(key, value) => Some((key, value)),
-        }
-    }
-
-    /// Returns only the key.
-    fn key(self, end: &End) -> Option<Slice> {
-        match self {
-            Found::Nothing => None,
-            Found::Here => Some(end.here().pinned_key()),
-            Found::Item(key, _) => Some(key),
-        }
-    }
-}
-
-impl End {
-    #[inline]
-    fn conclude(&mut self, outcome: Outcome) {
-        (self.finished, self.failed) = (outcome != Outcome::Item, outcome == Outcome::Failed);
-    }
-
-    /// Returns the cursor on the version of [`Found::Here`].
-    #[inline]
-    fn here(&self) -> &MergeCursor {
-        self.cursor.as_ref().expect("the end stands on a version")
-    }
-}
-
-/// One end of the iteration.
-#[derive(Debug, Default)]
-struct End {
-    cursor: Option<MergeCursor>,
-    /// On this side, nothing is left at or beyond it.
-    last: LastKey,
-    /// Buffer for the key after `last`.
-    coming: Vec<u8>,
-    /// Whether the cursor still stands on the last item returned. The next call moves it, which may
-    /// open a run or fail.
-    given: bool,
-    finished: bool,
-    /// Whether it finished because of an error.
-    failed: bool,
-    dead: DeadKeys,
-    strides: Strides,
-}
-
 impl Iter {
     pub(crate) fn new(context: IterContext, bounds: Bounds) -> Iter {
-        let covers = Covers::of(&context.view, context.snapshot);
         Iter {
-            knows_gaps: context.view.has_all(),
             process: context.counters.process(),
-            context,
+            reader: Reader::new(context),
             bounds,
-            covers,
             floor: None,
             empty: true,
             front: End::default(),
             back: End::default(),
-            cost: ReadCost::default(),
-            blobs: BlobScan::default(),
             sampled: None,
             within: None,
-            keys_only: false,
-            lent: None,
         }
     }
 
@@ -293,9 +217,8 @@ impl Iter {
     }
 
     /// Makes every positioning an error if the keyspace was `dropped`.
-    pub(crate) fn of_dropped(mut self, dropped: bool) -> Iter {
-        self.context.dropped = dropped;
-        self
+    pub(crate) fn set_dropped(&mut self, dropped: bool) {
+        self.reader.context.dropped = dropped;
     }
 
     /// Ends the iteration at each end after `dead_keys` keys without a value.
@@ -306,46 +229,44 @@ impl Iter {
 
     /// Called after an end was positioned, with the start time if timed.
     #[inline]
-    fn positioned(&mut self, end: Sampled, started: Option<Instant>) {
-        let is_query = self.context.counters.samples_scan();
-        self.sampled = (is_query || started.is_some()).then_some(Sample { end, is_query, started });
+    fn positioned(&mut self, back: bool, started: Option<Instant>) {
+        let is_query = self.reader.context.counters.samples_scan();
+        self.sampled = (is_query || started.is_some()).then_some(Sample { back, is_query, started });
     }
 
     /// Records the last positioning once its result is known: its time, and the keyspace's query.
     #[cold]
-    fn record(&mut self, Sample { end, is_query, started }: Sample) {
+    fn record(&mut self, Sample { back, is_query, started }: Sample) {
         if let Some(started) = started {
-            self.timed(started, end);
+            self.timed(started, back);
         }
         if !is_query {
             return;
         }
-        let Some(queries) = self.context.counters.queries() else { return };
+        let Some(queries) = self.reader.context.counters.queries() else { return };
         let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
         match &self.bounds.end {
             Some(end) => queries.record_range(start, Some(end), self.empty),
-            None if end == Sampled::Back && !start.is_empty() => {
+            None if back && !start.is_empty() => {
                 queries.record_range(start, None, self.empty);
             }
             None => queries.record_seek(start),
         }
     }
 
-    fn cursor(&self) -> Result<MergeCursor, ReadError> {
-        if self.context.dropped {
-            return Err(ReadError::Dropped { name: self.context.counters.keyspace().to_owned() });
+    fn cursor(&self) -> Result<Box<MergeCursor>, ReadError> {
+        let IterContext { view, counters, dropped, .. } = &self.reader.context;
+        if *dropped {
+            return Err(ReadError::Dropped { name: counters.keyspace().to_owned() });
         }
-        let version = &self.context.view.version;
-        let mut cursor = MergeCursor::new(
-            Tables::Of(self.context.view.clone()),
-            CursorOptions::default(),
-            version.runs.len() + 1 + self.context.view.memtables.sealed.len(),
-        )
-        .within(&self.bounds.start, self.bounds.end.as_deref());
-        for slot in self.context.view.memtables.iter().filter(|slot| !slot.memtable.is_empty()) {
+        let sources = view.version.runs.len() + 1 + view.memtables.sealed.len();
+        let mut cursor =
+            Box::new(MergeCursor::new(Tables::Of(view.clone()), CursorOptions::default(), sources));
+        cursor.set_bounds(&self.bounds.start, self.bounds.end.as_deref());
+        for slot in view.memtables.iter().filter(|slot| !slot.memtable.is_empty()) {
             cursor.add_memtable(slot.memtable.cursor());
         }
-        for run in &version.runs {
+        for run in &view.version.runs {
             cursor.add_run(run.tables.clone());
         }
         Ok(cursor)
@@ -372,15 +293,15 @@ impl Iter {
     /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<(), ReadError> {
         if !self.process.is_current() {
-            return Err(self.context.counters.forked());
+            return Err(self.reader.context.counters.forked());
         }
         if self.within.as_ref().is_some_and(|within| within.ended.is_so()) {
             return Err(ReadError::Ended);
         }
-        let started = self.context.counters.starts();
+        let started = self.reader.context.counters.starts();
         let sought = self.seek_committed(key.as_ref());
         if let Some(started) = started {
-            self.timed(started, Sampled::Front);
+            self.timed(started, false);
         }
         if let Some(within) = &mut self.within {
             let start = key.as_ref().max(&self.bounds.start[..]);
@@ -395,42 +316,68 @@ impl Iter {
     }
 
     fn seek_committed(&mut self, key: &[u8]) -> Result<(), ReadError> {
-        let start = key.max(&self.bounds.start[..]);
-        let mut cursor = match self.front.cursor.take() {
-            Some(mut failed) if self.front.failed => {
-                failed.drain_cost(&mut self.cost);
-                self.cursor()?
-            }
+        let mut cursor = self.front.cursor.take();
+        if self.front.failed
+            && let Some(mut failed) = cursor.take()
+        {
+            failed.drain_cost(&mut self.reader.cost);
+        }
+        self.front = End { finished: true, failed: true, ..End::default() };
+        self.front.cursor = Some(match cursor {
             Some(cursor) => cursor,
             None => self.cursor()?,
-        };
-        self.front = End { finished: true, failed: true, ..End::default() };
-        self.cost.scans += 1;
+        });
         self.empty = true;
-        let mut dead = DeadKeys::default();
-        let target = self.leap(start, &mut dead);
-        let target = target.as_deref().unwrap_or(start);
-        self.floor = Some(start.to_vec());
-        counted(&mut cursor, &mut self.cost, |cursor| cursor.seek(target, MAX_SEQNO))?;
+        self.floor = Some(key.max(&self.bounds.start[..]).to_vec());
+        self.seek_front()?;
         // The caller times it: the program may do other work before the first item.
-        self.positioned(Sampled::Front, None);
-        self.front = End { cursor: Some(cursor), dead, ..End::default() };
+        self.positioned(false, None);
+        (self.front.finished, self.front.failed) = (false, false);
         self.back.finished = self.back.failed;
         Ok(())
     }
 
-    /// If `start` lies in a gap, returns where the front may begin instead.
-    #[inline]
-    fn leap(&self, start: &[u8], dead: &mut DeadKeys) -> Option<Vec<u8>> {
-        let gaps = &self.context.view.gaps;
-        if gaps.is_empty() || !self.knows_gaps {
-            return None;
+    /// Positions an end before its first item.
+    fn position<const BACK: bool>(&mut self) -> Result<(), ReadError> {
+        let started = self.reader.context.counters.starts();
+        let cursor = Some(self.cursor()?);
+        if BACK {
+            self.back.cursor = cursor;
+            self.seek_back()?;
+        } else {
+            self.front.cursor = cursor;
+            self.seek_front()?;
         }
-        let Jump { start, end } = gaps.jump(start, self.context.standpoint())?;
-        let bound = self.back.last.get().or(self.bounds.end.as_deref());
-        let end = end.filter(|end| bound.is_none_or(|bound| &end[..] < bound))?;
-        (dead.jumped, dead.start) = (true, start);
-        Some(end)
+        self.positioned(BACK, started);
+        Ok(())
+    }
+
+    /// Moves the front's cursor to where the front begins: behind the gap there, if any.
+    fn seek_front(&mut self) -> Result<(), ReadError> {
+        self.reader.cost.scans += 1;
+        let Iter { front, back, reader, bounds, floor, .. } = self;
+        let start = floor.as_ref().unwrap_or(&bounds.start);
+        let end = back.last.get().or(bounds.end.as_deref());
+        let mut leap = None;
+        if let Some(Jump { start, end: Some(target) }) = reader.gap_at(start)
+            && end.is_none_or(|end| &target[..] < end)
+        {
+            front.dead = DeadKeys { jumped: true, near: Some(start), ..front.dead };
+            leap = Some(target);
+        }
+        let target = leap.as_ref().unwrap_or(start);
+        front.reposition(reader, |cursor| cursor.seek(target, MAX_SEQNO))
+    }
+
+    /// Moves the back's cursor to where the back begins.
+    fn seek_back(&mut self) -> Result<(), ReadError> {
+        self.reader.cost.scans += 1;
+        let end = self.bounds.end.as_deref();
+        let end = self.back.last.get().or(end).map(<[u8]>::to_vec);
+        self.back.reposition(&mut self.reader, |cursor| match end {
+            Some(end) => cursor.seek_before(&end),
+            None => cursor.seek_to_last(),
+        })
     }
 
     /// Counts a move of an end, and returns its outcome.
@@ -443,11 +390,11 @@ impl Iter {
         };
         match outcome {
             Outcome::Item => {
-                self.cost.entries += 1;
+                self.reader.cost.entries += 1;
                 self.empty = false;
             }
             // Once for each empty end.
-            Outcome::End => self.cost.empty_scans += u64::from(self.empty),
+            Outcome::End => self.reader.cost.empty_scans += u64::from(self.empty),
             Outcome::Failed => {}
         }
         if let Some(sample) = self.sampled.take()
@@ -457,16 +404,6 @@ impl Iter {
         }
         outcome
     }
-}
-
-/// Positions a cursor. After a failure the cursor must not be used again, since some sources may be
-/// prepared for a seek that did not happen; its cost so far is counted here.
-fn counted(
-    cursor: &mut MergeCursor,
-    cost: &mut ReadCost,
-    position: impl FnOnce(&mut MergeCursor) -> Result<(), StorageError>,
-) -> Result<(), StorageError> {
-    position(cursor).inspect_err(|_| cursor.drain_cost(cost))
 }
 
 /// An item of the iteration.
@@ -482,85 +419,77 @@ fn key_of(item: &Option<Item>) -> Option<&[u8]> {
 
 impl Iter {
     #[cold]
-    fn next_within(&mut self, mut within: Box<Within>) -> Option<Item> {
+    fn next_within<const BACK: bool>(&mut self, mut within: Box<Within>) -> Option<Item> {
         if within.ended.is_so() {
             return self.within.insert(within).end();
         }
         let item = match &mut within.overlay {
-            Some(overlay) => overlay.next(self),
-            None => self.next_committed(),
+            Some(overlay) => overlay.next::<BACK>(self),
+            None => self.next_committed::<BACK>(),
         };
-        if let Some(watch) = &within.watch {
-            watch.front(key_of(&item));
+        match &within.watch {
+            Some(watch) if BACK => watch.back(key_of(&item)),
+            Some(watch) => watch.front(key_of(&item)),
+            None => {}
         }
         self.within = Some(within);
         item
     }
 
-    #[cold]
-    fn next_back_within(&mut self, mut within: Box<Within>) -> Option<Item> {
-        if within.ended.is_so() {
-            return self.within.insert(within).end();
-        }
-        let item = match &mut within.overlay {
-            Some(overlay) => overlay.next_back(self),
-            None => self.next_back_committed(),
-        };
-        if let Some(watch) = &within.watch {
-            watch.back(key_of(&item));
-        }
-        self.within = Some(within);
-        item
+    #[inline]
+    fn end<const BACK: bool>(&self) -> &End {
+        if BACK { &self.back } else { &self.front }
     }
 
-    /// Moves the front to the next committed item.
+    /// Moves an end to its next committed item.
     #[inline]
-    fn find(&mut self) -> Result<Found, ReadError> {
-        if self.front.finished {
+    fn find<const BACK: bool>(&mut self) -> Result<Found, ReadError> {
+        if self.end::<BACK>().finished {
             return Ok(Found::Nothing);
         }
-        let found = self.forward();
+        let found = self.advance::<BACK>();
         let outcome = self.count(&found);
-        self.front.conclude(outcome);
+        if BACK { &mut self.back } else { &mut self.front }.conclude(outcome);
         found
     }
 
-    /// Moves the back to the next committed item.
     #[inline]
-    fn find_back(&mut self) -> Result<Found, ReadError> {
-        if self.back.finished {
-            return Ok(Found::Nothing);
+    fn advance<const BACK: bool>(&mut self) -> Result<Found, ReadError> {
+        if self.end::<BACK>().cursor.is_none() {
+            self.position::<BACK>()?;
         }
-        let found = self.backward();
-        let outcome = self.count(&found);
-        self.back.conclude(outcome);
-        found
+        let Iter { front, back, reader, bounds, floor, .. } = self;
+        let (start, end) = (floor.as_ref().unwrap_or(&bounds.start), bounds.end.as_deref());
+        if BACK {
+            let way = Way::backward(end, start, front.last.get());
+            back.find::<true>(reader, &way)
+        } else {
+            let way = Way::forward(start, back.last.get().or(end));
+            front.find::<false>(reader, &way)
+        }
     }
 
     /// Records how long a positioning took.
     #[cold]
-    fn timed(&self, started: Instant, end: Sampled) {
+    fn timed(&self, started: Instant, back: bool) {
         let start = self.floor.as_ref().unwrap_or(&self.bounds.start);
-        let key = match end {
-            Sampled::Front => Some(start),
-            Sampled::Back => self.bounds.end.as_ref(),
-        };
+        let key = if back { self.bounds.end.as_ref() } else { Some(start) };
+        let context = &self.reader.context;
         let explain = || {
-            let explanation = match end {
-                Sampled::Front => {
-                    let context = IterContext { counters: Arc::default(), ..self.context.clone() };
-                    let bounds = Bounds { start: start.clone(), end: self.bounds.end.clone() };
-                    // The reader is waiting, so this is bounded.
-                    let again = Iter::new(context, bounds).with_patience(SLOW_STEPS).explain(1);
-                    again.map_or_else(|error| error.to_string(), |e| e.to_string())
-                }
-                // Explanations only go forwards.
-                Sampled::Back => "backwards, from the end of the range".to_owned(),
+            // Explanations only go forwards.
+            let explanation = if back {
+                "backwards, from the end of the range".to_owned()
+            } else {
+                let context = IterContext { counters: Arc::default(), ..context.clone() };
+                let bounds = Bounds { start: start.clone(), end: self.bounds.end.clone() };
+                // The reader is waiting, so this is bounded.
+                let again = Iter::new(context, bounds).with_patience(SLOW_STEPS).explain(1);
+                again.map_or_else(|error| error.to_string(), |e| e.to_string())
             };
-            let keyspace = self.context.counters.keyspace().to_owned();
+            let keyspace = context.counters.keyspace().to_owned();
             Explained { keyspace, key: key.cloned(), explanation }
         };
-        self.context.counters.timed(Operation::Seek, started, explain);
+        context.counters.timed(Operation::Seek, started, explain);
     }
 
     /// The only item in a forked child: an error.
@@ -568,19 +497,29 @@ impl Iter {
     fn forked(&mut self) -> Option<Item> {
         let ended = std::mem::replace(&mut self.front.finished, true);
         self.back.finished = true;
-        (!ended).then(|| Err(self.context.counters.forked()))
+        (!ended).then(|| Err(self.reader.context.counters.forked()))
     }
 
-    /// Returns the next committed item from the front.
+    /// Returns the next committed item of an end.
     #[inline]
-    pub(super) fn next_committed(&mut self) -> Option<Item> {
-        self.find().map(|found| found.item(&self.front)).transpose()
+    pub(super) fn next_committed<const BACK: bool>(&mut self) -> Option<Item> {
+        match self.find::<BACK>() {
+            Ok(Found::Nothing) => None,
+            Ok(Found::Here) => Some(Ok(self.end::<BACK>().here().pinned_entry())),
+            Ok(Found::Made) => Some(Ok(self.reader.take_made())),
+            Err(error) => Some(Err(error)),
+        }
     }
 
-    /// Returns the next committed item from the back.
     #[inline]
-    pub(super) fn next_back_committed(&mut self) -> Option<Item> {
-        self.find_back().map(|found| found.item(&self.back)).transpose()
+    fn next_item<const BACK: bool>(&mut self) -> Option<Item> {
+        if !self.process.is_current() {
+            return self.forked();
+        }
+        if let Some(within) = self.within.take() {
+            return self.next_within::<BACK>(within);
+        }
+        self.next_committed::<BACK>()
     }
 }
 
@@ -589,26 +528,14 @@ impl Iterator for Iter {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if !self.process.is_current() {
-            return self.forked();
-        }
-        match self.within.take() {
-            None => self.next_committed(),
-            Some(within) => self.next_within(within),
-        }
+        self.next_item::<false>()
     }
 }
 
 impl DoubleEndedIterator for Iter {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
-        if !self.process.is_current() {
-            return self.forked();
-        }
-        match self.within.take() {
-            None => self.next_back_committed(),
-            Some(within) => self.next_back_within(within),
-        }
+        self.next_item::<true>()
     }
 }
 
@@ -619,13 +546,13 @@ impl Drop for Iter {
         if !self.process.is_current() {
             // Cursors and counters take locks that nothing in a forked child may release.
             let cursors = (self.front.cursor.take(), self.back.cursor.take());
-            std::mem::forget((cursors, self.context.view.clone()));
+            std::mem::forget((cursors, self.reader.context.view.clone()));
             return;
         }
         for cursor in [&mut self.front.cursor, &mut self.back.cursor].into_iter().flatten() {
             cursor.end_scan();
-            cursor.drain_cost(&mut self.cost);
+            cursor.drain_cost(&mut self.reader.cost);
         }
-        self.context.counters.add(&self.cost);
+        self.reader.context.counters.add(&self.reader.cost);
     }
 }

@@ -19,7 +19,7 @@ use crate::tree::open_table::OpenTable;
 mod lazy;
 mod together;
 
-use lazy::{LazyRuns, Start};
+use lazy::LazyRuns;
 pub(crate) use together::Ahead;
 
 #[derive(Debug)]
@@ -80,6 +80,29 @@ impl Source {
 fn rank_of(key: &[u8], backward: bool) -> u64 {
     let prefix = prefix_of(key);
     if backward { !prefix } else { prefix }
+}
+
+/// The position where a merge begins or continues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start<'k> {
+    /// Forwards, at this version.
+    At(&'k [u8], SeqNo),
+    /// Backwards, below this key (`None`: from the end).
+    Before(Option<&'k [u8]>),
+}
+
+impl Start<'_> {
+    fn is_backward(self) -> bool {
+        matches!(self, Start::Before(_))
+    }
+
+    fn seek_in(self, cursor: &mut MemCursor) {
+        match self {
+            Start::At(key, seq) => cursor.seek(key, seq),
+            Start::Before(Some(key)) => cursor.seek_before(key),
+            Start::Before(None) => cursor.seek_to_last(),
+        }
+    }
 }
 
 /// A version without its value.
@@ -165,9 +188,8 @@ impl MergeCursor {
 
     /// Promises that no key before `start` or from `end` on will be requested. The merge may end
     /// there, and need not open runs without keys in between.
-    pub(crate) fn within(mut self, start: &[u8], end: Option<&[u8]>) -> Self {
+    pub(crate) fn set_bounds(&mut self, start: &[u8], end: Option<&[u8]>) {
         (self.context.start, self.context.end) = (start.to_vec(), end.map(<[u8]>::to_vec));
-        self
     }
 
     /// Returns the promised bounds: the first key, and the end (excluded).
@@ -196,97 +218,57 @@ impl MergeCursor {
     /// Moves to the first version at or after (`key`, `seq`) in version order. The merge then goes
     /// forwards.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
-        self.context.start_scan();
-        if self.lazy_runs.is_some() {
-            return self.start(Start::At(key, seq));
-        }
-        // On a forward seek to a later key, sources already there, or exhausted, need not move.
-        let ahead = !self.backward && self.valid() && *self.key() < *key;
-        let is_before = |at: &[u8]| *at < *key || (seq < MAX_SEQNO && *at == *key);
-        let moves = |source: &Source| !ahead || (source.valid() && is_before(source.key()));
-        let moving: SmallVec<[bool; 32]> = self.sources.iter().map(moves).collect();
-        let mut moves = moving.iter();
-        for (source, _) in self.sources.iter_mut().zip(&moving).filter(|(_, moves)| **moves) {
-            if let Source::Run(run) = source {
-                run.prepare(&self.context, key)?;
-            }
-        }
-        together::fetch_prepared(&mut self.context, &mut self.sources, false);
-        self.position(false, |source, context| match source {
-            _ if moves.next() == Some(&false) => Ok(()),
-            Source::Memtable(cursor) => {
-                cursor.seek(key, seq);
-                Ok(())
-            }
-            Source::Run(run) => run.seek(context, key, seq),
-            Source::Asleep(_) => Ok(()),
-        })
+        self.seek_to(Start::At(key, seq))
     }
 
     pub(crate) fn seek_to_first(&mut self) -> Result<(), StorageError> {
-        self.context.start_scan();
-        if self.lazy_runs.is_some() {
-            let first = self.context.start.clone();
-            return self.start(Start::At(&first, MAX_SEQNO));
-        }
-        self.position(false, |source, context| match source {
-            Source::Memtable(cursor) => {
-                cursor.seek_to_first();
-                Ok(())
-            }
-            Source::Run(run) => run.seek_to_first(context),
-            Source::Asleep(_) => Ok(()),
-        })
+        let first = self.context.start.clone();
+        self.seek(&first, MAX_SEQNO)
     }
 
     /// Moves to the oldest version of the last key before `key`. The merge then goes backwards.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
-        self.context.start_scan();
-        if self.lazy_runs.is_some() {
-            return self.start(Start::Before(Some(key)));
-        }
-        for source in &mut self.sources {
-            if let Source::Run(run) = source {
-                run.prepare_before(&self.context, key)?;
-            }
-        }
-        together::fetch_prepared(&mut self.context, &mut self.sources, true);
-        self.position(true, |source, context| match source {
-            Source::Memtable(cursor) => {
-                cursor.seek_before(key);
-                Ok(())
-            }
-            Source::Run(run) => run.seek_before(context, key),
-            Source::Asleep(_) => Ok(()),
-        })
+        self.seek_to(Start::Before(Some(key)))
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Result<(), StorageError> {
-        self.context.start_scan();
-        if self.lazy_runs.is_some() {
-            return self.start(Start::Before(None));
-        }
-        self.position(true, |source, context| match source {
-            Source::Memtable(cursor) => {
-                cursor.seek_to_last();
-                Ok(())
-            }
-            Source::Run(run) => run.seek_to_last(context),
-            Source::Asleep(_) => Ok(()),
-        })
+        self.seek_to(Start::Before(None))
     }
 
-    fn position(
-        &mut self,
-        backward: bool,
-        mut seek: impl FnMut(&mut Source, &RunContext) -> Result<(), StorageError>,
-    ) -> Result<(), StorageError> {
-        self.backward = backward;
+    fn seek_to(&mut self, start: Start<'_>) -> Result<(), StorageError> {
+        self.context.start_scan();
+        if self.lazy_runs.is_some() {
+            return self.start(start);
+        }
+        // On a forward seek to a later key, sources already there, or exhausted, need not move.
+        let stays = |source: &Source| match start {
+            Start::At(key, seq) => {
+                !source.valid() || !(*source.key() < *key || (seq < MAX_SEQNO && *source.key() == *key))
+            }
+            Start::Before(_) => false,
+        };
+        let ahead = match start {
+            Start::At(key, _) => !self.backward && self.valid() && *self.key() < *key,
+            Start::Before(_) => false,
+        };
+        let moving: SmallVec<[bool; 32]> =
+            self.sources.iter().map(|source| !ahead || !stays(source)).collect();
+        for (source, _) in self.sources.iter_mut().zip(&moving).filter(|(_, moves)| **moves) {
+            if let Source::Run(run) = source {
+                run.prepare_for(&self.context, start)?;
+            }
+        }
+        self.backward = start.is_backward();
+        together::fetch_prepared(&mut self.context, &mut self.sources, self.backward);
         self.heap.clear();
-        for (i, source) in self.sources.iter_mut().enumerate() {
-            seek(source, &self.context)?;
+        for (i, (source, moves)) in self.sources.iter_mut().zip(moving).enumerate() {
+            match source {
+                Source::Memtable(cursor) if moves => start.seek_in(cursor),
+                Source::Run(run) if moves => run.seek_for(&self.context, start)?,
+                _ => {}
+            }
             if source.valid() {
-                self.heap.push(Ranked { rank: rank_of(source.key(), backward), source: i as u32 });
+                self.heap.push(Ranked { rank: rank_of(source.key(), self.backward), source: i as u32 });
             }
         }
         self.heapify();
@@ -611,6 +593,11 @@ impl MergeCursor {
         !self.heap.is_empty()
     }
 
+    /// Leaves nothing in this direction.
+    pub(crate) fn finish(&mut self) {
+        self.heap.clear();
+    }
+
     #[inline]
     fn top(&self) -> &Source {
         &self.sources[self.heap[0].source as usize]
@@ -670,6 +657,7 @@ impl MergeCursor {
     }
 
     /// Returns the key. Copies it only if it is short or stored in pieces.
+    #[inline]
     pub(crate) fn pinned_key(&self) -> Slice {
         let key = self.key();
         match self.top() {
@@ -690,11 +678,25 @@ impl MergeCursor {
     }
 
     /// Returns the value without a copy.
+    #[inline]
     pub(crate) fn pinned_value(&self) -> Slice {
         match self.top() {
             Source::Memtable(cursor) => Slice::from_memtable(cursor.pinned_value()),
             Source::Run(run) => Slice::from_block(run.current().pinned_value()),
             Source::Asleep(_) => unreachable!("{ASLEEP}"),
+        }
+    }
+
+    /// Returns key and value, as [`pinned_key`](Self::pinned_key) and
+    /// [`pinned_value`](Self::pinned_value) do.
+    #[inline]
+    pub(crate) fn pinned_entry(&self) -> (Slice, Slice) {
+        match self.top() {
+            Source::Run(run) if run.current().key().len() <= Slice::INLINE => {
+                let cursor = run.current();
+                (Slice::copy_of(cursor.key()), Slice::from_block(cursor.pinned_value()))
+            }
+            _ => (self.pinned_key(), self.pinned_value()),
         }
     }
 

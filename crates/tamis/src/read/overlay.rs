@@ -10,6 +10,8 @@
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
+use tamis_files::table::is_beyond;
+
 use crate::error::ReadError;
 use crate::operators::MergeOperator;
 use crate::read::pending::{Pending, PendingKey};
@@ -23,19 +25,28 @@ type Item = (Slice, Slice);
 pub(crate) struct Overlay {
     pending: Arc<Pending>,
     operator: Option<Arc<dyn MergeOperator>>,
-    /// The remaining pending keys lie between these.
-    from: Bound<Vec<u8>>,
-    to: Bound<Vec<u8>>,
-    /// Where an end was when it last returned an item, if it has since passed keys without a value,
-    /// or with one that failed.
-    returned_from: Option<Bound<Vec<u8>>>,
-    returned_to: Option<Bound<Vec<u8>>>,
-    /// Committed items fetched ahead, from either end.
-    ahead_front: Option<Item>,
-    ahead_back: Option<Item>,
-    /// Whether an error ended the iteration at an end.
-    failed_front: bool,
-    failed_back: bool,
+    front: Side,
+    back: Side,
+}
+
+/// One end of the iteration.
+#[derive(Debug)]
+struct Side {
+    /// The remaining pending keys lie on this side of it.
+    at: Bound<Vec<u8>>,
+    /// Where it was when it last returned an item, if it has since passed keys without a value, or
+    /// with one that failed.
+    returned: Option<Bound<Vec<u8>>>,
+    /// The committed item fetched ahead.
+    ahead: Option<Item>,
+    /// Whether an error ended the iteration.
+    failed: bool,
+}
+
+impl Side {
+    fn new(at: Bound<Vec<u8>>) -> Side {
+        Side { at, returned: None, ahead: None, failed: false }
+    }
 }
 
 fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
@@ -52,49 +63,37 @@ impl Overlay {
         operator: Option<Arc<dyn MergeOperator>>,
         bounds: &Bounds,
     ) -> Overlay {
-        Overlay {
-            pending,
-            operator,
-            from: Bound::Included(bounds.start.clone()),
-            to: bounds.end.clone().map_or(Bound::Unbounded, Bound::Excluded),
-            returned_from: None,
-            returned_to: None,
-            ahead_front: None,
-            ahead_back: None,
-            failed_front: false,
-            failed_back: false,
-        }
+        let front = Side::new(Bound::Included(bounds.start.clone()));
+        let back = Side::new(bounds.end.clone().map_or(Bound::Unbounded, Bound::Excluded));
+        Overlay { pending, operator, front, back }
     }
 
     /// Called after the committed iterator's front moved to `key`, or failed to.
     pub(crate) fn seek(&mut self, key: &[u8], failed: bool) {
-        self.from = Bound::Included(key.to_vec());
-        self.returned_from = None;
-        // The committed iterator returns it again if it is still ahead.
-        self.ahead_front = None;
-        self.failed_front = failed;
+        // The committed iterator returns the item fetched ahead again if it is still ahead.
+        self.front = Side { failed, ..Side::new(Bound::Included(key.to_vec())) };
     }
 
     /// Called before the first item, with the starting points of the two ends in place of the
     /// bounds.
     pub(crate) fn resume(&mut self, floor: Option<&[u8]>, before: Option<&[u8]>) {
         if let Some(floor) = floor {
-            self.from = Bound::Included(floor.to_vec());
+            self.front.at = Bound::Included(floor.to_vec());
         }
         if let Some(before) = before {
-            self.to = Bound::Excluded(before.to_vec());
+            self.back.at = Bound::Excluded(before.to_vec());
         }
     }
 
     /// Returns where the ends are, for [`resume`](Self::resume). The committed iterator may be
     /// ahead of them.
     pub(crate) fn ends(&self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-        let from = match self.returned_from.as_ref().unwrap_or(&self.from) {
+        let from = match self.front.returned.as_ref().unwrap_or(&self.front.at) {
             Bound::Included(key) => Some(key.clone()),
             Bound::Excluded(key) => Some([&key[..], &[0]].concat()),
             Bound::Unbounded => None,
         };
-        let to = match self.returned_to.as_ref().unwrap_or(&self.to) {
+        let to = match self.back.returned.as_ref().unwrap_or(&self.back.at) {
             Bound::Excluded(key) | Bound::Included(key) => Some(key.clone()),
             Bound::Unbounded => None,
         };
@@ -103,79 +102,65 @@ impl Overlay {
 
     /// Reports whether neither end has passed `key`.
     fn is_within(&self, key: &[u8]) -> bool {
-        RangeBounds::<[u8]>::contains(&(borrowed(&self.from), borrowed(&self.to)), key)
+        RangeBounds::<[u8]>::contains(&(borrowed(&self.front.at), borrowed(&self.back.at)), key)
     }
 
-    pub(crate) fn next(&mut self, committed: &mut Iter) -> Option<Result<Item, ReadError>> {
-        while !self.failed_front {
-            if self.ahead_front.is_none() {
-                self.ahead_front = match committed.next_committed().transpose() {
-                    Ok(item) => item,
-                    Err(error) => {
-                        self.failed_front = true;
-                        return Some(Err(error));
-                    }
-                };
-            }
-            // The other end may have fetched the last item. It stays there, since the front may
-            // move back.
-            let ahead = self.ahead_front.as_ref().or(self.ahead_back.as_ref());
-            let ahead = ahead.filter(|(key, _)| self.is_within(key)).cloned();
-            let pending = self.pending.first(borrowed(&self.from), borrowed(&self.to));
-            let (key, value) = self.chosen(ahead, pending, |ahead, pending| ahead < pending)?;
-            self.ahead_front.take_if(|(ahead, _)| *ahead <= key);
-            let before = std::mem::replace(&mut self.from, Bound::Excluded(key.to_vec()));
-            let failed = match value {
-                Ok(Some(value)) => {
-                    self.returned_from = None;
-                    return Some(Ok((key, value)));
+    fn side<const BACK: bool>(&mut self) -> &mut Side {
+        if BACK { &mut self.back } else { &mut self.front }
+    }
+
+    pub(crate) fn next<const BACK: bool>(&mut self, committed: &mut Iter) -> Option<Result<Item, ReadError>> {
+        while !self.side::<BACK>().failed {
+            let (key, value) = match self.take_next::<BACK>(committed) {
+                Ok(next) => next?,
+                Err(error) => {
+                    self.side::<BACK>().failed = true;
+                    return Some(Err(error));
                 }
-                Ok(None) => None,
-                Err(error) => Some(error),
             };
-            self.returned_from.get_or_insert(before);
-            if let Some(error) = failed {
-                self.failed_front = true;
+            let side = self.side::<BACK>();
+            let before = std::mem::replace(&mut side.at, Bound::Excluded(key.to_vec()));
+            if let Ok(Some(value)) = value {
+                side.returned = None;
+                return Some(Ok((key, value)));
+            }
+            side.returned.get_or_insert(before);
+            if let Err(error) = value {
+                side.failed = true;
                 return Some(Err(error));
             }
         }
         None
     }
 
-    pub(crate) fn next_back(&mut self, committed: &mut Iter) -> Option<Result<Item, ReadError>> {
-        while !self.failed_back {
-            while self.ahead_back.as_ref().is_none_or(|(key, _)| !self.is_within(key)) {
-                match committed.next_back_committed() {
-                    Some(Ok(item)) => self.ahead_back = Some(item),
-                    Some(Err(error)) => {
-                        self.failed_back = true;
-                        return Some(Err(error));
-                    }
-                    None => break,
-                }
-            }
-            let within = |item: &&Item| self.is_within(&item.0);
-            let ahead = self.ahead_back.as_ref().filter(within);
-            let ahead = ahead.or(self.ahead_front.as_ref().filter(within)).cloned();
-            let pending = self.pending.last(borrowed(&self.from), borrowed(&self.to));
-            let (key, value) = self.chosen(ahead, pending, |ahead, pending| ahead > pending)?;
-            self.ahead_back.take_if(|(ahead, _)| *ahead >= key);
-            let before = std::mem::replace(&mut self.to, Bound::Excluded(key.to_vec()));
-            let failed = match value {
-                Ok(Some(value)) => {
-                    self.returned_to = None;
-                    return Some(Ok((key, value)));
-                }
-                Ok(None) => None,
-                Err(error) => Some(error),
-            };
-            self.returned_to.get_or_insert(before);
-            if let Some(error) = failed {
-                self.failed_back = true;
-                return Some(Err(error));
-            }
+    /// Returns an end's next key, and its value or that it is deleted. No committed item up to it
+    /// is kept for that end.
+    fn take_next<const BACK: bool>(
+        &mut self,
+        committed: &mut Iter,
+    ) -> Result<Option<(Slice, Result<Option<Slice>, ReadError>)>, ReadError> {
+        let (near, far) = if BACK { (&self.back, &self.front) } else { (&self.front, &self.back) };
+        let within = |item: &&Item| self.is_within(&item.0);
+        let mut fetched = None;
+        let mut ahead = near.ahead.as_ref().filter(within).cloned();
+        while ahead.is_none()
+            && let Some(item) = committed.next_committed::<BACK>().transpose()?
+        {
+            fetched = Some(item);
+            ahead = fetched.as_ref().filter(within).cloned();
         }
-        None
+        // The other end may have fetched the last item. It stays there, since the front may move
+        // back.
+        let ahead = ahead.or_else(|| far.ahead.as_ref().filter(within).cloned());
+        let (from, to) = (borrowed(&self.front.at), borrowed(&self.back.at));
+        let pending = if BACK { self.pending.last(from, to) } else { self.pending.first(from, to) };
+        let next = self.chosen(ahead, pending, |ahead, pending| is_beyond(ahead, pending, BACK));
+        let side = self.side::<BACK>();
+        side.ahead = fetched.or(side.ahead.take());
+        if let Some((key, _)) = &next {
+            side.ahead.take_if(|(ahead, _)| !is_beyond(&key[..], &ahead[..], BACK));
+        }
+        Ok(next)
     }
 
     /// Returns an end's next key and its value: the committed item's value if it comes `first`,

@@ -31,6 +31,7 @@ use tamis_filter::Next;
 use crate::error::StorageError;
 use crate::observe::cost::ReadCost;
 use crate::read::covers::{Border, Covers};
+use crate::read::merge::Start;
 
 mod context;
 
@@ -361,7 +362,7 @@ impl RunCursor {
         let table = self.at;
         let cursor = self.open(context, table);
         cursor.seek(key, seq)?;
-        self.opened_forward(context);
+        self.opened(context, false);
         Ok(())
     }
 
@@ -410,20 +411,26 @@ impl RunCursor {
         self.counts.seeks += 1;
         let table = self.at;
         self.open(context, table).seek_before(key)?;
-        self.opened_backward(context);
+        self.opened(context, true);
         Ok(())
     }
 
-    pub(crate) fn seek_to_first(&mut self, context: &RunContext) -> Result<(), StorageError> {
-        self.unprepare();
-        self.counts.seeks += 1;
-        self.open(context, self.tables.start).seek_to_first()?;
-        self.settle_forward(context);
-        Ok(())
+    /// The first half of a move to `start`, or the whole of it if it has no halves.
+    pub(crate) fn prepare_for(&mut self, context: &RunContext, start: Start<'_>) -> Result<(), StorageError> {
+        match start {
+            Start::At(key, _) => self.prepare(context, key),
+            Start::Before(Some(key)) => self.prepare_before(context, key),
+            Start::Before(None) => self.park_last(context, Admitted::Unasked),
+        }
     }
 
-    pub(crate) fn seek_to_last(&mut self, context: &RunContext) -> Result<(), StorageError> {
-        self.park_last(context, Admitted::Unasked)
+    /// The second half.
+    pub(crate) fn seek_for(&mut self, context: &RunContext, start: Start<'_>) -> Result<(), StorageError> {
+        match start {
+            Start::At(key, seq) => self.seek(context, key, seq),
+            Start::Before(Some(key)) => self.seek_before(context, key),
+            Start::Before(None) => Ok(()),
+        }
     }
 
     fn park_last(&mut self, context: &RunContext, admitted: Admitted) -> Result<(), StorageError> {
@@ -436,7 +443,7 @@ impl RunCursor {
         self.counts.seeks += 1;
         self.open(context, self.tables.end - 1).seek_to_last()?;
         self.admitted = admitted;
-        self.opened_backward(context);
+        self.opened(context, true);
         Ok(())
     }
 
@@ -539,11 +546,10 @@ impl RunCursor {
             let cursor = run.open_cursor();
             if backward {
                 cursor.pass_before(key)?;
-                run.settle_backward(context);
             } else {
                 cursor.pass(key, seq)?;
-                run.settle_forward(context);
             }
+            run.settle(context, backward);
             Ok(())
         })
     }
@@ -634,7 +640,7 @@ impl RunCursor {
             let cursor = run.open_cursor();
             cursor.next()?;
             if !cursor.valid() {
-                run.settle_forward(context);
+                run.settle(context, false);
             }
             Ok(())
         })
@@ -646,32 +652,24 @@ impl RunCursor {
             let cursor = run.open_cursor();
             cursor.prev()?;
             if !cursor.valid() {
-                run.settle_backward(context);
+                run.settle(context, true);
             }
             Ok(())
         })
     }
 
-    fn opened(&mut self, context: &RunContext, backward: bool) {
-        if backward { self.opened_backward(context) } else { self.opened_forward(context) }
-    }
-
     /// Called after a seek in the open table: counts it, and moves on if the table has nothing.
-    fn opened_forward(&mut self, context: &RunContext) {
+    fn opened(&mut self, context: &RunContext, backward: bool) {
         let admitted = std::mem::replace(&mut self.admitted, Admitted::Unasked);
-        let cursor = self.current();
-        // Without an end, anything that comes next is within the bounds.
-        let found = context.end.is_none() || (cursor.valid() && !context.ends_before(cursor.key()));
-        self.settle_forward(context);
-        self.count_false_positive(context, admitted, found, false);
-    }
-
-    fn opened_backward(&mut self, context: &RunContext) {
-        let admitted = std::mem::replace(&mut self.admitted, Admitted::Unasked);
-        let cursor = self.current();
-        let found = cursor.valid() && *cursor.key() >= context.start[..];
-        self.settle_backward(context);
-        self.count_false_positive(context, admitted, found, true);
+        let key = self.cursor.as_ref().filter(|cursor| cursor.valid()).map(TableCursor::key);
+        let found = match backward {
+            // Without an end, anything that comes next is within the bounds.
+            false if context.end.is_none() => true,
+            false => key.is_some_and(|key| !context.ends_before(key)),
+            true => key.is_some_and(|key| *key >= context.start[..]),
+        };
+        self.settle(context, backward);
+        self.count_false_positive(context, admitted, found, backward);
     }
 
     /// Counts a table (`found`: within the bounds) or a run (within the range) that was opened in
@@ -697,14 +695,17 @@ impl RunCursor {
     }
 
     /// Moves on from a table without further entries (it may hold only range tombstones).
-    fn settle_forward(&mut self, context: &RunContext) {
+    fn settle(&mut self, context: &RunContext, backward: bool) {
         if self.cursor.as_ref().is_some_and(TableCursor::valid) {
             self.position = Position::Open;
         } else if let Some(bound) = self.cursor.as_ref().and_then(TableCursor::deferred_bound) {
-            match context.ends_before(&bound) {
+            let is_over = if backward { bound < context.start } else { context.ends_before(&bound) };
+            match is_over {
                 true => self.position = Position::Done,
                 false => self.park_at_edge(&bound),
             }
+        } else if backward {
+            self.park_at_end_before(context, self.at);
         } else {
             self.park_at_start_of(context, self.at + 1);
         }
@@ -734,19 +735,6 @@ impl RunCursor {
                 );
                 return;
             }
-        }
-    }
-
-    fn settle_backward(&mut self, context: &RunContext) {
-        if self.cursor.as_ref().is_some_and(TableCursor::valid) {
-            self.position = Position::Open;
-        } else if let Some(bound) = self.cursor.as_ref().and_then(TableCursor::deferred_bound) {
-            match bound < context.start {
-                true => self.position = Position::Done,
-                false => self.park_at_edge(&bound),
-            }
-        } else {
-            self.park_at_end_before(context, self.at);
         }
     }
 }

@@ -12,10 +12,9 @@ pub(crate) struct DeadKeys {
     /// Whether some were jumped over.
     pub(crate) jumped: bool,
     /// From here on none has a value: forwards the first of them, the start of the first gap, or
-    /// that of the iteration.
-    pub(crate) start: Vec<u8>,
-    /// Backwards, the key with a value behind them, or the end of the iteration.
-    pub(crate) end: Option<Vec<u8>>,
+    /// that of the iteration; backwards the key with a value behind them, or the end of the
+    /// iteration.
+    pub(crate) near: Option<Vec<u8>>,
     /// After so many keys without a value, expired ones too, the iteration ends; 0: it does not.
     pub(crate) limit: u64,
 }
@@ -38,23 +37,16 @@ impl DeadKeys {
         ends
     }
 
-    /// Tells the gaps that no key from the first of these up to `end` has a value for a reader
-    /// `at`, if that is worth it.
-    #[inline]
-    pub(crate) fn over(&mut self, gaps: &Gaps, end: Option<&[u8]>, at: Standpoint, knows_gaps: bool) {
-        if self.are_worth_it() && knows_gaps {
-            gaps.learn(&self.start, end, at, self.count);
-        }
-        (self.count, self.since_jump, self.jumped) = (0, 0, false);
-    }
-
-    /// The same of those from `last`, the last of these, up to the key with a value behind them.
-    #[inline]
-    pub(crate) fn over_backwards(&mut self, gaps: &Gaps, last: Option<&[u8]>, at: Standpoint) {
+    /// Tells the gaps that no key between here and `far` has a value for a reader there, if that is
+    /// worth it. Forwards `far` is the first key behind the dead ones, or the end of all; backwards
+    /// the last of them.
+    pub(crate) fn end<const BACK: bool>(&mut self, gaps: Option<(&Gaps, Standpoint)>, far: Option<&[u8]>) {
+        let near = self.near.as_deref();
+        let (start, end) = if BACK { (far, near) } else { (near, far) };
         if self.are_worth_it()
-            && let Some(last) = last
+            && let (Some((gaps, reader)), Some(start)) = (gaps, start)
         {
-            gaps.learn(last, self.end.as_deref(), at, self.count);
+            gaps.learn(start, end, reader, self.count);
         }
         (self.count, self.since_jump, self.jumped) = (0, 0, false);
     }

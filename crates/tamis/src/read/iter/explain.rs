@@ -20,13 +20,13 @@ impl Iter {
         let mut costs = Vec::new();
         if let Some(cursor) = &mut self.front.cursor {
             cursor.drain_each(&mut costs);
-            cursor.drain_cost(&mut self.cost);
+            cursor.drain_cost(&mut self.reader.cost);
         }
         for &cost in &costs {
-            self.cost = self.cost + cost;
+            self.reader.cost = self.reader.cost + cost;
         }
         let Bounds { start, end } = std::mem::take(&mut self.bounds);
-        let View { memtables, version, .. } = &*self.context.view;
+        let View { memtables, version, .. } = &*self.reader.context.view;
         let mut sources = Vec::new();
         for (i, slot) in memtables.iter().enumerate() {
             sources.push(RangeSource::Memtable {
@@ -54,7 +54,7 @@ impl Iter {
                 bytes: cost.bytes_read,
             });
         }
-        let cost = std::mem::take(&mut self.cost);
+        let cost = std::mem::take(&mut self.reader.cost);
         Ok(RangeExplanation { start, end, filter: String::new(), sources, entries, last, cost })
     }
 }

@@ -1,6 +1,6 @@
 //! Iteration over keys alone.
 
-use super::{Item, Iter};
+use super::{Found, Iter};
 use crate::error::ReadError;
 use crate::slice::Slice;
 
@@ -27,16 +27,26 @@ impl Iter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn keys(mut self) -> Keys {
-        self.keys_only = self.within.is_none();
+        self.reader.keys_only = self.within.is_none();
         Keys(self)
     }
 }
 
-fn key_of(item: Option<Item>) -> Option<Result<Slice, ReadError>> {
-    item.map(|item| item.map(|(key, _)| key))
-}
-
 impl Keys {
+    #[inline]
+    fn next_key<const BACK: bool>(&mut self) -> Option<Result<Slice, ReadError>> {
+        let iter = &mut self.0;
+        if iter.within.is_some() {
+            return iter.next_item::<BACK>().map(|item| item.map(|(key, _)| key));
+        }
+        match iter.find::<BACK>() {
+            Ok(Found::Nothing) => None,
+            Ok(Found::Here) => Some(Ok(iter.end::<BACK>().here().pinned_key())),
+            Ok(Found::Made) => Some(Ok(iter.reader.take_made().0)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     /// Moves the front to the first key at or after `key`. See [`Iter::seek`].
     ///
     /// # Errors
@@ -57,19 +67,13 @@ impl Iterator for Keys {
     type Item = Result<Slice, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.0.within.is_some() {
-            return key_of(self.0.next());
-        }
-        self.0.find().map(|found| found.key(&self.0.front)).transpose()
+        self.next_key::<false>()
     }
 }
 
 impl DoubleEndedIterator for Keys {
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.0.within.is_some() {
-            return key_of(self.0.next_back());
-        }
-        self.0.find_back().map(|found| found.key(&self.0.back)).transpose()
+        self.next_key::<true>()
     }
 }
 

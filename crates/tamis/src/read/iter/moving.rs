@@ -1,9 +1,9 @@
 //! Ways to use one iterator for long: items that are lent, and the state of a later time.
 
+use super::end::End;
 use super::last::LastKey;
-use super::{Bounds, End, Found, Iter};
+use super::{Bounds, Found, Iter};
 use crate::error::ReadError;
-use crate::slice::Slice;
 
 impl Iter {
     /// Returns the next item from the front as [`next`](Iterator::next) does, but lends its key and
@@ -26,12 +26,7 @@ impl Iter {
     #[inline]
     #[expect(clippy::type_complexity, reason = "an iterator's item, lent")]
     pub fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8]), ReadError>> {
-        if self.within.is_some() {
-            let item = self.next()?;
-            return Some(item.map(|item| self.lend(item)));
-        }
-        let found = self.find();
-        self.lend_found(found, |iter| &iter.front)
+        self.lend_next::<false>()
     }
 
     /// Returns the next item from the back as [`next_back`](DoubleEndedIterator::next_back) does,
@@ -39,34 +34,30 @@ impl Iter {
     #[inline]
     #[expect(clippy::type_complexity, reason = "an iterator's item, lent")]
     pub fn next_back_ref(&mut self) -> Option<Result<(&[u8], &[u8]), ReadError>> {
-        if self.within.is_some() {
-            let item = self.next_back()?;
-            return Some(item.map(|item| self.lend(item)));
-        }
-        let found = self.find_back();
-        self.lend_found(found, |iter| &iter.back)
+        self.lend_next::<true>()
     }
 
-    /// Lends what was found at an end.
     #[inline]
     #[expect(clippy::type_complexity, reason = "an iterator's item, lent")]
-    fn lend_found(
-        &mut self,
-        found: Result<Found, ReadError>,
-        end: impl FnOnce(&Iter) -> &End,
-    ) -> Option<Result<(&[u8], &[u8]), ReadError>> {
+    fn lend_next<const BACK: bool>(&mut self) -> Option<Result<(&[u8], &[u8]), ReadError>> {
+        let found = match self.within.is_some() {
+            true => self.make_next::<BACK>(),
+            false => self.find::<BACK>(),
+        };
         match found {
             Ok(Found::Nothing) => None,
-            Ok(Found::Here) => Some(Ok(end(self).here().entry())),
-            Ok(Found::Item(key, value)) => Some(Ok(self.lend((key, value)))),
+            Ok(Found::Here) => Some(Ok(self.end::<BACK>().here().entry())),
+            Ok(Found::Made) => Some(Ok(self.reader.lend_made())),
             Err(error) => Some(Err(error)),
         }
     }
 
+    /// Keeps the next item in the reader.
     #[cold]
-    fn lend(&mut self, item: (Slice, Slice)) -> (&[u8], &[u8]) {
-        let (key, value) = &**self.lent.insert(Box::new(item));
-        (key, value)
+    fn make_next<const BACK: bool>(&mut self) -> Result<Found, ReadError> {
+        let Some((key, value)) = self.next_item::<BACK>().transpose()? else { return Ok(Found::Nothing) };
+        self.reader.make(key, value);
+        Ok(Found::Made)
     }
 
     /// Takes the bounds, to make an iterator that this one [goes on as](Self::go_on_as).
@@ -76,7 +67,7 @@ impl Iter {
 
     /// Becomes another iterator within the same bounds, with the ends where they are.
     pub(crate) fn go_on_as(&mut self, mut fresh: Iter) {
-        fresh.keys_only = self.keys_only && fresh.within.is_none();
+        fresh.reader.keys_only = self.reader.keys_only && fresh.within.is_none();
         let before;
         (fresh.floor, before) = match self.within.as_ref().and_then(|within| within.overlay.as_ref()) {
             Some(overlay) => overlay.ends(),

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_base::key::{MAX_SEQNO, SeqNo, prefix_of};
 
-use super::{MergeCursor, Ranked, Source, rank_of, together};
+use super::{MergeCursor, Ranked, Source, Start, rank_of, together};
 use crate::error::StorageError;
 use crate::observe::cost::ReadCost;
 use crate::read::habits::{Bounded, ReadHabits};
@@ -59,15 +59,6 @@ const MORE_KEYS: usize = 8;
 /// question.
 fn are_most(runs: usize, all: usize) -> bool {
     4 * runs >= 3 * all
-}
-
-/// The position where a merge begins or continues.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Start<'k> {
-    /// Forwards, at this version.
-    At(&'k [u8], SeqNo),
-    /// Backwards, below this key (`None`: from the end).
-    Before(Option<&'k [u8]>),
 }
 
 /// State of a merge under a global filter.
@@ -275,21 +266,13 @@ impl LazyRuns {
         sources: &mut [Source],
     ) -> Result<(), StorageError> {
         for (source, run) in sleeping(sources) {
-            match start {
-                Start::At(from, _) => run.prepare(context, from)?,
-                Start::Before(Some(before)) => run.prepare_before(context, before)?,
-                Start::Before(None) => run.seek_to_last(context)?,
-            }
+            run.prepare_for(context, start)?;
             self.woken.push(source);
         }
-        together::fetch_prepared(context, sources, matches!(start, Start::Before(_)));
+        together::fetch_prepared(context, sources, start.is_backward());
         for &source in &self.woken {
             let Source::Run(run) = &mut sources[source as usize] else { continue };
-            match start {
-                Start::At(from, seq) => run.seek(context, from, seq)?,
-                Start::Before(Some(before)) => run.seek_before(context, before)?,
-                Start::Before(None) => {}
-            }
+            run.seek_for(context, start)?;
         }
         Ok(())
     }
@@ -344,18 +327,14 @@ impl MergeCursor {
             };
             lazy_runs.start_scan(Bounded(bounded), &self.sources);
         }
-        self.backward = matches!(start, Start::Before(_));
+        self.backward = start.is_backward();
         self.heap.clear();
         for (i, source) in self.sources.iter_mut().enumerate() {
             match source {
                 Source::Run(run) => run.sleep(),
                 Source::Asleep(_) => {}
                 Source::Memtable(cursor) => {
-                    match start {
-                        Start::At(key, seq) => cursor.seek(key, seq),
-                        Start::Before(Some(key)) => cursor.seek_before(key),
-                        Start::Before(None) => cursor.seek_to_last(),
-                    }
+                    start.seek_in(cursor);
                     if cursor.valid() {
                         self.heap
                             .push(Ranked { rank: rank_of(cursor.key(), self.backward), source: i as u32 });
