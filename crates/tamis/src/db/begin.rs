@@ -41,6 +41,7 @@ use crate::db::tree::KeyspaceInner;
 use crate::error::{StorageError, WriteError};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
+use crate::select::GlobalFilter;
 use crate::sync;
 use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
@@ -228,8 +229,9 @@ impl DbInner {
             tables_of.entry(*keyspace).or_default().extend_from_slice(tables);
         }
         let tables_of = |id: KeyspaceId| tables_of.get(&id).map_or(&[][..], Vec::as_slice);
+        let filtered = keyspaces.values().filter_map(|ks| Some((ks.id, ks.filter.global()?)));
         let _work: Vec<_> = match self.gate.is_waiting() {
-            true => keyspaces.values().map(|ks| ks.filter.insert_flushed(tables_of(ks.id))).collect(),
+            true => filtered.map(|(id, filter)| filter.insert_flushed(tables_of(id))).collect(),
             false => Vec::new(),
         };
         let mut log = self.lock_log();
@@ -291,7 +293,8 @@ impl DbInner {
             last = is_same.then_some((stored, options));
         }
         for (ks, stored) in state.catalogue.tree().keyspaces.iter() {
-            if keyspaces.get(ks).is_some_and(|keyspace| !keyspace.filter.has_images()) {
+            let Some(keyspace) = keyspaces.get(ks) else { continue };
+            if !keyspace.filter.global().is_some_and(GlobalFilter::is_in_force) {
                 edit.removed_filters.extend(stored.filter_files.keys().map(|file| (*ks, *file)));
             }
         }

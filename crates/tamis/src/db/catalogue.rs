@@ -76,7 +76,7 @@ impl Sorted {
         if keyspace.age.keep_seq() {
             add(&mut self.aging);
         }
-        if keyspace.filter.grf().is_some() {
+        if keyspace.filter.global().is_some() {
             add(&mut self.filtered);
         }
         if keyspace.shaping.load().policy.drops_data() {

@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{FilterFileId, KeyspaceId};
-use tamis_base::key::KeyBytes;
-use tamis_files::images::{ImageFile, ImageKind};
+use tamis_files::images::{Image, ImageFile, ImageKind};
 use tamis_files::tree::files::filter_path;
 
 use crate::db::backoff::Backoff;
 use crate::db::warnings::Warnings;
 use crate::error::StorageError;
 use crate::io::FileSystem;
+use crate::select::Span;
 use crate::sync::Mutex;
 use crate::tree::garbage::Garbage;
 
@@ -22,9 +22,7 @@ use crate::tree::garbage::Garbage;
 #[derive(Clone, Debug)]
 pub(crate) struct NewImage {
     pub(crate) kind: ImageKind,
-    pub(crate) start: KeyBytes,
-    /// `None`: the range has no end.
-    pub(crate) end: Option<KeyBytes>,
+    pub(crate) span: Span,
     /// The image has every key of the range in a table with epochs below this. A later table has
     /// such epochs only if it is made of these tables.
     pub(crate) until: u64,
@@ -44,18 +42,28 @@ pub(crate) enum NotSaved {
 #[derive(Clone, Debug)]
 pub(crate) struct LiveImage {
     /// The image's range, or a part of it.
-    pub(crate) start: KeyBytes,
-    pub(crate) end: Option<KeyBytes>,
+    pub(crate) span: Span,
     /// See [`NewImage::until`].
     pub(crate) until: u64,
+    pub(crate) stored: StoredImage,
+}
+
+/// An image in an open file.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredImage {
     pub(crate) file: Arc<OpenImages>,
+    /// Its number in the file.
     pub(crate) at: usize,
 }
 
-impl LiveImage {
-    /// Identifies the image, which may count in several ranges: its file, and its number there.
+impl StoredImage {
+    /// Identifies the image, which may count in several ranges.
     pub(crate) fn id(&self) -> (FilterFileId, usize) {
         (self.file.file.number(), self.at)
+    }
+
+    pub(crate) fn described(&self) -> &Image {
+        &self.file.file.images()[self.at]
     }
 }
 
@@ -84,10 +92,11 @@ impl OpenImages {
         Arc::new(OpenImages { file, unusable, obsolete, garbage: garbage.clone() })
     }
 
-    /// Returns the numbers of the images not known to be unusable.
-    pub(crate) fn usable(&self) -> impl Iterator<Item = usize> {
+    /// Returns the images not known to be unusable.
+    pub(crate) fn usable(self: &Arc<Self>) -> impl Iterator<Item = StoredImage> {
         let unusable = self.unusable.lock().clone();
-        (0..self.file.images().len()).filter(move |at| !unusable.contains(at))
+        let numbers = (0..self.file.images().len()).filter(move |at| !unusable.contains(at));
+        numbers.map(|at| StoredImage { file: self.clone(), at })
     }
 }
 
@@ -191,14 +200,13 @@ impl FilterFiles {
     }
 
     /// Reads an image. After an error the image no longer counts; another may count in its place.
-    pub(crate) fn read(&self, image: &LiveImage) -> Result<Vec<u8>, StorageError> {
-        let (open, at) = (&image.file, image.at);
-        let read = open.file.read(&*self.fs, &open.file.images()[at]);
+    pub(crate) fn read(&self, image: &StoredImage) -> Result<Vec<u8>, StorageError> {
+        let read = image.file.file.read(&*self.fs, image.described());
         read.inspect_err(|why| self.note_unusable(image, why))
     }
 
     /// Records that an image is unusable, and warns of it once.
-    pub(crate) fn note_unusable(&self, image: &LiveImage, why: &dyn std::fmt::Display) {
+    pub(crate) fn note_unusable(&self, image: &StoredImage, why: &dyn std::fmt::Display) {
         if image.file.unusable.lock().insert(image.at) {
             self.warnings.add(format!("a part of a global filter is built from the tables: {why}"));
         }

@@ -10,9 +10,6 @@ use crate::db::scheduler::Rounds;
 use crate::db::tree::KeyspaceInner;
 use crate::select::Task;
 
-/// How often older images are tried in place of damaged ones.
-pub(crate) const MOST_ROUNDS: u32 = 8;
-
 /// Which keyspaces' filters are being worked on. Behind the `state` lock.
 #[derive(Debug, Default)]
 pub(crate) struct FilterUpkeep {
@@ -51,7 +48,8 @@ impl FilterUpkeep {
     /// Returns the work due for a keyspace's filter, unless a thread is already working on it.
     fn task(&self, keyspace: &KeyspaceInner) -> Option<Task> {
         let held = self.working.contains(&keyspace.id) || self.failed.contains(&keyspace.id);
-        if held { None } else { keyspace.filter.task(&keyspace.view.load().version, self.saves) }
+        let global = keyspace.filter.global().filter(|_| !held)?;
+        global.task(&keyspace.view.load().version, self.saves)
     }
 
     /// Reports whether work on a keyspace's filter is under way or due.
@@ -78,7 +76,7 @@ impl FilterUpkeep {
 
     pub(crate) fn tree_changed(&mut self, keyspace: &KeyspaceInner) {
         self.failed.remove(&keyspace.id);
-        if keyspace.filter.grf().is_some() {
+        if keyspace.filter.global().is_some() {
             self.rounds.note_change(keyspace.id);
         }
     }

@@ -6,23 +6,25 @@
 //! does not affect answers: the partition is read without the filter, or with the old one. The work
 //! is retried when the tree has changed.
 //!
-//! [`FilterUpkeep`] is behind the `state` lock and holds only bookkeeping. Work counts as failed
-//! while under way, so a panic leaves it marked as failed; writes have stopped for good by then.
+//! [`GlobalFilter::task`] says which work is due. Behind the `state` lock, [`FilterUpkeep`] only
+//! remembers what is under way and what failed. Work counts as failed while under way, so a panic
+//! leaves it marked as failed; writes have stopped for good by then.
+//!
+//! [`FilterUpkeep`]: super::filter_upkeep::FilterUpkeep
 
 use std::sync::Arc;
 
 use tamis_base::collections::HashMap;
 use tamis_base::ids::FilterFileId;
-use tamis_base::key::KeyBytes;
 use tamis_files::images::ImageKind;
 
-use crate::db::filter_files::{LiveImage, NewImage, NotSaved, Reclaim};
-use crate::db::filter_upkeep::MOST_ROUNDS;
+use crate::db::filter_files::{LiveImage, NewImage, NotSaved, Reclaim, StoredImage};
 use crate::db::inner::DbInner;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::error::{AdminError, StorageError, WriteError};
-use crate::select::{Grf, Moment, Part, Restored, Span, Task, Turn};
+use crate::select::{Built, GlobalFilter, Grf, Moment, Part, Restored, Span, Task, Turn};
+use crate::tree::version::Version;
 
 /// Roughly the most bytes of partitions per filter file: they are in memory twice during the write.
 const SAVE_BYTES: usize = 32 << 20;
@@ -35,17 +37,14 @@ const CLOSE_BYTES: usize = 64 << 20;
 /// say. An image is divided only where newer images of other ranges were saved.
 const MOST_USES: u32 = 8;
 
+/// How often older images are tried in place of damaged ones.
+const MOST_ROUNDS: u32 = 8;
+
 impl DbInner {
-    /// Does the work due, after [`start`](FilterUpkeep::start), and marks its end, even in a panic.
+    /// Does the work due, after its start was noted, and marks its end, even in a panic.
     pub(crate) fn work_on_filter(&self, keyspace: &KeyspaceInner, task: Task) {
-        let Some(grf) = keyspace.filter.grf() else { return };
-        let work = std::panic::AssertUnwindSafe(|| match task {
-            Task::Build(span) => self.build_filter(keyspace, grf, span),
-            Task::Insert => Ok(self.insert_into_filter(keyspace, grf)),
-            Task::Load => Ok(self.load_filter(keyspace, grf)),
-            Task::Save => Ok(self.save_filter(keyspace, grf, Moment::Open)),
-            Task::Turn(turn) => Ok(self.turn_filter(keyspace, grf, turn)),
-        });
+        let Some(global) = keyspace.filter.global() else { return };
+        let work = std::panic::AssertUnwindSafe(|| self.work_on(keyspace, global, task));
         let result = std::panic::catch_unwind(work);
         self.warn_of_filter(keyspace);
         self.state().filters.end(keyspace.id, matches!(result, Ok(Ok(true))));
@@ -59,18 +58,44 @@ impl DbInner {
         }
     }
 
-    fn build_filter(&self, keyspace: &KeyspaceInner, grf: &Grf, span: Span) -> Result<bool, StorageError> {
+    /// Does some work. Returns whether all of it is done.
+    fn work_on(
+        &self,
+        keyspace: &KeyspaceInner,
+        global: &GlobalFilter,
+        task: Task,
+    ) -> Result<bool, StorageError> {
+        let grf = &global.grf;
+        match task {
+            Task::Build(span) => self.renew_filter(keyspace, grf, |version| grf.build(version, span)),
+            // As far as there are images.
+            Task::Load => self.renew_filter(keyspace, grf, |version| {
+                Ok(grf.load(version, self.read_images(keyspace, grf)))
+            }),
+            Task::Insert => Ok(self.insert_into_filter(keyspace, grf)),
+            Task::Save => Ok(self.save_filter(keyspace, grf, Moment::Open)),
+            Task::Turn(turn) => Ok(self.turn_filter(keyspace, global, turn)),
+        }
+    }
+
+    /// Replaces partitions by what `make` makes of the current version, from its tables or from
+    /// images. Flushes go on meanwhile. Returns whether all of it was made.
+    fn renew_filter(
+        &self,
+        keyspace: &KeyspaceInner,
+        grf: &Grf,
+        make: impl FnOnce(&Version) -> Result<Built, StorageError>,
+    ) -> Result<bool, StorageError> {
         let version = {
             let mut work = grf.work();
             // From here on every flush is recorded, or is in the version already.
             grf.begin_build(&mut work);
             keyspace.view.load().version.clone()
         };
-        let built = grf.build(&version, span).inspect_err(|_| grf.end_build(&mut grf.work()))?;
-        built
-            .warnings
-            .iter()
-            .for_each(|warning| self.warn(format!("keyspace `{}`: {warning}", keyspace.name())));
+        let built = make(&version).inspect_err(|_| grf.end_build(&mut grf.work()))?;
+        for warning in &built.warnings {
+            self.warn(format!("keyspace `{}`: {warning}", keyspace.name()));
+        }
         let complete = built.is_complete();
         let mut work = grf.work();
         grf.catch_up(&mut work, &built);
@@ -85,41 +110,11 @@ impl DbInner {
         Ok(complete)
     }
 
-    /// Makes the filter from its images, as far as there are any.
-    fn load_filter(&self, keyspace: &KeyspaceInner, grf: &Grf) -> bool {
-        let version = {
-            let mut work = grf.work();
-            // From here on every flush is recorded, or is in the version already.
-            grf.begin_build(&mut work);
-            keyspace.view.load().version.clone()
-        };
-        let parts = self.read_images(keyspace, grf);
-        if parts.is_empty() {
-            grf.end_build(&mut grf.work());
-            let _state = self.state();
-            grf.note_loaded();
-            return true;
-        }
-        let built = grf.load(&version, parts);
-        let mut work = grf.work();
-        grf.catch_up(&mut work, &built);
-        let replaced = {
-            let state = self.state();
-            let replaced = grf.install(&work, built);
-            grf.note_loaded();
-            state.catalogue.publish_selector(keyspace);
-            replaced
-        };
-        drop(version);
-        grf.shrink(&work, replaced);
-        true
-    }
-
     /// Reads a keyspace's images that count. Unusable images cause a warning, and the tables of
     /// their ranges are read unless other images cover them.
     fn read_images(&self, keyspace: &KeyspaceInner, grf: &Grf) -> Vec<Part> {
         let mut restored: HashMap<(FilterFileId, usize), Arc<Restored>> = HashMap::default();
-        let mut restore = |image: &LiveImage| -> Result<Arc<Restored>, ()> {
+        let mut restore = |image: &StoredImage| -> Result<Arc<Restored>, ()> {
             if let Some(known) = restored.get(&image.id()) {
                 return Ok(known.clone());
             }
@@ -137,35 +132,33 @@ impl DbInner {
         for _ in 0..MOST_ROUNDS {
             parts.clear();
             let mut complete = true;
-            let mut prefixes: HashMap<(KeyBytes, Option<KeyBytes>), (u64, Arc<Restored>)> =
-                HashMap::default();
+            let mut prefixes: HashMap<Span, (u64, Arc<Restored>)> = HashMap::default();
             if grf.has_prefixes() {
-                for image in self.live_images(keyspace.id, ImageKind::Prefixes) {
-                    let Ok(made) = restore(&image) else {
+                for LiveImage { span, until, stored } in self.live_images(keyspace.id, ImageKind::Prefixes) {
+                    let Ok(made) = restore(&stored) else {
                         complete = false;
                         continue;
                     };
-                    prefixes.insert((image.start, image.end), (image.until, made));
+                    prefixes.insert(span, (until, made));
                 }
             }
             let mut uses: HashMap<(FilterFileId, usize), u32> = HashMap::default();
-            for image in self.live_images(keyspace.id, ImageKind::Keys) {
-                let uses = uses.entry(image.id()).or_default();
+            for LiveImage { span, until, stored } in self.live_images(keyspace.id, ImageKind::Keys) {
+                let uses = uses.entry(stored.id()).or_default();
                 *uses += 1;
                 if *uses > MOST_USES {
                     continue;
                 }
-                let Ok(keys) = restore(&image) else {
+                let Ok(keys) = restore(&stored) else {
                     complete = false;
                     continue;
                 };
-                let range = (image.start, image.end);
                 // Only if both have the same range: part of a prefix image also has the prefixes of
                 // other keys.
-                let prefixes = prefixes.get(&range);
-                let until = prefixes.map_or(image.until, |(until, _)| image.until.min(*until));
+                let prefixes = prefixes.get(&span);
+                let until = prefixes.map_or(until, |(of_prefixes, _)| until.min(*of_prefixes));
                 let prefixes = prefixes.map(|(_, made)| made.clone());
-                parts.push(Part { span: Span { start: range.0, end: range.1 }, until, keys, prefixes });
+                parts.push(Part { span, until, keys, prefixes });
             }
             if complete {
                 break;
@@ -193,13 +186,7 @@ impl DbInner {
         let mut images = Vec::new();
         for image in &taken.images {
             let (keys, prefixes) = grf.image_bytes(image);
-            let new = |kind, bytes| NewImage {
-                kind,
-                start: image.span.start.clone(),
-                end: image.span.end.clone(),
-                until: taken.until,
-                bytes,
-            };
+            let new = |kind, bytes| NewImage { kind, span: image.span.clone(), until: taken.until, bytes };
             images.push(new(ImageKind::Keys, keys));
             images.extend(prefixes.map(|prefixes| new(ImageKind::Prefixes, prefixes)));
         }
@@ -223,8 +210,8 @@ impl DbInner {
     /// ended.
     pub(crate) fn save_filters_at_close(&self) {
         for keyspace in self.directory.load_full().values() {
-            if let Some(grf) = keyspace.filter.grf().filter(|_| keyspace.filter.has_images()) {
-                self.save_filter(keyspace, grf, Moment::Closing);
+            if let Some(global) = keyspace.filter.global().filter(|global| global.is_in_force()) {
+                self.save_filter(keyspace, &global.grf, Moment::Closing);
             }
         }
     }
@@ -238,10 +225,10 @@ impl DbInner {
     }
 
     /// Changes the answering filter of a keyspace with `filter = auto`.
-    fn turn_filter(&self, keyspace: &KeyspaceInner, grf: &Grf, turn: Turn) -> bool {
-        let work = grf.work();
+    fn turn_filter(&self, keyspace: &KeyspaceInner, global: &GlobalFilter, turn: Turn) -> bool {
+        let work = global.grf.work();
         let state = self.state();
-        keyspace.filter.turn(&work, turn, &keyspace.view.load().version);
+        global.turn(&work, turn, &keyspace.view.load().version);
         state.catalogue.publish_selector(keyspace);
         log::info!("keyspace `{}`: {turn:?} its global filter", keyspace.name());
         true
@@ -323,6 +310,7 @@ mod tests {
     mod scarce;
     mod turns;
 
+    use tamis_base::key::KeyBytes;
     use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
     use super::*;
@@ -368,7 +356,7 @@ mod tests {
     fn an_image_claims_no_epoch_of_a_flush_or_ingestion_under_way() {
         let (_fs, db) = opened();
         let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
-        let grf = keyspace.filter.grf().expect("a global filter");
+        let grf = &keyspace.filter.global().expect("a global filter").grf;
         let untils = || -> Vec<u64> {
             inner.live_images(keyspace.id, ImageKind::Keys).iter().map(|image| image.until).collect()
         };

@@ -152,7 +152,7 @@ impl DbInner {
     pub(crate) fn take_epoch(&self, keyspace: &KeyspaceInner) -> Option<(u64, Option<TakenEpoch>)> {
         let mut state = self.state();
         let epoch = state.catalogue.take_epoch(keyspace.id)?;
-        Some((epoch, keyspace.filter.note_taken(epoch)))
+        Some((epoch, keyspace.filter.global().map(|global| global.grf.note_taken(epoch))))
     }
 
     /// Writes the oldest sealed memtables of a keyspace (given newest first) to one new run in
@@ -216,7 +216,7 @@ impl DbInner {
             self.log.sync_rolled()?;
         }
         // Filter first: no rebuild may come between its update and the version that needs it.
-        let _work = keyspace.filter.insert_flushed(&opened);
+        let _work = keyspace.filter.global().map(|global| global.insert_flushed(&opened));
         let mut state = self.state();
         if keyspace.is_dropped() {
             return Ok(());

@@ -437,7 +437,8 @@ impl Follower {
 
     /// Tells a global filter which tables may have keys that it lacks.
     fn note_unseen(&self, tree: &ManifestState, keyspace: &KeyspaceInner) {
-        let (Some(grf), Some(stored)) = (keyspace.filter.grf(), tree.keyspaces.get(&keyspace.id)) else {
+        let (Some(global), Some(stored)) = (keyspace.filter.global(), tree.keyspaces.get(&keyspace.id))
+        else {
             return;
         };
         let settled = self.settled.get(&keyspace.id).map_or(0, |settled| settled.until);
@@ -447,7 +448,7 @@ impl Follower {
             .collect();
         let is_unseen = |id: &TableId| tables.get(id).copied().unwrap_or(false);
         let unseen = self.opened.keys().copied().filter(is_unseen);
-        grf.note_unseen(unseen, |id| tables.contains_key(&id));
+        global.grf.note_unseen(unseen, |id| tables.contains_key(&id));
     }
 
     /// Works out which epochs are known to be in published versions.
@@ -456,13 +457,15 @@ impl Follower {
         let tree = state.catalogue.tree();
         self.settled.retain(|id, _| tree.keyspaces.contains_key(id));
         for (id, keyspace) in state.catalogue.keyspaces().iter() {
-            let (Some(grf), Some(stored)) = (keyspace.filter.grf(), tree.keyspaces.get(id)) else { continue };
+            let (Some(global), Some(stored)) = (keyspace.filter.global(), tree.keyspaces.get(id)) else {
+                continue;
+            };
             let settled = self.settled.entry(*id).or_default();
             if settled.pending.back().is_none_or(|(_, next)| *next < stored.next_epoch) {
                 settled.pending.push_back((log, stored.next_epoch));
             }
             // Otherwise the table that replaces an unseen one would not count as unseen.
-            while !grf.has_unseen()
+            while !global.grf.has_unseen()
                 && let Some((_, next)) =
                     settled.pending.front().copied().filter(|(log, _)| *log < tree.floor_of(stored))
             {

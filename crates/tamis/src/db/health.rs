@@ -91,8 +91,9 @@ impl DbInner {
         rescued.sort_by_key(|one| one.keyspace.id);
         let keyspaces: Vec<_> = rescued.iter().map(|one| one.keyspace.clone()).collect();
         let works = keyspaces.iter().zip(&rescued);
-        let works: Vec<_> =
-            works.map(|(keyspace, one)| keyspace.filter.insert_flushed(&one.tables)).collect();
+        let works: Vec<_> = works
+            .filter_map(|(keyspace, one)| Some(keyspace.filter.global()?.insert_flushed(&one.tables)))
+            .collect();
 
         let mut state = self.state();
         let mut edit = VersionEdit::default();

@@ -30,17 +30,17 @@ use std::time::Duration;
 use reclaim::{Stored, plan};
 use tamis_base::collections::HashSet;
 use tamis_base::ids::{FilterFileId, KeyspaceId};
-use tamis_base::key::KeyBytes;
 use tamis_files::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::filter_path;
 
 use crate::db::backoff::Backoff;
-use crate::db::filter_files::{Known, LiveImage, NewImage, NotSaved, OpenImages, Reclaim};
+use crate::db::filter_files::{Known, LiveImage, NewImage, NotSaved, OpenImages, Reclaim, StoredImage};
 use crate::db::inner::DbInner;
 use crate::db::tree::KeyspaceInner;
 use crate::error::StorageError;
 use crate::io::FileSystem;
+use crate::select::Span;
 use crate::tree::new_tables::NewTables;
 
 mod reclaim;
@@ -124,28 +124,23 @@ impl DbInner {
             state.catalogue.tree().keyspaces.get(&keyspace).map_or(0, |stored| stored.next_epoch)
         };
         let (mut images, mut places) = (Vec::new(), Vec::new());
-        for file in &files {
-            for at in file.usable() {
-                let image = &file.file.images()[at];
-                if image.until > limit {
-                    let what = format!(
-                        "an image claims epochs up to {}, but none from {limit} on was assigned",
-                        image.until
-                    );
-                    let why = StorageError::corrupt(file.file.path(), None, what);
-                    let (start, end) = (image.start.clone(), image.end.clone());
-                    let image = LiveImage { start, end, until: image.until, file: file.clone(), at };
-                    self.filter_files.note_unusable(&image, &why);
-                    continue;
-                }
-                images.push(image.clone());
-                places.push((file, at));
+        for stored in files.iter().flat_map(OpenImages::usable) {
+            let image = stored.described();
+            if image.until > limit {
+                let until = image.until;
+                let what =
+                    format!("an image claims epochs up to {until}, but none from {limit} on was assigned");
+                let why = StorageError::corrupt(stored.file.file.path(), None, what);
+                self.filter_files.note_unusable(&stored, &why);
+                continue;
             }
+            images.push(image.clone());
+            places.push(stored);
         }
-        let live = newest(&images, kind).into_iter().map(|newest| {
-            let (file, at) = places[newest.at];
-            let (start, end) = (newest.start, newest.end);
-            LiveImage { start, end, until: newest.image.until, file: file.clone(), at }
+        let live = newest(&images, kind).into_iter().map(|newest| LiveImage {
+            span: Span { start: newest.start, end: newest.end },
+            until: newest.image.until,
+            stored: places[newest.at].clone(),
         });
         live.collect()
     }
@@ -237,7 +232,7 @@ impl DbInner {
     ) -> Result<(), StorageError> {
         let (open, unusable) = self.open_images(keyspace.id);
         let usable = |open: &Arc<OpenImages>| -> Vec<(usize, Image)> {
-            open.usable().map(|at| (at, open.file.images()[at].clone())).collect()
+            open.usable().map(|stored| (stored.at, stored.described().clone())).collect()
         };
         let stored: Vec<Stored> =
             open.iter().map(|open| Stored { bytes: open.file.bytes(), images: usable(open) }).collect();
@@ -253,14 +248,9 @@ impl DbInner {
         };
         let mut written = None;
         if !images.is_empty() || !plan.copied.is_empty() {
-            let copies = plan.copied.iter().map(|&(file, at)| LiveImage {
-                start: KeyBytes::default(),
-                end: None,
-                until: open[file].file.images()[at].until,
-                file: open[file].clone(),
-                at,
-            });
-            let file = self.write_filter_file(keyspace.id, images, &copies.collect::<Vec<_>>())?;
+            let copy = |&(file, at): &(usize, usize)| StoredImage { file: open[file].clone(), at };
+            let copies: Vec<StoredImage> = plan.copied.iter().map(copy).collect();
+            let file = self.write_filter_file(keyspace.id, images, &copies)?;
             let until = file.images().iter().map(|image| image.until).max();
             edit.next_epochs.extend(until.map(|until| (keyspace.id, until)));
             edit.added_filters.push((keyspace.id, file.number(), file.bytes()));
@@ -288,9 +278,9 @@ impl DbInner {
         &self,
         keyspace: KeyspaceId,
         images: &[NewImage],
-        copies: &[LiveImage],
+        copies: &[StoredImage],
     ) -> Result<ImageFile, StorageError> {
-        let copied = copies.iter().map(|copy| copy.file.file.images()[copy.at].bytes);
+        let copied = copies.iter().map(|copy| copy.described().bytes);
         let bytes: u64 = images.iter().map(|image| image.bytes.len() as u64).chain(copied).sum();
         let free = self.fs.available_space(&self.dir).unwrap_or_default();
         if free.is_some_and(|free| free < bytes.saturating_add(LEAVE_FREE)) {
@@ -302,13 +292,13 @@ impl DbInner {
         let write = || {
             let mut writer = ImageWriter::create(&*self.fs, &path, number, keyspace)?;
             for image in images {
-                let range = (image.start.clone(), image.end.clone());
+                let range = (image.span.start.clone(), image.span.end.clone());
                 writer.add(image.kind, range, image.until, &image.bytes)?;
             }
             for copy in copies {
                 // An unreadable image is lost with its file.
                 if let Ok(bytes) = self.filter_files.read(copy) {
-                    writer.copy(&copy.file.file.images()[copy.at], &bytes)?;
+                    writer.copy(copy.described(), &bytes)?;
                 }
             }
             let file = writer.finish()?;

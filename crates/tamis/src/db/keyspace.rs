@@ -205,7 +205,7 @@ impl Keyspace {
     fn explain_at(&self, key: &[u8], at: &ReadAt<'_>) -> Result<Explanation, ReadError> {
         let mut recorder = ExplainRecorder::default();
         let found = at.get(key, &mut recorder)?;
-        let why = self.inner.filter.choice(&at.view.version);
+        let why = self.inner.filter.global().and_then(|global| global.choice(&at.view.version));
         let why = why.map_or_else(String::new, |choice| format!(" (auto: {})", choice.reason));
         let filter = format!("{}{why}", at.view.selector.whose());
         let elastic = &self.handle.inner.elastic;

@@ -504,7 +504,9 @@ fn open_keyspace(
         .extend(lost.into_iter().map(|why| format!("values of keyspace `{}` are lost: {why}", stored.name)));
     let filter = TreeFilter::new(&options, database, read_only, shared.sampler, &operators);
     let version = Version::build(stored, None, |id| tables[&id].clone());
-    filter.open(&version.tables);
+    if let Some(global) = filter.global() {
+        global.open(&version.tables);
+    }
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, shared))
 }
 

@@ -474,8 +474,8 @@ impl KeyspaceStats {
                 + version.blobs.iter().map(|blob| blob.file.file.memory_bytes() as u64).sum::<u64>(),
             filter_bits_per_key: if entries == 0 { 0.0 } else { filter_bytes as f64 * 8.0 / entries as f64 },
             global_filter,
-            auto_filter: keyspace.filter.choice(version),
-            queries: keyspace.filter.queries().map(|queries| queries.snapshot().report()),
+            auto_filter: keyspace.filter.global().and_then(|global| global.choice(version)),
+            queries: keyspace.filter.global().map(|global| global.grf.queries().snapshot().report()),
             read_skew: keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64)),
             workload: keyspace.declared.or(state.reshaping.seen(keyspace.id)),
             tables_without_filter: version

@@ -125,7 +125,10 @@ impl KeyspaceInner {
         version: Arc<Version>,
         shared: &SharedParts<'_>,
     ) -> KeyspaceInner {
-        let (reads, chunks) = (shared.reads.counters(name, filter.queries().cloned()), shared.chunks.clone());
+        let (reads, chunks) = (
+            shared.reads.counters(name, filter.global().map(|global| global.grf.queries().clone())),
+            shared.chunks.clone(),
+        );
         let memtables = Memtables::new(fresh_memtable(&options, &chunks, 0));
         let selector = Arc::new(filter.selector(&version, options.filter_allocation));
         let gaps = Arc::new(Gaps::new(shared.numbering.clone()));

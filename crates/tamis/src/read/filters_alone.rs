@@ -34,12 +34,12 @@ pub(crate) fn of_absent_key(view: &View, key: &[u8]) -> ReadCost {
 /// may have keys, or for all stretches if `end` is given.
 pub(crate) fn of_range(view: &View, from: &[u8], end: Option<&[u8]>) -> ReadCost {
     let (version, selector, mut cost) = (&view.version, &view.selector, ReadCost::default());
-    if selector.is_global() {
+    if let Some(filter) = selector.tree() {
         let (mut out, mut start) = (RangeRuns::default(), from.to_vec());
         loop {
             out.clear();
             cost.range_probes += 1;
-            if !selector.ahead(version, &start, end, &mut out, &mut cost) {
+            if !filter.ahead(version, &start, end, &mut out, &mut cost) {
                 cost.runs_searched += version.runs.len() as u64;
                 return cost;
             }
@@ -62,9 +62,9 @@ pub(crate) fn of_range(view: &View, from: &[u8], end: Option<&[u8]>) -> ReadCost
         if table == run.tables.end || version.starts_after(table, from) {
             continue;
         }
-        let next = match selector.answers_ranges() {
-            true => selector.next(version, table, from, end, &mut cost),
-            false => Next::Unknown,
+        let next = match selector.range_filters() {
+            Some(filters) => filters.next(version, table, from, end, &mut cost),
+            None => Next::Unknown,
         };
         let may_hold = match next {
             Next::Nothing => false,

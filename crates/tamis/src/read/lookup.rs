@@ -453,8 +453,10 @@ impl<'k> KeyLookup<'k> {
     /// Ends the lookup: reports a sampled get's filter probes to the selector.
     #[inline]
     pub(super) fn report(&mut self, at: &ReadAt<'_>) {
-        if self.probe.counted().is_some() {
-            at.view.selector.ended(&at.view.version, &mut self.probe);
+        if self.probe.counted().is_some()
+            && let Some(filters) = at.view.selector.tables()
+        {
+            filters.ended(&at.view.version, &mut self.probe);
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::io::batch::BatchReader;
 use crate::observe::cost::ReadCost;
 use crate::read::ReadAt;
 use crate::read::lookup::{KeyLookup, Lookup};
-use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, next_step};
+use crate::select::{Candidate, Candidates, LeanKey, MAX_BATCH, TableFilters, next_step};
 use crate::slice::Slice;
 use crate::tree::version::Version;
 
@@ -140,7 +140,7 @@ impl<'a, 'k> Batch<'a, 'k> {
             if !in_tables {
                 continue;
             }
-            if selector.samples() {
+            if selector.tables().is_some_and(TableFilters::samples) {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
                 lookup.probe.set_counted(true);
                 open.push(Open { place, lookup, candidates: Candidates::new(), block: None });

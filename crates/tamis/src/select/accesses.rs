@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tamis_policy::hotness::SegmentId;
 use thread_local::ThreadLocal;
 
-use super::Probe;
-use super::elastic::SampledProbes;
+use super::probe::{Probe, SampledProbes};
 use crate::sampling::Stride;
 use crate::tree::version::Version;
 

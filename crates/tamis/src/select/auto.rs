@@ -37,11 +37,12 @@
 //!
 //! # Threads and locks
 //!
-//! The stage changes under the filter's [`work`](Grf::work) and the database's `state` together, so
-//! it cannot change while either is held. Flushes hold `work` from before they add keys until their
-//! version is published. If the stage is then `PerTable`, a later build finds their tables in the
-//! version; otherwise they add their keys. An ingestion notes its epoch and publishes its tables
-//! under one `state` lock. Readers see the stage only as the selector of their version.
+//! The stage changes under the filter's [`work`](super::global::Grf::work) and the database's
+//! `state` together, so it cannot change while either is held. Flushes hold `work` from before they
+//! add keys until their version is published. If the stage is then `PerTable`, a later build finds
+//! their tables in the version; otherwise they add their keys. An ingestion notes its epoch and
+//! publishes its tables under one `state` lock. Readers see the stage only as the selector of their
+//! version.
 //!
 //! The verdict is a leaf lock.
 
@@ -53,10 +54,8 @@ use tamis_base::ids::TableId;
 use tamis_model::tree_filter::{self, Comparison, Costs, Reads, Runs, TreeFilter as Kind};
 
 use crate::options::{KeyMapChoice, KeyspaceOptions};
-use crate::sampling::Sampler;
-use crate::select::global::{GlobalSelector, Grf, Task, Work};
-use crate::select::{QuerySampler, Selector, TableFilters};
-use crate::sync::{Mutex, MutexGuard};
+use crate::select::queries::QuerySampler;
+use crate::sync::Mutex;
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
@@ -69,7 +68,7 @@ const ROUND: f64 = 0.25;
 /// What answers for a keyspace. See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Stage {
+pub(super) enum Stage {
     PerTable,
     Building,
     Global,
@@ -83,17 +82,6 @@ impl Stage {
             Stage::Global => "global",
         }
     }
-}
-
-/// A change of stage, made by a background thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Begin to build the global filter.
-    Begin,
-    /// Let the complete global filter answer.
-    Switch,
-    /// Drop the global filter.
-    Leave,
 }
 
 /// The filter that `filter = auto` has chosen, and why. Times are in nanoseconds, for the part of a
@@ -129,9 +117,7 @@ struct Verdict {
 /// Chooses the filter of one keyspace. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Auto {
-    grf: Grf,
-    /// For elastic filters that tables may have from before.
-    sampler: Arc<Sampler>,
+    queries: Arc<QuerySampler>,
     stage: AtomicU8,
     verdict: Mutex<Verdict>,
     changes: AtomicU64,
@@ -141,20 +127,19 @@ pub(crate) struct Auto {
     /// Whether a workload is declared: the rule then needs no observation.
     declared: bool,
     /// Whether the tree is opened read-only: its writer's choice stays.
-    read_only: bool,
+    pub(super) read_only: bool,
 }
 
 impl Auto {
     /// Returns the chooser for a tree about which nothing is known yet.
     pub(crate) fn new(
         options: &KeyspaceOptions,
-        sampler: &Arc<Sampler>,
+        queries: &Arc<QuerySampler>,
         costs: Costs,
         read_only: bool,
     ) -> Auto {
         Auto {
-            grf: Grf::new(options),
-            sampler: sampler.clone(),
+            queries: queries.clone(),
             stage: AtomicU8::new(Stage::PerTable as u8),
             verdict: Mutex::new(Verdict { wanted: Kind::PerTable, since: None }),
             changes: AtomicU64::new(0),
@@ -174,48 +159,12 @@ impl Auto {
         }
     }
 
-    pub(crate) fn grf(&self) -> &Grf {
-        &self.grf
-    }
-
-    pub(crate) fn queries(&self) -> &Arc<QuerySampler> {
-        self.grf.queries()
-    }
-
-    fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> Stage {
         [Stage::PerTable, Stage::Building, Stage::Global][usize::from(self.stage.load(Relaxed))]
     }
 
     fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as u8, Relaxed);
-    }
-
-    /// Returns the selector of a new version; under the `state` lock.
-    pub(crate) fn selector(&self, version: &Version) -> Selector {
-        let Version { runs, tables, .. } = version;
-        let global = || self.grf.selector(runs, tables);
-        match self.stage() {
-            Stage::PerTable => {
-                // A later build includes them.
-                self.grf.forget_missing(tables);
-                Selector::PerTable(TableFilters::new(tables, &self.sampler, None))
-            }
-            Stage::Building => Selector::Building(Building {
-                tables: TableFilters::new(tables, &self.sampler, None),
-                _coming: global(),
-            }),
-            Stage::Global => Selector::Global(global()),
-        }
-    }
-
-    /// Adds the keys of flushed tables if there is a global filter, complete or being built. See
-    /// [`Grf::insert_flushed`].
-    pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> MutexGuard<'_, Work> {
-        let mut work = self.grf.work();
-        if self.stage() != Stage::PerTable {
-            self.grf.insert_flushed(&mut work, tables);
-        }
-        work
     }
 
     /// Reports whether new tables of a tree whose runs will have these `entries` are written for
@@ -232,11 +181,11 @@ impl Auto {
 
     /// Reports whether enough reads are known to decide.
     fn may_decide(&self) -> bool {
-        !self.read_only && (self.declared || self.queries().rates().1 >= FEWEST_READS)
+        !self.read_only && (self.declared || self.queries.rates().1 >= FEWEST_READS)
     }
 
     fn compare(&self, current: Kind, entries: Vec<f64>) -> Comparison {
-        let rates = self.queries().rates().0;
+        let rates = self.queries.rates().0;
         let reads = Reads {
             absent_gets: rates.absent_gets,
             existing_gets: rates.gets - rates.absent_gets,
@@ -262,48 +211,17 @@ impl Auto {
         verdict.wanted
     }
 
-    /// Returns the background work due, including images if the database `saves` any. Call under
-    /// the `state` lock.
-    pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
-        let global = self.decide(version) == Kind::Global || version.tables.iter().any(needs_global);
-        match self.stage() {
-            Stage::PerTable if self.read_only || !global => None,
-            Stage::PerTable => Some(Task::Turn(Turn::Begin)),
-            _ if !global => Some(Task::Turn(Turn::Leave)),
-            Stage::Building => self.grf.task(version, false).or(Some(Task::Turn(Turn::Switch))),
-            Stage::Global => self.grf.task(version, saves),
-        }
+    /// Asks the rule about the current version. Reports whether it wants a global filter, or tables
+    /// still need one. O(tables).
+    pub(super) fn needs_global(&self, version: &Version) -> bool {
+        self.decide(version) == Kind::Global || version.tables.iter().any(needs_global)
     }
 
-    /// Makes the change, if still due. Call with `work` and `state` held; the caller publishes a
-    /// selector before it releases either.
-    pub(crate) fn turn(&self, work: &Work, turn: Turn, version: &Version) {
-        if self.task(version, false) != Some(Task::Turn(turn)) {
-            return;
-        }
-        match turn {
-            Turn::Begin => {
-                self.grf.forget_missing(&version.tables);
-                self.set_stage(Stage::Building);
-            }
-            Turn::Switch => self.set_stage(Stage::Global),
-            Turn::Leave => {
-                self.set_stage(Stage::PerTable);
-                self.grf.clear(work, &version.tables);
-            }
-        }
+    /// Makes a change. Call with [`work`](super::global::Grf::work) and `state` held.
+    pub(super) fn enter(&self, stage: Stage) {
+        self.set_stage(stage);
         // Building changes nothing for readers.
-        self.changes.fetch_add(u64::from(turn != Turn::Begin), Relaxed);
-    }
-
-    /// Reports whether there is a global filter, complete or being built.
-    pub(crate) fn has_global(&self) -> bool {
-        self.stage() != Stage::PerTable
-    }
-
-    /// Reports whether the global filter, and so its images, is in force.
-    pub(crate) fn has_images(&self) -> bool {
-        self.stage() == Stage::Global
+        self.changes.fetch_add(u64::from(stage != Stage::Building), Relaxed);
     }
 
     /// Returns what is in force for a version, and why.
@@ -339,14 +257,6 @@ impl Auto {
             reason,
         }
     }
-}
-
-/// The selector of a version while a global filter is being built: the tables' filters answer.
-#[derive(Debug)]
-pub(crate) struct Building {
-    pub(super) tables: TableFilters,
-    /// Keeps the version among those that the codes of the coming filter must distinguish.
-    _coming: GlobalSelector,
 }
 
 /// Reports whether a table has no own filter because it was written for a global one.

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_files::table::{ElasticFilter, FoundUnits, pin};
 use tamis_filter::{BloomScheme, Digest, ElasticProbe};
-use tamis_policy::hotness::{BlockRead, SegmentId};
+use tamis_policy::hotness::SegmentId;
 
-use super::table_filters::check_rejection;
-use super::{Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe};
+use super::checks::check_rejection;
+use super::probe::{LeanKey, Probe, SampledProbes};
+use super::run_selector::{Candidate, Candidates, MAX_BATCH, MAX_STEP};
 use crate::observe::cost::ReadCost;
-use crate::sampling::Asked;
 use crate::tree::version::Version;
 
 /// The segments that a get probes in one step: one per run with a table that covers the key.
@@ -104,8 +104,8 @@ impl Segments {
     }
 }
 
-/// See [`RunSelector::select_many`](super::RunSelector::select_many). All tables of the version
-/// have elastic filters: `filters`.
+/// See [`RunSelector::select_many`](super::run_selector::RunSelector::select_many). All tables of
+/// the version have elastic filters: `filters`.
 pub(super) fn select_many(
     filters: &[Arc<ElasticFilter>],
     version: &Version,
@@ -166,77 +166,4 @@ pub(super) fn ask(
     };
     cost.filter_negatives += u64::from(!maybe);
     maybe
-}
-
-/// Whether a get is sampled, and the segments it probed.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one for each get, on the stack, written only if it is counted"
-)]
-#[derive(Debug, Default)]
-pub(crate) enum Counting {
-    /// The get has not probed an elastic filter yet.
-    #[default]
-    Undecided,
-    /// The get is not sampled.
-    No,
-    /// The get is sampled. Stored in place, so that a get allocates nothing in a tree of up to
-    /// sixteen runs.
-    Yes(SampledProbes),
-}
-
-/// The elastic segments that a get probed, newest run first.
-#[derive(Debug, Default)]
-pub(crate) struct SampledProbes {
-    segments: SmallVec<[SampledSegment; 16]>,
-    /// The number of segments that had to be probed: the last of them had the answer. Filters are
-    /// probed ahead of the search, so more may have been probed.
-    needed: Option<usize>,
-}
-
-/// A segment that a get probed.
-#[derive(Clone, Copy, Debug)]
-struct SampledSegment {
-    /// The table's number within the version.
-    table: u32,
-    id: SegmentId,
-    /// Whether the table held a version of the key.
-    held: bool,
-    /// Whether the search of the table read a block.
-    read: BlockRead,
-}
-
-impl SampledProbes {
-    pub(crate) fn push(&mut self, table: usize, id: SegmentId) {
-        self.segments.push(SampledSegment { table: table as u32, id, held: false, read: BlockRead::None });
-    }
-
-    /// Returns the tables that had to be probed (their numbers within the version), and whether
-    /// each held the key.
-    pub(crate) fn needed_tables(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
-        let needed = &self.segments[..self.needed.unwrap_or(self.segments.len())];
-        needed.iter().map(|asked| (asked.table as usize, asked.held))
-    }
-
-    /// Records that a table (its number within the version) was searched, and whether it held a
-    /// version of the key.
-    pub(crate) fn searched(&mut self, table: usize, read: BlockRead, held: bool) {
-        if let Some(asked) = self.segments.iter_mut().find(|asked| asked.table as usize == table) {
-            (asked.read, asked.held) = (read, held);
-        }
-        self.needed = None;
-    }
-
-    /// Records that the search ended in a table: probes of older runs were wasted.
-    pub(crate) fn ended(&mut self, table: usize) {
-        // Candidates are searched in the order in which they were probed, but tables without an
-        // elastic filter are not listed. Tables of newer runs have smaller numbers.
-        self.needed = Some(self.segments.partition_point(|asked| asked.table as usize <= table));
-    }
-
-    /// Returns the segments that had to be probed.
-    pub(crate) fn needed(&self) -> impl Iterator<Item = Asked> + '_ {
-        let needed = &self.segments[..self.needed.unwrap_or(self.segments.len())];
-        needed.iter().map(|&SampledSegment { id, held, read, .. }| Asked { id, held, read })
-    }
 }

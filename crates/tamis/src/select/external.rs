@@ -8,9 +8,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
-use super::keys::{KeysRead, Source, for_each_key};
-use super::table_filters::check_rejection;
-use super::{Candidate, Candidates, GlobalFilterStats, Probe, RunSelector, Warnings, damaged_list};
+use super::checks::check_rejection;
+use super::global::GlobalFilterStats;
+use super::keys::{KeyNotes, for_each_key};
+use super::probe::Probe;
+use super::run_selector::{Candidate, Candidates, RunSelector, WholeTree};
 use crate::error::StorageError;
 use crate::observe::cost::ReadCost;
 use crate::options::KeyspaceOptions;
@@ -26,14 +28,7 @@ use crate::tree::version::Version;
 pub(crate) struct External {
     name: String,
     filter: Box<dyn TreeSelector>,
-    notes: Arc<Notes>,
-}
-
-/// Counts and warnings from reading keys.
-#[derive(Debug, Default)]
-struct Notes {
-    read: KeysRead,
-    warnings: Warnings,
+    notes: Arc<KeyNotes>,
 }
 
 impl External {
@@ -66,7 +61,7 @@ impl External {
 
     /// Returns the warnings since the last call.
     pub(crate) fn take_warnings(&self) -> Vec<String> {
-        self.notes.warnings.take()
+        self.notes.take_warnings()
     }
 
     /// Returns the statistics of the filter.
@@ -80,7 +75,7 @@ impl External {
             rebuilt: stats.rebuilt,
             ..GlobalFilterStats::default()
         };
-        self.notes.read.report_to(&mut report);
+        [report.keys_from_lists, report.keys_from_data, report.damaged_lists] = self.notes.counts();
         report
     }
 }
@@ -89,7 +84,7 @@ impl External {
 #[derive(Debug)]
 struct Table {
     table: Arc<OpenTable>,
-    notes: Arc<Notes>,
+    notes: Arc<KeyNotes>,
 }
 
 impl SelectorTable for Table {
@@ -110,16 +105,11 @@ impl SelectorTable for Table {
         };
         match for_each_key(&self.table, &[], None, &mut counted) {
             Ok(source) => {
-                notes.read.note(source, keys);
-                if source == Source::DamagedList {
-                    notes.warnings.add(id, || damaged_list(id));
-                }
+                notes.note_read(id, source, keys);
                 Ok(())
             }
             Err(why @ StorageError::Corrupt(_)) => {
-                notes.warnings.add(id, || {
-                    format!("table {id} is searched for every key, without the global filter: {why}")
-                });
+                notes.note_damaged(id, &why);
                 Err(KeysUnavailable::Damaged)
             }
             Err(why) => {
@@ -173,11 +163,9 @@ impl RunSelector for ExternalSelector {
     fn prefetch(&self, _: &Version, probe: &Probe<'_>, digest: Digest, _: Range<usize>) {
         self.0.prefetch(probe.key, digest);
     }
+}
 
-    fn is_global(&self) -> bool {
-        true
-    }
-
+impl WholeTree for ExternalSelector {
     fn ahead(
         &self,
         _: &Version,

@@ -1,22 +1,23 @@
 //! The default selector: one filter per table.
 
-use std::cell::Cell;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tamis_base::key::MAX_SEQNO;
-use tamis_files::table::{CursorOptions, ElasticFilter, FoundUnits, TableCursor, pin};
+use tamis_files::table::{ElasticFilter, FoundUnits, pin};
 use tamis_filter::{
     BlockedBloom, BloomScheme, Digest, Filter, KeyRange, Next, PointFilter, RangeFilter, probe_pairs,
     probe_selected,
 };
 use tamis_policy::hotness::SegmentId;
 
+use super::accesses::AccessSampler;
+use super::checks::{check_gap, check_rejection};
+use super::elastic::{self, Segments};
+use super::probe::{LeanKey, Probe};
+use super::run_selector::{Candidate, Candidates, MAX_BATCH, MAX_STEP, RunSelector};
 use crate::observe::cost::ReadCost;
 use crate::sampling::Sampler;
-use crate::select::elastic::{self, Segments};
-use crate::select::{AccessSampler, Candidate, Candidates, LeanKey, MAX_BATCH, MAX_STEP, Probe, RunSelector};
 use crate::tree::open_table::{OpenTable, TableFilter};
 use crate::tree::version::Version;
 
@@ -170,22 +171,6 @@ impl RunSelector for TableFilters {
         }
     }
 
-    fn samples(&self) -> bool {
-        match (&self.sampler, &self.accesses) {
-            (Some(sampler), _) => sampler.tick(),
-            (_, Some(accesses)) => accesses.tick(),
-            _ => false,
-        }
-    }
-
-    fn ended(&self, version: &Version, probe: &mut Probe<'_>) {
-        match (&self.sampler, &self.accesses, probe.counted()) {
-            (Some(sampler), _, Some(asked)) => sampler.record(asked.needed()),
-            (_, Some(accesses), Some(asked)) => accesses.record(version, asked),
-            _ => {}
-        }
-    }
-
     fn prefetch(&self, version: &Version, probe: &Probe<'_>, digest: Digest, runs: Range<usize>) {
         let pin = self.sampler.as_ref().map(|_| pin());
         for run in runs {
@@ -205,12 +190,53 @@ impl RunSelector for TableFilters {
             }
         }
     }
+}
 
-    fn answers_ranges(&self) -> bool {
+/// Returns the filter of a table that keeps one pinned.
+fn pinned(table: &OpenTable) -> Option<&Filter> {
+    match &table.filter {
+        TableFilter::Pinned(filter) => filter.get(),
+        _ => None,
+    }
+}
+
+/// Prefetches the first cache line that the filter of a table will read.
+fn prefetch_pinned(table: &OpenTable, digest: Digest) {
+    if let Some(Filter::Point(filter)) = pinned(table) {
+        filter.prefetch(digest);
+    }
+}
+
+impl TableFilters {
+    /// Reports whether any table has a range filter, so that [`next`](Self::next) and
+    /// [`may_hold`](Self::may_hold) can tell anything.
+    #[inline]
+    pub(crate) fn answers_ranges(&self) -> bool {
         self.ranges
     }
 
-    fn next(
+    /// Draws whether a batch key is sampled and therefore looked up individually. Called once for
+    /// each key that [`select_many`](RunSelector::select_many) would serve, before that call.
+    pub(crate) fn samples(&self) -> bool {
+        match (&self.sampler, &self.accesses) {
+            (Some(sampler), _) => sampler.tick(),
+            (_, Some(accesses)) => accesses.tick(),
+            _ => false,
+        }
+    }
+
+    /// Called when a sampled get finishes (see [`Probe::counted`]).
+    pub(crate) fn ended(&self, version: &Version, probe: &mut Probe<'_>) {
+        match (&self.sampler, &self.accesses, probe.counted()) {
+            (Some(sampler), _, Some(asked)) => sampler.record(asked.needed()),
+            (_, Some(accesses), Some(asked)) => accesses.record(version, asked),
+            _ => {}
+        }
+    }
+
+    /// Returns what is known about the first key at or after `from` in `table` (its number within
+    /// the version). The key matters only if it lies before `end`.
+    pub(crate) fn next(
         &self,
         version: &Version,
         table: usize,
@@ -247,7 +273,8 @@ impl RunSelector for TableFilters {
         next
     }
 
-    fn may_hold(
+    /// Reports whether `table` may hold a key in `range`; `None` if nothing is known.
+    pub(crate) fn may_hold(
         &self,
         version: &Version,
         table: usize,
@@ -268,24 +295,7 @@ impl RunSelector for TableFilters {
         }
         Some(maybe)
     }
-}
 
-/// Returns the filter of a table that keeps one pinned.
-fn pinned(table: &OpenTable) -> Option<&Filter> {
-    match &table.filter {
-        TableFilter::Pinned(filter) => filter.get(),
-        _ => None,
-    }
-}
-
-/// Prefetches the first cache line that the filter of a table will read.
-fn prefetch_pinned(table: &OpenTable, digest: Digest) {
-    if let Some(Filter::Point(filter)) = pinned(table) {
-        filter.prefetch(digest);
-    }
-}
-
-impl TableFilters {
     /// All tables have elastic filters.
     fn select_elastic(
         &self,
@@ -392,57 +402,4 @@ pub(crate) fn ask_filter(filter: &Filter, probe: &mut Probe<'_>, cost: &mut Read
     cost.filter_probes += 1;
     cost.filter_negatives += u64::from(!maybe);
     maybe
-}
-
-thread_local! {
-    /// Whether this thread's rejections go unchecked.
-    static UNCHECKED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs `work` without debug builds' checks of this thread's rejections, to measure the cost of
-/// filters alone.
-pub fn without_rejection_checks<T>(work: impl FnOnce() -> T) -> T {
-    struct Checked(bool);
-    impl Drop for Checked {
-        fn drop(&mut self) {
-            UNCHECKED.set(self.0);
-        }
-    }
-    let _before = Checked(UNCHECKED.replace(true));
-    work()
-}
-
-/// In debug builds, checks a rejection against the data: false negatives must never occur.
-#[inline]
-pub(crate) fn check_rejection(version: &Version, table: usize, key: &[u8]) {
-    if cfg!(debug_assertions) && !UNCHECKED.get() {
-        let table = &version.tables[table];
-        // The reader reports an unreadable table; that is not the filter's error.
-        if let Ok(found) = table.table.get(key, None, MAX_SEQNO, &mut ()) {
-            assert!(
-                found.is_none(),
-                "the filter of table {} denies a key that it holds: {key:?}",
-                table.meta.id
-            );
-        }
-    }
-}
-
-/// The same for ranges: checks that the table has nothing from `start` up to `end`.
-fn check_gap(table: &OpenTable, start: Bound<&[u8]>, end: Option<&[u8]>) {
-    if cfg!(debug_assertions) {
-        let start = match start {
-            Bound::Included(key) | Bound::Excluded(key) => key,
-            Bound::Unbounded => &[],
-        };
-        let mut cursor = TableCursor::new(table.table.clone(), CursorOptions::default());
-        if cursor.seek(start, MAX_SEQNO).is_ok() && cursor.valid() {
-            assert!(
-                end.is_some_and(|end| cursor.key() >= end),
-                "the filter of table {} denies {:?} between {start:?} and {end:?}",
-                table.meta.id,
-                cursor.key()
-            );
-        }
-    }
 }

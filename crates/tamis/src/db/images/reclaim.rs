@@ -46,7 +46,7 @@ pub(super) fn plan(files: &[Stored], new: &[NewImage]) -> Plan {
         let age = (FilterFileId::MAX, place as u32);
         Image::new(
             image.kind,
-            (image.start.clone(), image.end.clone()),
+            (image.span.start.clone(), image.span.end.clone()),
             image.until,
             age,
             image.bytes.len() as u64,

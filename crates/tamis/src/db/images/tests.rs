@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use tamis_base::key::KeyBytes;
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use super::reclaim::{FREE_BYTES, MOST_FILES};
@@ -55,7 +56,7 @@ fn image_of(
     let mut bytes = format!("{} {start} {number:08} ", kind.name()).into_bytes();
     bytes.resize(len.max(bytes.len()), b'.');
     let key = |text: &str| KeyBytes::from(text.as_bytes());
-    NewImage { kind, start: key(start), end: end.map(key), until, bytes }
+    NewImage { kind, span: Span { start: key(start), end: end.map(key) }, until, bytes }
 }
 
 fn image(start: &str, end: Option<&str>, until: u64, number: u32) -> NewImage {
@@ -78,10 +79,10 @@ type Found = (String, Option<String>, String, u32, u64);
 fn found_of(db: &Db, keyspace: &Keyspace, kind: ImageKind) -> Vec<Found> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let read = |image: LiveImage| {
-        let bytes = text(&db.inner().filter_files.read(&image).ok()?);
+        let bytes = text(&db.inner().filter_files.read(&image.stored).ok()?);
         let words: Vec<&str> = bytes.split(' ').collect();
         assert_eq!(words[0], kind.name());
-        let (start, end) = (text(&image.start), image.end.as_deref().map(text));
+        let (start, end) = (text(&image.span.start), image.span.end.as_deref().map(text));
         Some((start, end, words[1].to_owned(), words[2].parse().unwrap(), image.until))
     };
     db.inner().live_images(keyspace.inner.id, kind).into_iter().filter_map(read).collect()
@@ -167,7 +168,7 @@ fn superseded_files_go() {
     let held = db.inner().live_images(keyspace.inner.id, ImageKind::Keys);
     save(&db, &keyspace, &[image("", None, 5, 5)]).unwrap();
     assert_eq!(files_left(&fs, &db, 3), 3);
-    assert!(held.iter().all(|image| db.inner().filter_files.read(image).is_ok()));
+    assert!(held.iter().all(|image| db.inner().filter_files.read(&image.stored).is_ok()));
     drop(held);
     assert_eq!((found(&db, &keyspace), files_left(&fs, &db, 1)), (vec![item("", None, "", 5, 5)], 1));
     assert_eq!(warnings(&db), Vec::<String>::new());
@@ -243,13 +244,12 @@ proptest! {
     fn a_plan_keeps_what_counts(files in stored(), start in 0..6u8, len in 1..5u8, bytes in 0..400_000usize) {
         let new = NewImage {
             kind: ImageKind::Keys,
-            start: [start][..].into(),
-            end: Some([start + len][..].into()),
+            span: Span { start: [start][..].into(), end: Some([start + len][..].into()) },
             until: 1,
             bytes: vec![0; bytes],
         };
         let plan = plan(&files, std::slice::from_ref(&new));
-        let range = (new.start.clone(), new.end.clone());
+        let range = (new.span.start.clone(), new.span.end.clone());
         let new = Image::new(new.kind, range, 1, (u64::MAX, 0), bytes as u64);
         let before: Vec<Image> = files.iter().flat_map(|f| f.images.iter().map(|(_, image)| image.clone())).chain([new.clone()]).collect();
         let kept = |file: &usize| !plan.dropped.contains(file);

@@ -313,7 +313,9 @@ impl DbInner {
             let dropped = || WriteError::Dropped { name: keyspace.name().to_owned() };
             let epoch = state.catalogue.take_epoch(keyspace.id).ok_or_else(dropped)?;
             edit.next_epochs.push((keyspace.id, epoch + 1));
-            keyspace.filter.note_missing(epoch);
+            if let Some(global) = keyspace.filter.global() {
+                global.grf.note_missing(epoch);
+            }
             let mut new_runs: BTreeMap<usize, RunId> = BTreeMap::new();
             for file in files {
                 let place = place(&shape, &range_of(&file.described), depth);

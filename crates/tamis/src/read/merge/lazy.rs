@@ -2,7 +2,7 @@
 //!
 //! A filter for the whole tree knows which of its runs have keys in a key range. A merge over a
 //! version with such a filter therefore opens no run by itself. It asks the filter about the keys
-//! ahead of its position ([`RunSelector::ahead`], [`RunSelector::behind`]) and activates the listed
+//! ahead of its position ([`WholeTree::ahead`], [`WholeTree::behind`]) and activates the listed
 //! runs, each where its keys may begin. The others stay lazy. At the end of the range the merge
 //! asks again.
 //!
@@ -33,8 +33,8 @@
 //!
 //! Belongs to its merge, and like it to one thread at a time.
 //!
-//! [`RunSelector::ahead`]: crate::select::RunSelector::ahead
-//! [`RunSelector::behind`]: crate::select::RunSelector::behind
+//! [`WholeTree::ahead`]: crate::select::run_selector::WholeTree::ahead
+//! [`WholeTree::behind`]: crate::select::run_selector::WholeTree::behind
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -124,16 +124,17 @@ impl LazyRuns {
     /// `self.listed` holds its answer.
     fn ask(&mut self, start: Start<'_>, context: &RunContext) -> bool {
         let Tables::Of(view) = &context.tables else { return false };
+        let Some(filter) = view.selector.tree() else { return false };
         let mut cost = ReadCost::default();
         let out = &mut self.listed;
         out.clear();
         let known = match start {
             Start::At(from, _) => {
-                view.selector.ahead(&view.version, from, context.end.as_deref(), out, &mut cost)
+                filter.ahead(&view.version, from, context.end.as_deref(), out, &mut cost)
                     && out.until().is_none_or(|until| until > from)
             }
             Start::Before(before) => {
-                view.selector.behind(&view.version, before, &context.start, out, &mut cost)
+                filter.behind(&view.version, before, &context.start, out, &mut cost)
                     && out.until().is_none_or(|until| before.is_none_or(|before| until < before))
             }
         };

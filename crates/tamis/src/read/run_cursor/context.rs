@@ -77,24 +77,23 @@ impl RunContext {
     /// Returns what the filter of `table` knows about the versions from `from` on.
     #[inline]
     pub(super) fn next(&self, table: usize, from: &[u8], counts: &mut Counts) -> Next<Vec<u8>> {
-        match &self.tables {
-            Tables::Of(view) if view.selector.answers_ranges() => {
-                counts.of(|cost| view.selector.next(&view.version, table, from, self.end.as_deref(), cost))
+        let Tables::Of(view) = &self.tables else { return Next::Unknown };
+        match view.selector.range_filters() {
+            Some(filters) => {
+                counts.of(|cost| filters.next(&view.version, table, from, self.end.as_deref(), cost))
             }
-            _ => Next::Unknown,
+            None => Next::Unknown,
         }
     }
 
     /// Reports whether the filter of `table` excludes keys from the start up to `before`.
     #[inline]
     pub(super) fn denies_before(&self, table: usize, before: &[u8], counts: &mut Counts) -> bool {
-        match &self.tables {
-            Tables::Of(view) if view.selector.answers_ranges() => {
-                let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
-                counts.of(|cost| view.selector.may_hold(&view.version, table, range, cost)) == Some(false)
-            }
-            _ => false,
-        }
+        let Tables::Of(view) = &self.tables else { return false };
+        view.selector.range_filters().is_some_and(|filters| {
+            let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
+            counts.of(|cost| filters.may_hold(&view.version, table, range, cost)) == Some(false)
+        })
     }
 
     /// Returns the first of `tables` whose range reaches `key`.

@@ -12,7 +12,8 @@ use tamis_filter::Digest;
 use crate::Db;
 use crate::observe::cost::ReadCost;
 use crate::read::View;
-use crate::select::{Candidate, Candidates, Probe, RunSelector, Selector};
+use crate::select::run_selector::{RunSelector, WholeTree};
+use crate::select::{Candidate, Candidates, Probe, Selector};
 use crate::selector::RangeRuns;
 use crate::tree::version::Version;
 
@@ -120,11 +121,9 @@ impl RunSelector for Truth {
     fn prefetch(&self, version: &Version, _probe: &Probe<'_>, _digest: Digest, runs: Range<usize>) {
         assert_eq!(runs, 0..version.runs.len(), "one probe concerns all runs");
     }
+}
 
-    fn is_global(&self) -> bool {
-        true
-    }
-
+impl WholeTree for Truth {
     fn ahead(
         &self,
         _version: &Version,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tamis_base::epochs::EpochMap;
 use tamis_base::ids::TableId;
-use tamis_base::key::KeyBytes;
 use tamis_filter::Digest;
 use tamis_filter::global::{Batch, Epoch, Epochs};
 
@@ -15,27 +14,7 @@ use crate::select::keys::{Source, for_each_key};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-use super::spans_within;
-
-/// A key range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) start: KeyBytes,
-    pub(crate) end: Option<KeyBytes>,
-}
-
-impl Span {
-    /// Reports whether the two have keys in common.
-    pub(super) fn meets(&self, other: &Span) -> bool {
-        let begins_before = |a: &Span, b: &Span| b.end.as_ref().is_none_or(|end| a.start < *end);
-        begins_before(self, other) && begins_before(other, self)
-    }
-
-    pub(super) fn overlaps(&self, table: &OpenTable) -> bool {
-        let meta = &table.meta;
-        meta.largest.reaches(&self.start) && self.end.as_ref().is_none_or(|end| meta.smallest < *end)
-    }
-}
+use super::span::{Span, spans_within};
 
 /// Calls `each` in ascending order with every key of a table within the span, its digest, and the
 /// table's epochs at that key.

@@ -22,92 +22,19 @@
 //! of at most 768 samples.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tamis_base::key::prefix_of;
 use tamis_filter::global::{MapChoice, Review};
 
-use super::{Directory, Grf};
-use crate::select::queries::{Queries, Rates};
+use super::cell::Directory;
+use super::chosen::{Chosen, FEWEST_READS, Shares};
+use super::grf::Grf;
+use crate::select::queries::Queries;
 
-/// Reads after which a map is compared with others: as many as the kept samples stand for.
-const FEWEST_READS: u64 = 1 << 14;
-/// No range waits for more reads than this.
-const LONGEST_WAIT: u64 = FEWEST_READS << 16;
 /// Another map must save this part of the cost or more.
 const MARGIN: f64 = 1.5;
 /// Up to this many runs named in vain by all samples together may be chance.
 const CHANCE: f64 = 8.0;
-/// The least change, absolute and as a factor, in the shares of ranges and seeks that makes a map
-/// doubtful if the costs of its rivals are unknown.
-const MOVED: (f64, f64) = (0.1, 2.0);
-
-/// The reads that a cell's map was chosen for.
-#[derive(Debug)]
-pub(super) struct Chosen {
-    /// The shares of ranges and of seeks among them; `None` if unknown, as for images.
-    shares: Option<Shares>,
-    /// Reads observed until then.
-    observed: u64,
-    /// Reads until the map is compared.
-    wait: u64,
-    /// Whether another map is to be chosen.
-    is_unsuited: AtomicBool,
-}
-
-/// The shares of ranges and of seeks among reads: a good map for one may be the worst for the
-/// other.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shares {
-    pub(super) ranges: f64,
-    pub(super) seeks: f64,
-}
-
-impl Shares {
-    pub(super) fn of(rates: &Rates) -> Shares {
-        Shares { ranges: rates.ranges / rates.reads(), seeks: rates.seeks / rates.reads() }
-    }
-
-    /// Returns the share of both.
-    pub(super) fn sum(self) -> f64 {
-        self.ranges + self.seeks
-    }
-}
-
-impl Default for Chosen {
-    fn default() -> Chosen {
-        Chosen { shares: None, observed: 0, wait: FEWEST_READS, is_unsuited: AtomicBool::new(false) }
-    }
-}
-
-impl Chosen {
-    /// Returns the record of a map chosen now, in place of the `old` ones.
-    pub(super) fn now<'c>(
-        shares: Shares,
-        observed: u64,
-        old: impl IntoIterator<Item = &'c Chosen>,
-    ) -> Chosen {
-        let wait = |old: &Chosen| if old.is_unsuited() { old.wait.saturating_mul(2) } else { old.wait };
-        let wait = old.into_iter().map(wait).max().unwrap_or(FEWEST_READS).min(LONGEST_WAIT);
-        Chosen { shares: Some(shares), observed, wait, is_unsuited: AtomicBool::new(false) }
-    }
-
-    pub(super) fn is_unsuited(&self) -> bool {
-        self.is_unsuited.load(Relaxed)
-    }
-
-    /// Reports whether the reads differ from those of the choice.
-    fn has_moved(&self, shares: Shares) -> bool {
-        let (least, factor) = MOVED;
-        let moved = |was: f64, is: f64| (was - is).abs() > least && was.max(is) > factor * was.min(is);
-        self.shares.is_none_or(|was| {
-            moved(was.ranges, shares.ranges)
-                || moved(was.seeks, shares.seeks)
-                || moved(was.sum(), shares.sum())
-        })
-    }
-}
-
 /// The cost of the samples in one cell, unweighted and weighted by the reads they stand for.
 #[derive(Clone, Copy, Default)]
 struct Sum {
@@ -144,10 +71,6 @@ impl Sum {
     }
 }
 
-/// The reads observed at the last review.
-#[derive(Debug, Default)]
-pub(super) struct Reviewed(AtomicU64);
-
 impl Grf {
     /// Marks the cells whose map does clearly worse for the current reads than another would. Call
     /// under the `state` lock.
@@ -156,10 +79,10 @@ impl Grf {
             return;
         }
         let (rates, observed) = self.queries.rates();
-        if observed < self.reviewed.0.load(Relaxed) + FEWEST_READS / 4 {
+        if observed < self.reviewed.load(Relaxed) + FEWEST_READS / 4 {
             return;
         }
-        self.reviewed.0.store(observed, Relaxed);
+        self.reviewed.store(observed, Relaxed);
         let shares = Shares::of(&rates);
         let waits = |chosen: &Chosen| observed < chosen.observed.saturating_add(chosen.wait);
         if directory.parts.iter().all(|(_, cell)| waits(&cell.chosen)) {

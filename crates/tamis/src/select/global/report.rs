@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_filter::global::MapChoice;
 
-use super::Grf;
+use super::cell::Cell;
+use super::grf::Grf;
 
 /// A keyspace's global filter at one moment. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,7 +73,7 @@ impl Grf {
         let directory = self.directory.load_full();
         let mut stats = GlobalFilterStats { kind: "grf".into(), ..GlobalFilterStats::default() };
         let mut maps: BTreeMap<&'static str, (usize, f64, usize, f64)> = BTreeMap::new();
-        let mut last: Option<*const super::Cell> = None;
+        let mut last: Option<*const Cell> = None;
         for (_, cell) in &directory.parts {
             // One cell may serve two ranges with a newer one between them.
             if last.replace(std::sync::Arc::as_ptr(cell)) == Some(std::sync::Arc::as_ptr(cell)) {
@@ -112,7 +113,7 @@ impl Grf {
             let mut old = self.old.lock();
             old.retain(|cell| cell.strong_count() > 0);
             let cells = old.iter().filter_map(std::sync::Weak::upgrade);
-            let parts = |cell: std::sync::Arc<super::Cell>| {
+            let parts = |cell: std::sync::Arc<Cell>| {
                 cell.partition.load_full().into_iter().chain(cell.prefixes.load_full())
             };
             cells.flat_map(parts).map(|partition| partition.memory_bytes() as u64).sum()
@@ -121,7 +122,7 @@ impl Grf {
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         stats.inserted = (count(&self.counts.inserted), count(&self.counts.insert_ns));
         stats.rebuilt = (count(&self.counts.built), count(&self.counts.build_ns));
-        self.counts.read.report_to(&mut stats);
+        [stats.keys_from_lists, stats.keys_from_data, stats.damaged_lists] = self.notes.counts();
         stats.images_loaded = count(&self.counts.images_loaded);
         stats.images_saved = count(&self.counts.images_saved);
         stats

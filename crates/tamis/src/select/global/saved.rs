@@ -10,10 +10,11 @@ use arc_swap::ArcSwapOption;
 use tamis_base::key::KeyBytes;
 use tamis_filter::global::{Epoch, Epochs, MapChoice, Partition};
 
-use super::gather::Span;
-use super::mix::Chosen;
+use super::cell::{Cell, Directory, Saved};
+use super::chosen::Chosen;
+use super::grf::{Grf, Spec};
+use super::span::{Span, holds, spans_within};
 use super::upkeep::Built;
-use super::{Cell, Directory, Grf, Spec, holds, spans_within};
 use crate::options::PrefixFilter;
 use crate::sync;
 use crate::tree::open_table::{OpenTable, TableFilter};
@@ -27,27 +28,6 @@ const VERSION: u32 = 1;
 const CHANGED: u64 = 5;
 /// … but not for fewer keys than this: adding them at the next opening costs less than a file.
 const FEWEST_CHANGED: u64 = 1 << 10;
-
-/// The relation of a cell to its image on disk.
-#[derive(Debug, Default)]
-pub(super) struct Saved {
-    /// The image's `until`; 0 without an image.
-    until: AtomicU64,
-    /// Keys added since the image was taken.
-    changed: AtomicU64,
-}
-
-impl Saved {
-    pub(super) fn add(&self, keys: u64) {
-        self.changed.fetch_add(keys, Relaxed);
-    }
-
-    /// Records a saved image, which has the `taken` keys added since the previous image.
-    fn note(&self, until: Epoch, taken: u64) {
-        self.until.fetch_max(until, Relaxed);
-        self.changed.fetch_sub(taken, Relaxed);
-    }
-}
 
 /// When images are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,30 +76,7 @@ pub(crate) struct Part {
     pub(crate) prefixes: Option<Arc<Restored>>,
 }
 
-/// An epoch whose tables are not published yet. Drop it once they are, or never will be.
-#[derive(Debug)]
-pub(crate) struct TakenEpoch {
-    epochs: Arc<sync::Mutex<Vec<Epoch>>>,
-    epoch: Epoch,
-}
-
-impl Drop for TakenEpoch {
-    fn drop(&mut self) {
-        let mut epochs = self.epochs.lock();
-        if let Some(at) = epochs.iter().position(|epoch| *epoch == self.epoch) {
-            epochs.swap_remove(at);
-        }
-    }
-}
-
 impl Grf {
-    /// Records that an epoch was taken for future tables. Call under the `state` lock under which
-    /// it was taken.
-    pub(crate) fn note_taken(&self, epoch: Epoch) -> TakenEpoch {
-        self.unpublished.lock().push(epoch);
-        TakenEpoch { epochs: self.unpublished.clone(), epoch }
-    }
-
     /// Returns the epoch below which the filter has the keys of every table, now and from now on.
     /// Call under `work` and `state`.
     fn until(&self, version: &Version, next_epoch: Epoch) -> Epoch {
@@ -218,19 +175,9 @@ impl Grf {
         self.spec.prefixes != PrefixFilter::None
     }
 
-    /// Reports whether images were looked for.
-    pub(super) fn has_loaded(&self) -> bool {
-        self.loaded.load(Relaxed)
-    }
-
-    /// Records that images were looked for. Call under `state`.
-    pub(crate) fn note_loaded(&self) {
-        self.loaded.store(true, Relaxed);
-    }
-
     /// Makes cells from restored partitions, in key order, and adds the keys of later tables of the
-    /// version. Call between [`begin_build`](Self::begin_build) and [`catch_up`](Self::catch_up).
-    /// Takes no lock.
+    /// version. Without any, all of it is still to be built. Call between
+    /// [`begin_build`](Self::begin_build) and [`catch_up`](Self::catch_up). Takes no lock.
     ///
     /// Cost: that of [`insert_flushed`](Self::insert_flushed) for each table with later epochs than
     /// the images of its range.
@@ -267,7 +214,7 @@ impl Grf {
             untils.push(None);
         }
         let span = Span { start: KeyBytes::default(), end: None };
-        let mut built = Built { span, parts, started, warnings: Vec::new(), images };
+        let mut built = Built { span, parts, started, warnings: Vec::new(), images: Some(images) };
         for table in &version.tables {
             self.insert_log(&mut built, &untils, table);
         }

@@ -9,11 +9,14 @@ use tamis_base::meta::TableMeta;
 use tamis_filter::Digest;
 use tamis_filter::global::{Ahead, Epoch, Epochs, NO_BOUND, Partition};
 
-use super::{Cell, Directory, spans_within};
+use super::cell::{Cell, Directory};
+use super::span::spans_within;
 use crate::observe::cost::ReadCost;
 use crate::options::PrefixFilter;
-use crate::select::table_filters::{ask_filter, check_rejection, take_answer};
-use crate::select::{Candidate, Candidates, LeanKey, MAX_STEP, Probe, RunSelector};
+use crate::select::checks::check_rejection;
+use crate::select::probe::{LeanKey, Probe};
+use crate::select::run_selector::{Candidate, Candidates, MAX_STEP, RunSelector, WholeTree};
+use crate::select::table_filters::{ask_filter, take_answer};
 use crate::selector::RangeRuns;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
@@ -42,8 +45,11 @@ pub(crate) struct GlobalSelector {
     /// By table; empty if the filter lacks none.
     lacking: Vec<bool>,
     /// Keeps the version among the live ones.
-    _alive: Arc<Vec<Arc<TableMeta>>>,
+    _alive: LiveTables,
 }
+
+/// The tables of a version, which counts as live while this is held.
+pub(crate) type LiveTables = Arc<Vec<Arc<TableMeta>>>;
 
 /// Codes of the entries that match a key: as many as the runs that its few neighbours lie in.
 type Codes = SmallVec<[Epochs; 32]>;
@@ -87,7 +93,7 @@ impl GlobalSelector {
     pub(super) fn new(
         directory: Arc<Directory>,
         prefixes: PrefixFilter,
-        alive: Arc<Vec<Arc<TableMeta>>>,
+        alive: LiveTables,
         runs: &[Run],
         tables: &[Arc<OpenTable>],
         lacking: Vec<bool>,
@@ -426,11 +432,9 @@ impl RunSelector for GlobalSelector {
             partition.prefetch(partition.position(probe.key, digest));
         }
     }
+}
 
-    fn is_global(&self) -> bool {
-        true
-    }
-
+impl WholeTree for GlobalSelector {
     fn ahead(
         &self,
         version: &Version,

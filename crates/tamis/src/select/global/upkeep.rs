@@ -1,4 +1,4 @@
-//! Maintenance of the filter: adds flushed keys, and rebuilds key ranges when that pays.
+//! Maintenance of the filter: adds flushed keys, and builds key ranges.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,20 +6,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
-use tamis_base::ids::TableId;
 use tamis_base::key::KeyBytes;
 use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, PartitionSpec, QueryMix};
 use tamis_filter::{Digest, FilterError};
 
-use super::gather::{Gathered, Span, each_key, gather, oldest_run};
-use super::mix::{Chosen, Shares};
-use super::saved::Saved;
-use super::{Cell, Directory, Grf, Work, holds};
+use super::cell::{Cell, Saved};
+use super::chosen::{Chosen, Shares};
+use super::gather::{Gathered, each_key, gather, oldest_run};
+use super::grf::{Grf, Work};
+use super::span::{Span, holds};
 use crate::error::StorageError;
 use crate::options::PrefixFilter;
-use crate::select::keys::Source;
 use crate::select::queries::Queries;
-use crate::select::{Turn, damaged_list};
 use crate::sync;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
@@ -29,34 +27,12 @@ use crate::tree::version::Version;
 const PARTITION_KEYS: u64 = 1 << 16;
 /// The minimum keys per partition, however small the tables are. The fixed-size parts of a
 /// partition are then a hundredth of it.
-const FEWEST_KEYS: u64 = 1 << 13;
-
-/// A partition is rebuilt once the oldest run has changed below it and it has either grown by an
-/// eighth or lost bits that memory now allows again …
-const STALE: u64 = 8;
-/// … or, whatever has changed, once it has this many times the keys it was built with: its segments
-/// have become long.
-const OVERGROWN: u64 = 2;
+pub(super) const FEWEST_KEYS: u64 = 1 << 13;
 
 /// Approximate bytes of a cell and its place in the directory.
 const CELL_BYTES: usize = 320;
 /// The most that these bytes may take of a partition's bits.
 const MOST_FOR_CELL: f64 = 0.03;
-
-/// What a background thread should do for a filter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
-    /// Build or rebuild a key range.
-    Build(Span),
-    /// Add the keys of tables published without them.
-    Insert,
-    /// Make cells from the images on disk, after opening.
-    Load,
-    /// Save images of cells.
-    Save,
-    /// Begin or end use of the filter, under `filter = auto`.
-    Turn(Turn),
-}
 
 /// Unpublished partitions for a key range.
 #[derive(Debug)]
@@ -66,48 +42,18 @@ pub(crate) struct Built {
     pub(super) started: Instant,
     /// Problems that did not stop the build.
     pub(crate) warnings: Vec<String>,
-    /// The number of parts made from images; 0: built from tables.
-    pub(super) images: u64,
+    /// The number of parts made from images; `None`: built from tables.
+    pub(super) images: Option<u64>,
 }
 
 impl Built {
-    /// Reports whether all of it was built.
+    /// Reports whether all of it was made. What no image has is still to be built.
     pub(crate) fn is_complete(&self) -> bool {
-        self.parts.iter().all(|(_, cell)| cell.partition.load().is_some())
+        self.images.is_some() || self.parts.iter().all(|(_, cell)| cell.partition.load().is_some())
     }
 }
 
 impl Grf {
-    /// Returns the work due for the current version; images are due only if the database `saves`
-    /// any. Call under the `state` lock. Cheap: O(partitions · runs · log tables), mostly without
-    /// the runs.
-    pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
-        if !self.has_loaded() {
-            return (!version.tables.is_empty()).then_some(Task::Load);
-        }
-        let directory = self.directory.load();
-        self.review(&directory);
-        for (at, (_, cell)) in directory.parts.iter().enumerate() {
-            let span = directory.span(at);
-            let (due, entries) = match &*cell.partition.load() {
-                None => (true, 0),
-                Some(partition) => (self.is_stale(version, cell, &span, partition), partition.entries()),
-            };
-            match is_inhabited(version, &span) {
-                true if due => return Some(Task::Build(self.widened(version, span))),
-                // Dropped tables leave entries behind that no later insert would remove.
-                false if entries > 0 => return Some(Task::Build(uninhabited(version, &directory, at))),
-                // Without keys there is nothing to build.
-                _ => {}
-            }
-        }
-        if !self.lacking(version).is_empty() {
-            return Some(Task::Insert);
-        }
-        // Last, so that one file holds successive builds.
-        (saves && self.is_unsaved(version, &directory)).then_some(Task::Save)
-    }
-
     /// Returns the missing epochs that can be added: those that no unreadable table holds.
     fn wanted(&self, version: &Version) -> Vec<Epoch> {
         let missing = self.missing.lock().clone();
@@ -124,7 +70,7 @@ impl Grf {
     }
 
     /// Returns the tables whose keys are to be added.
-    fn lacking<'v>(&self, version: &'v Version) -> Vec<&'v Arc<OpenTable>> {
+    pub(super) fn lacking<'v>(&self, version: &'v Version) -> Vec<&'v Arc<OpenTable>> {
         let wanted = self.wanted(version);
         let unseen = self.unseen.lock().clone();
         if wanted.is_empty() && unseen.is_empty() {
@@ -137,54 +83,6 @@ impl Grf {
                 || wanted.iter().any(|epoch| holds(&table.meta.epochs, *epoch))
         };
         version.tables.iter().filter(lacks).collect()
-    }
-
-    fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
-        let (keys, built) = (partition.keys(), partition.built_keys());
-        // Only a new map can tell apart keys outside the common prefix or in the middle of others.
-        // The map may also have been chosen for other reads.
-        if cell.is_outdated
-            || cell.chosen.is_unsuited()
-            || partition.is_crowded()
-            || keys > OVERGROWN * built + FEWEST_KEYS / 2
-        {
-            return true;
-        }
-        // Tombstones and what they deleted stay entries until then (the paper's lazy way, section
-        // 4.2).
-        let has_grown = keys >= built + built / STALE + 64;
-        if !has_grown && !partition.is_starved() {
-            return false;
-        }
-        let Some((_, oldest)) = oldest_run(version, span) else { return false };
-        let changed = oldest.iter().filter(|id| !cell.oldest.contains(id)).count();
-        // More than half: a key range covers a few tables of the oldest run, and work on
-        // neighbouring ranges may rewrite the ones at its borders.
-        2 * changed > oldest.len()
-    }
-
-    /// Returns a span large enough for a partition: the tables of the oldest run that it touches,
-    /// and more if these are small.
-    fn widened(&self, version: &Version, span: Span) -> Span {
-        let Some(run) = version.runs.last() else { return span };
-        let tables = &version.tables[run.tables.clone()];
-        let first = tables.partition_point(|table| !table.meta.largest.reaches(&span.start));
-        let Some(first_table) = tables.get(first) else { return span };
-        let start = if first == 0 { KeyBytes::default() } else { first_table.meta.smallest.clone() };
-        let start = start.min(span.start.clone());
-        let (mut last, mut keys) = (first, 0u64);
-        let partition_keys = partition_keys(version);
-        while last < tables.len() && keys < partition_keys {
-            keys += tables[last].meta.entries;
-            last += 1;
-        }
-        // A remainder too small for a partition is included.
-        let rest: u64 = tables[last..].iter().map(|table| table.meta.entries).sum();
-        let end = match tables.get(last) {
-            Some(next) if rest >= partition_keys / 2 => Some(next.meta.smallest.clone()),
-            _ => None,
-        };
-        Span { start, end }
     }
 
     /// Begins a build; from now on flushes are recorded.
@@ -205,7 +103,7 @@ impl Grf {
         let Gathered { batch, read, unread } = gather(&version.tables, &span)?;
         unread.iter().for_each(|(table, why)| self.note_unread(table, why));
         let mut warnings = Vec::new();
-        read.into_iter().for_each(|(table, source, keys)| self.note_read(table, source, keys));
+        read.into_iter().for_each(|(table, source, keys)| self.notes.note_read(table, source, keys));
         let mut parts = Vec::new();
         let mut from = 0;
         let mut start = span.start.clone();
@@ -225,7 +123,7 @@ impl Grf {
             let Some(next) = end.filter(|_| to < batch.len()) else { break };
             start = next;
         }
-        Ok(Built { span, parts, started, warnings, images: 0 })
+        Ok(Built { span, parts, started, warnings, images: None })
     }
 
     /// Returns the read mix of a key range: its recent queries, in their proportion among all
@@ -287,11 +185,15 @@ impl Grf {
         let old = self.directory.load_full();
         let now = Arc::new(old.with(&span.start, span.end.as_ref(), parts));
         self.directory.store(now.clone());
-        if images > 0 {
-            self.counts.images_loaded.fetch_add(images, Relaxed);
-        } else {
-            self.counts.built.fetch_add(1, Relaxed);
-            self.counts.build_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
+        match images {
+            Some(images) => {
+                self.loaded.store(true, Relaxed);
+                self.counts.images_loaded.fetch_add(images, Relaxed);
+            }
+            None => {
+                self.counts.built.fetch_add(1, Relaxed);
+                self.counts.build_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
+            }
         }
         let kept = |cell: &Arc<Cell>| now.parts.iter().any(|(_, other)| Arc::ptr_eq(cell, other));
         Replaced(old.parts.iter().map(|(_, cell)| cell).filter(|cell| !kept(cell)).cloned().collect())
@@ -410,7 +312,7 @@ impl Grf {
         self.counts.inserted.fetch_add(count, Relaxed);
         self.counts.insert_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
         match read {
-            Ok(source) => self.note_read(table.meta.id, source, keys),
+            Ok(source) => self.notes.note_read(table.meta.id, source, keys),
             Err(damage @ StorageError::Corrupt(_)) => self.note_unread(table, &damage),
             Err(io) => {
                 log::warn!("table {} is read without the global filter for now: {io}", table.meta.id);
@@ -420,36 +322,11 @@ impl Grf {
         }
         true
     }
-
-    /// Counts keys read from a table.
-    fn note_read(&self, table: TableId, source: Source, keys: u64) {
-        self.counts.read.note(source, keys);
-        if source == Source::DamagedList {
-            self.warnings.add(table, || damaged_list(table));
-        }
-    }
-}
-
-/// Reports whether a table of the version may have keys in the span.
-fn is_inhabited(version: &Version, span: &Span) -> bool {
-    // The oldest run is the most likely one.
-    version.runs.iter().rev().any(|run| {
-        let first = version.first_reaching(&run.tables, &span.start);
-        first < run.tables.end && span.overlaps(&version.tables[first])
-    })
-}
-
-/// Returns the contiguous ranges around range `at` that have no tables in the version.
-fn uninhabited(version: &Version, directory: &Directory, at: usize) -> Span {
-    let is_empty = |at: &usize| !is_inhabited(version, &directory.span(*at));
-    let first = (0..at).rev().take_while(is_empty).last().unwrap_or(at);
-    let last = (at + 1..directory.parts.len()).take_while(is_empty).last().unwrap_or(at);
-    Span { start: directory.start(first).clone(), end: directory.end(last).cloned() }
 }
 
 /// Returns the number of keys per partition in this tree: not many more than a table has, since
 /// tables are the unit of change.
-fn partition_keys(version: &Version) -> u64 {
+pub(super) fn partition_keys(version: &Version) -> u64 {
     let entries: u64 = version.tables.iter().map(|table| table.meta.entries).sum();
     (entries / version.tables.len().max(1) as u64).clamp(FEWEST_KEYS, PARTITION_KEYS)
 }

@@ -9,11 +9,13 @@
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tamis_base::collections::HashSet;
+use tamis_base::ids::TableId;
 use tamis_base::key::MAX_SEQNO;
 use tamis_files::table::{CursorOptions, Damage, KeyListCursor, KeyListReader, TableCursor};
 
 use crate::error::StorageError;
-use crate::select::GlobalFilterStats;
+use crate::sync::Mutex;
 use crate::tree::open_table::OpenTable;
 
 /// Bytes per read when scanning data.
@@ -30,25 +32,51 @@ pub(crate) enum Source {
     DamagedList,
 }
 
-/// Counts keys by their source.
+/// What was found while the keys of a filter were read. Any thread may add.
 #[derive(Debug, Default)]
-pub(crate) struct KeysRead {
+pub(crate) struct KeyNotes {
     from_lists: AtomicU64,
     from_data: AtomicU64,
     damaged_lists: AtomicU64,
+    /// For users, one per table, until taken.
+    warnings: Mutex<(HashSet<TableId>, Vec<String>)>,
 }
 
-impl KeysRead {
-    pub(crate) fn note(&self, source: Source, keys: u64) {
+impl KeyNotes {
+    /// Counts keys read from a table.
+    pub(crate) fn note_read(&self, table: TableId, source: Source, keys: u64) {
         let from = if source == Source::List { &self.from_lists } else { &self.from_data };
         from.fetch_add(keys, Relaxed);
-        self.damaged_lists.fetch_add(u64::from(source == Source::DamagedList), Relaxed);
+        if source == Source::DamagedList {
+            self.damaged_lists.fetch_add(1, Relaxed);
+            self.warn(table, || {
+                format!("the key list of table {table} is damaged: the global filter is built from its data")
+            });
+        }
     }
 
-    pub(crate) fn report_to(&self, stats: &mut GlobalFilterStats) {
-        stats.keys_from_lists = self.from_lists.load(Relaxed);
-        stats.keys_from_data = self.from_data.load(Relaxed);
-        stats.damaged_lists = self.damaged_lists.load(Relaxed);
+    /// Records a table whose keys are unreadable because of damage.
+    pub(crate) fn note_damaged(&self, table: TableId, why: &StorageError) {
+        self.warn(table, || {
+            format!("table {table} is searched for every key, without the global filter: {why}")
+        });
+    }
+
+    fn warn(&self, table: TableId, message: impl FnOnce() -> String) {
+        let mut warnings = self.warnings.lock();
+        if warnings.0.insert(table) {
+            warnings.1.push(message());
+        }
+    }
+
+    /// Returns the warnings since the last call.
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock().1)
+    }
+
+    /// Returns the numbers of keys from key lists and from data, and of damaged lists.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        [&self.from_lists, &self.from_data, &self.damaged_lists].map(|count| count.load(Relaxed))
     }
 }
 

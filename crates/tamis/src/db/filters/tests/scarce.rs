@@ -24,7 +24,7 @@ fn readers_probe_the_copies() {
         db.flush().expect("a flush");
     };
     let in_place = || match &*db.default_keyspace().inner.view.load().selector {
-        Selector::PerTable(filters) => filters.in_place_bytes(),
+        Selector::PerTable(filters, _) => filters.in_place_bytes(),
         other => panic!("{other:?}"),
     };
     write(0);

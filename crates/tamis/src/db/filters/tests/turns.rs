@@ -36,18 +36,13 @@ fn options(fs: &FaultyFs) -> Options {
 
 /// Does the next work on the keyspace's filter, which no other thread may do meanwhile.
 fn step(db: &DbInner, keyspace: &KeyspaceInner) -> Option<Task> {
+    let global = keyspace.filter.global().expect("a choice");
     let task = {
         let _state = db.state();
-        keyspace.filter.task(&keyspace.view.load().version, false)?
+        global.task(&keyspace.view.load().version, false)?
     };
-    let grf = keyspace.filter.grf().expect("a choice");
-    match task.clone() {
-        Task::Build(span) => assert!(db.build_filter(keyspace, grf, span).expect("a build")),
-        Task::Insert => assert!(db.insert_into_filter(keyspace, grf)),
-        Task::Load => assert!(db.load_filter(keyspace, grf)),
-        Task::Save => unreachable!("images are not asked for"),
-        Task::Turn(turn) => assert!(db.turn_filter(keyspace, grf, turn)),
-    }
+    assert_ne!(task, Task::Save, "images are not asked for");
+    assert!(db.work_on(keyspace, global, task.clone()).expect("the work"));
     Some(task)
 }
 

@@ -1,0 +1,143 @@
+//! The work that is due for the filter of a version.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use tamis_base::key::KeyBytes;
+use tamis_filter::global::Partition;
+
+use super::cell::{Cell, Directory};
+use super::gather::oldest_run;
+use super::grf::Grf;
+use super::span::Span;
+use super::upkeep::{FEWEST_KEYS, partition_keys};
+use crate::tree::version::Version;
+
+/// A partition is rebuilt once the oldest run has changed below it and it has either grown by an
+/// eighth or lost bits that memory now allows again …
+const STALE: u64 = 8;
+/// … or, whatever has changed, once it has this many times the keys it was built with: its segments
+/// have become long.
+const OVERGROWN: u64 = 2;
+
+/// A change of the answering filter under `filter = auto`, made by a background thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Begin to build the global filter.
+    Begin,
+    /// Let the complete global filter answer.
+    Switch,
+    /// Drop the global filter.
+    Leave,
+}
+
+/// What a background thread should do for a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Build or rebuild a key range.
+    Build(Span),
+    /// Add the keys of tables published without them.
+    Insert,
+    /// Make cells from the images on disk, after opening.
+    Load,
+    /// Save images of cells.
+    Save,
+    /// Begin or end use of the filter, under `filter = auto`.
+    Turn(Turn),
+}
+
+impl Grf {
+    /// Returns the work due for the current version; images are due only if the database `saves`
+    /// any. Call under the `state` lock. Cheap: O(partitions · runs · log tables), mostly without
+    /// the runs.
+    pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
+        if !self.loaded.load(Relaxed) {
+            return (!version.tables.is_empty()).then_some(Task::Load);
+        }
+        let directory = self.directory.load();
+        self.review(&directory);
+        for (at, (_, cell)) in directory.parts.iter().enumerate() {
+            let span = directory.span(at);
+            let (due, entries) = match &*cell.partition.load() {
+                None => (true, 0),
+                Some(partition) => (self.is_stale(version, cell, &span, partition), partition.entries()),
+            };
+            match is_inhabited(version, &span) {
+                true if due => return Some(Task::Build(self.widened(version, span))),
+                // Dropped tables leave entries behind that no later insert would remove.
+                false if entries > 0 => return Some(Task::Build(uninhabited(version, &directory, at))),
+                // Without keys there is nothing to build.
+                _ => {}
+            }
+        }
+        if !self.lacking(version).is_empty() {
+            return Some(Task::Insert);
+        }
+        // Last, so that one file holds successive builds.
+        (saves && self.is_unsaved(version, &directory)).then_some(Task::Save)
+    }
+
+    fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
+        let (keys, built) = (partition.keys(), partition.built_keys());
+        // Only a new map can tell apart keys outside the common prefix or in the middle of others.
+        // The map may also have been chosen for other reads.
+        if cell.is_outdated
+            || cell.chosen.is_unsuited()
+            || partition.is_crowded()
+            || keys > OVERGROWN * built + FEWEST_KEYS / 2
+        {
+            return true;
+        }
+        // Tombstones and what they deleted stay entries until then (the paper's lazy way, section
+        // 4.2).
+        let has_grown = keys >= built + built / STALE + 64;
+        if !has_grown && !partition.is_starved() {
+            return false;
+        }
+        let Some((_, oldest)) = oldest_run(version, span) else { return false };
+        let changed = oldest.iter().filter(|id| !cell.oldest.contains(id)).count();
+        // More than half: a key range covers a few tables of the oldest run, and work on
+        // neighbouring ranges may rewrite the ones at its borders.
+        2 * changed > oldest.len()
+    }
+
+    /// Returns a span large enough for a partition: the tables of the oldest run that it touches,
+    /// and more if these are small.
+    fn widened(&self, version: &Version, span: Span) -> Span {
+        let Some(run) = version.runs.last() else { return span };
+        let tables = &version.tables[run.tables.clone()];
+        let first = tables.partition_point(|table| !table.meta.largest.reaches(&span.start));
+        let Some(first_table) = tables.get(first) else { return span };
+        let start = if first == 0 { KeyBytes::default() } else { first_table.meta.smallest.clone() };
+        let start = start.min(span.start.clone());
+        let (mut last, mut keys) = (first, 0u64);
+        let partition_keys = partition_keys(version);
+        while last < tables.len() && keys < partition_keys {
+            keys += tables[last].meta.entries;
+            last += 1;
+        }
+        // A remainder too small for a partition is included.
+        let rest: u64 = tables[last..].iter().map(|table| table.meta.entries).sum();
+        let end = match tables.get(last) {
+            Some(next) if rest >= partition_keys / 2 => Some(next.meta.smallest.clone()),
+            _ => None,
+        };
+        Span { start, end }
+    }
+}
+
+/// Reports whether a table of the version may have keys in the span.
+fn is_inhabited(version: &Version, span: &Span) -> bool {
+    // The oldest run is the most likely one.
+    version.runs.iter().rev().any(|run| {
+        let first = version.first_reaching(&run.tables, &span.start);
+        first < run.tables.end && span.overlaps(&version.tables[first])
+    })
+}
+
+/// Returns the contiguous ranges around range `at` that have no tables in the version.
+fn uninhabited(version: &Version, directory: &Directory, at: usize) -> Span {
+    let is_empty = |at: &usize| !is_inhabited(version, &directory.span(*at));
+    let first = (0..at).rev().take_while(is_empty).last().unwrap_or(at);
+    let last = (at + 1..directory.parts.len()).take_while(is_empty).last().unwrap_or(at);
+    Span { start: directory.start(first).clone(), end: directory.end(last).cloned() }
+}
