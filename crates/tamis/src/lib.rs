@@ -170,7 +170,7 @@ pub mod live_files {
 pub mod repair {
     //! What the crate `tamis-doctor` needs of the engine. **No stable interface.**
 
-    pub use crate::db::repair::{
+    pub use crate::db::doctor::{
         DEFAULT_NAME, Plan, Repair, check_trees, file_system, free_name, in_words, keyspace_options, locked,
         open, open_read_only, open_to_check,
     };

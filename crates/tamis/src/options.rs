@@ -19,6 +19,7 @@ mod table;
 mod text;
 mod tuner;
 pub(crate) mod values;
+mod words;
 mod workload;
 
 pub use crate::memory::SharedReadMemory;

@@ -28,7 +28,6 @@ use crate::memory::writes::SharedWriteMemory;
 use crate::observe::events::EventListener;
 use crate::operators::{Names, Operators};
 
-use super::domain::Words as _;
 use super::domain::{
     Age, AutoCount, Bytes, Compactions, Count, Counts, Domain, DurabilityDomain, Flag, Levels, Name, OneOf,
     Real, Threshold,
@@ -44,6 +43,7 @@ use super::values::{
     PerLevel, ReadMode, SelectorName,
 };
 use super::workload::Operations;
+use crate::options::words::Words as _;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

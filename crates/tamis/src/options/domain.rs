@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::values::{CompactionChoice, Durability, PerLevel};
+use crate::options::words::Words;
 
 /// A set of values of type `T` with a text form.
 pub(super) trait Domain<T> {
@@ -211,38 +212,6 @@ impl Domain<f64> for Real {
     fn expected(&self) -> String {
         format!("a number of {} from {} to {}", self.unit, self.min, self.max)
     }
-}
-
-/// A type whose values are a few fixed words. The first word of a value is the one printed; more
-/// are aliases.
-pub(super) trait Words: Copy + PartialEq + 'static {
-    /// Pairs of word and value; every value has at least one word.
-    const WORDS: &'static [(&'static str, Self)];
-
-    /// Returns the word printed for this value.
-    fn word(self) -> &'static str {
-        word_of(self)
-    }
-
-    /// Explains why this build does not support the value, if it does not.
-    fn missing(self) -> Option<&'static str> {
-        None
-    }
-
-    /// Returns the value of a word or alias.
-    fn from_word(word: &str) -> Option<Self> {
-        value_of(word)
-    }
-}
-
-/// Returns the first of the fixed words for `value`.
-pub(super) fn word_of<T: Words>(value: T) -> &'static str {
-    T::WORDS.iter().find(|(_, other)| *other == value).map_or("", |(word, _)| word)
-}
-
-/// Returns the value of one of the fixed words.
-pub(super) fn value_of<T: Words>(word: &str) -> Option<T> {
-    T::WORDS.iter().find(|(other, _)| *other == word).map(|(_, value)| *value)
 }
 
 /// One of the words of a type.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::domain::{Words, value_of, word_of};
+use crate::options::words::{Words, value_of, word_of};
 
 /// When an acknowledged write survives a power cut. (A crash of the process alone loses nothing in
 /// any mode.)
