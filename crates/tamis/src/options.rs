@@ -17,7 +17,6 @@ mod policy;
 mod prefixes;
 mod table;
 mod text;
-mod tuner;
 pub(crate) mod values;
 mod words;
 mod workload;
@@ -26,10 +25,10 @@ pub use crate::memory::SharedReadMemory;
 pub use crate::memory::limit::MemoryLimit;
 pub use crate::memory::writes::SharedWriteMemory;
 pub(crate) use definition::{Incompatible, KeyspaceOptions, Options, incompatible};
+pub use definition::{Proposal, Tuner, TuningCase};
 pub use prefixes::PrefixFilter;
 pub use table::{OptionClass, OptionInfo};
 pub use text::ParseValueError;
-pub use tuner::{Proposal, Tuner, TuningCase};
 pub(crate) use values::Durability;
 pub use values::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, Compression, CompressionPerLevel, FilePicker,

@@ -119,7 +119,7 @@ use crate::db::throttle::Throttle;
 use crate::db::transaction::locks::Locks;
 use crate::db::transaction::prepared_names::Prepared;
 use crate::db::tree::KeyspaceInner;
-use crate::db::tune::Decisions;
+use crate::db::tuning::Decisions;
 use crate::db::warnings::Warnings;
 use crate::error::StorageError;
 use crate::io::{DirLock, FileSystem};

@@ -72,10 +72,12 @@ mod shaping;
 mod snapshot;
 mod state;
 mod stats;
+mod stored_options;
 mod throttle;
 pub(crate) mod transaction;
 mod tree;
 mod tune;
+mod tuning;
 mod verify;
 mod warnings;
 
@@ -100,5 +102,5 @@ pub use transaction::{
     Isolation, LockOptions, LockTransaction, PreparedTransaction, Savepoint, TransactionOptions,
     TransactionView,
 };
-pub use tune::TuningDecision;
+pub use tuning::TuningDecision;
 pub use verify::{VerifiedFile, VerifiedKind, VerifyReport};

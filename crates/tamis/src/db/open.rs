@@ -45,11 +45,12 @@ use crate::db::reshaping::Reshaping;
 use crate::db::room::Room;
 use crate::db::scheduler::Scheduler;
 use crate::db::state::State;
+use crate::db::stored_options::StoredOptions;
 use crate::db::throttle::{OwnMemtables, Throttle};
 use crate::db::tree::{KeyspaceInner, SharedParts};
 use crate::db::tune;
 use crate::db::warnings::Warnings;
-use crate::error::{OpenError, OptionsError, StorageError};
+use crate::error::{OpenError, StorageError};
 use crate::io::batch::BatchReader;
 use crate::io::{DirectFs, DiskFs, FileSystem};
 use crate::memtable::ChunkPool;
@@ -413,22 +414,6 @@ fn kept_chunk_bytes(options: &Options) -> usize {
         None => options.keyspace.memtable_bytes.min(options.memtable_budget_bytes / 4),
     };
     usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-/// Options as parsed from the manifest. Thousands of keyspaces mostly have the same text, which is
-/// parsed once.
-#[derive(Debug, Default)]
-pub(crate) struct StoredOptions(Option<(Arc<str>, KeyspaceOptions)>);
-
-impl StoredOptions {
-    pub(crate) fn get(&mut self, text: &Arc<str>) -> Result<&KeyspaceOptions, OptionsError> {
-        let known = self.0.take().filter(|(known, _)| known == text);
-        let parsed = match known {
-            Some(known) => known,
-            None => (text.clone(), KeyspaceOptions::from_stored(text)?),
-        };
-        Ok(&self.0.insert(parsed).1)
-    }
 }
 
 /// The state shared by the keyspaces of a database that is being opened.

@@ -7,7 +7,7 @@ use tamis_base::ids::KeyspaceId;
 use tamis_model::engine::Workload;
 
 use crate::db::shaping::Shaping;
-use crate::db::tune::Tuning;
+use crate::db::tuning::Tuning;
 use crate::options::KeyspaceOptions;
 
 /// What may change the options of one keyspace.

@@ -18,7 +18,7 @@ use crate::db::readers::{ReaderStats, Readers};
 use crate::db::scrubbed::{DamagedTable, ScrubStats};
 use crate::db::state::State;
 use crate::db::tree::{HIDDEN_PREFIX, KeyspaceInner};
-use crate::db::tune::TuningDecision;
+use crate::db::tuning::TuningDecision;
 use crate::observe::StallStats;
 use crate::observe::cost::ReadCost;
 use crate::observe::latency::Latencies;

@@ -33,7 +33,6 @@
 //! [`Tuning`] is behind the `state` lock, in [`Reshaping`](crate::db::reshaping::Reshaping). Compaction
 //! threads decide with no lock held, one at a time per keyspace.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -41,26 +40,20 @@ use std::sync::Arc;
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId};
 use tamis_base::meta::TableMeta;
 use tamis_files::tree::state::ManifestState;
-use tamis_model::engine::{Operations, Workload, zipf_exponent};
+use tamis_model::engine::Workload;
 
 use crate::db::inner::DbInner;
-use crate::db::open::StoredOptions;
 use crate::db::state::State;
+use crate::db::stored_options::StoredOptions;
 use crate::db::tree::KeyspaceInner;
-use crate::observe::cost::ReadCost;
+use crate::db::tuning::TuningDecision;
 use crate::options::{CompactionChoice, KeyspaceOptions, Options, Proposal, ReadMode, TuningCase};
 
 /// The fraction of an operation's time that a change must save.
 const MARGIN: f64 = 0.15;
 
-/// Fewer operations since the last check are not a workload.
-const FEWEST_OPERATIONS: u64 = 10_000;
-
 /// Below this there is nothing to tune: everything fits into processor caches.
 const FEWEST_ENTRIES: u64 = 10_000;
-
-/// The number of decisions kept for statistics.
-const REMEMBERED: usize = 32;
 
 /// The options that are chosen: first those of filters, then those of the shape.
 const CHOSEN: [&str; 6] =
@@ -68,99 +61,6 @@ const CHOSEN: [&str; 6] =
 
 /// The number of filter options among them.
 const FILTER_OPTIONS: usize = 3;
-
-/// One change requested by the tuner.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct TuningDecision {
-    /// The keyspace's name.
-    pub keyspace: String,
-    /// The workload that the change was made for, as text.
-    pub workload: String,
-    /// Names and values of the options that change, as text.
-    pub changes: Vec<(String, String)>,
-    /// The predicted saving, as a fraction of an operation's time.
-    pub gain: f64,
-    /// Why, in words.
-    pub reason: String,
-}
-
-/// The tuning state of one keyspace.
-#[derive(Debug, Default)]
-pub(crate) struct Tuning {
-    /// The counters at the last check.
-    reads: ReadCost,
-    writes: u64,
-    /// Entries flushed since the database was opened.
-    pub(crate) flushed: u64,
-    /// Whether the last check asked for a change that was not made.
-    asked: bool,
-    /// The last observed workload, of this session or an earlier one.
-    pub(crate) seen: Option<Workload>,
-    /// Whether a thread is deciding.
-    deciding: bool,
-}
-
-impl Tuning {
-    /// Creates the state of a keyspace whose workload was seen before.
-    pub(crate) fn having_seen(workload: Workload) -> Tuning {
-        Tuning { seen: Some(workload), ..Tuning::default() }
-    }
-
-    /// Returns the workload to decide for: the declared one, or the operations since the last
-    /// check, if there are enough of them and no other thread is deciding.
-    fn look(&mut self, keyspace: &KeyspaceInner) -> Option<Workload> {
-        if self.deciding {
-            return None;
-        }
-        let reads = keyspace.reads.read();
-        let new = operations(reads - self.reads, self.flushed - self.writes);
-        if new.total() < FEWEST_OPERATIONS {
-            return None;
-        }
-        (self.reads, self.writes) = (reads, self.flushed);
-        let entries: u64 = keyspace.view.load().version.tables.iter().map(|table| table.meta.entries).sum();
-        let skew = keyspace.reads.collisions().map(|rate| zipf_exponent(rate, entries as f64));
-        let seen = Workload::observed(&new, skew).0.in_percent();
-        if keyspace.declared.is_none() && seen.is_sound() {
-            // Half the weight is on earlier observations, so that one session of pure loading does
-            // not make the database write-only.
-            self.seen = Some(self.seen.map_or(seen, |before| before.blended(&seen).in_percent()));
-        }
-        keyspace.declared.or(self.seen)
-    }
-
-    /// Returns the options to store for options that hold now.
-    pub(crate) fn stored(&self, now: &KeyspaceOptions) -> KeyspaceOptions {
-        KeyspaceOptions { workload: self.seen.or(now.workload), ..now.clone() }
-    }
-}
-
-/// The last decisions since the database was opened.
-#[derive(Debug, Default)]
-pub(crate) struct Decisions(VecDeque<TuningDecision>);
-
-impl Decisions {
-    fn add(&mut self, decision: TuningDecision) {
-        if self.0.len() == REMEMBERED {
-            self.0.pop_front();
-        }
-        self.0.push_back(decision);
-    }
-
-    pub(crate) fn all(&self) -> Vec<TuningDecision> {
-        self.0.iter().cloned().collect()
-    }
-}
-
-impl From<Vec<TuningDecision>> for Decisions {
-    fn from(made: Vec<TuningDecision>) -> Decisions {
-        let mut decisions = Decisions::default();
-        made.into_iter().for_each(|decision| decisions.add(decision));
-        decisions
-    }
-}
 
 /// The tuning state that opening starts from.
 #[derive(Debug, Default)]
@@ -223,17 +123,6 @@ pub(crate) fn at_opening(
         }
     }
     begun
-}
-
-fn operations(reads: ReadCost, writes: u64) -> Operations {
-    Operations {
-        gets: reads.gets,
-        found: reads.found,
-        scans: reads.scans,
-        empty_scans: reads.empty_scans,
-        entries: reads.entries,
-        writes,
-    }
 }
 
 /// Asks the tuner about one keyspace with the options in `current`. Returns its proposal and the

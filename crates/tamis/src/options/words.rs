@@ -1,10 +1,5 @@
 //! Values that are written as one word of a list.
 
-use std::fmt::Write;
-use std::time::Duration;
-
-use super::values::{CompactionChoice, Durability, PerLevel};
-
 /// A type whose values are a few fixed words. The first word of a value is the one printed; more
 /// are aliases.
 pub(crate) trait Words: Copy + PartialEq + 'static {
