@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use crate::db::follow::{Follower, follow_loop};
 use crate::db::guarded::guarded;
-use crate::db::inner::DbInner;
 use crate::db::scrub::scrub_loop;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::error::WriteError;
@@ -47,8 +47,8 @@ struct EventThread {
 
 impl EventThread {
     /// Starts it, if there are listeners.
-    fn start(db: &Arc<DbInner>) -> std::io::Result<Option<EventThread>> {
-        let observer = db.observer.clone();
+    fn start(db: &Arc<Session>) -> std::io::Result<Option<EventThread>> {
+        let observer = db.observed.observer.clone();
         if !observer.queue().has_listeners() {
             return Ok(None);
         }
@@ -71,7 +71,7 @@ impl Drop for EventThread {
 }
 
 impl Workers {
-    pub(crate) fn start(db: &Arc<DbInner>) -> std::io::Result<Workers> {
+    pub(crate) fn start(db: &Arc<Session>) -> std::io::Result<Workers> {
         {
             let mut state = db.state();
             let State { catalogue, scheduler, filters, .. } = &mut *state;
@@ -83,7 +83,7 @@ impl Workers {
         }
         db.elastic.allow_worker();
         let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
-        let mut spawn = |name: String, work: fn(&DbInner)| -> std::io::Result<()> {
+        let mut spawn = |name: String, work: fn(&Session)| -> std::io::Result<()> {
             let db = db.clone();
             workers.work.push(thread::spawn(name, move || work(&db))?);
             Ok(())
@@ -102,7 +102,7 @@ impl Workers {
     }
 
     /// For a database opened read-only: builds the global filters, if there are any.
-    pub(crate) fn start_reading(db: &Arc<DbInner>) -> std::io::Result<Workers> {
+    pub(crate) fn start_reading(db: &Arc<Session>) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
         let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
         let is_due = {
@@ -119,7 +119,7 @@ impl Workers {
 
     /// For a database that follows a writer.
     pub(crate) fn start_following(
-        db: &Arc<DbInner>,
+        db: &Arc<Session>,
         follower: &Arc<Mutex<Follower>>,
     ) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
@@ -154,7 +154,7 @@ impl Workers {
     }
 }
 
-fn flush_loop(db: &DbInner) {
+fn flush_loop(db: &Session) {
     loop {
         if let Some(memory) = &db.options.shared_write_memory {
             memory.balance();
@@ -170,7 +170,7 @@ fn flush_loop(db: &DbInner) {
                 db.retry_beginning();
                 db.keep_reserve();
                 db.save_hotness();
-                db.chunks.release_if_idle(sync::now());
+                db.keyspaces.chunks.release_if_idle(sync::now());
                 db.log.prepare(false);
                 db.log.trim();
                 db.log.release_if_idle(sync::now());
@@ -221,7 +221,7 @@ enum ToFlush {
 }
 
 impl ToFlush {
-    fn next(db: &DbInner, state: &mut State) -> ToFlush {
+    fn next(db: &Session, state: &mut State) -> ToFlush {
         match db.gate.check() {
             Err(WriteError::Suspended { .. }) if db.gate.resume_is_due() => ToFlush::Everything,
             Err(_) => ToFlush::Nothing,
@@ -236,13 +236,13 @@ impl ToFlush {
 /// How far the threads that compact step behind others of the process, as a nice value.
 const COMPACTION_NICE: usize = 10;
 
-fn compaction_loop(db: &DbInner) {
+fn compaction_loop(db: &Session) {
     // Helpers of a merge inherit it.
     thread::lower_priority(COMPACTION_NICE);
     let mut walked = false;
     loop {
         // Without the lock: the file system may be slow.
-        db.room.refresh(&*db.fs, &db.dir);
+        db.space.room.refresh(&*db.fs, &db.dir);
         let mut state = db.state();
         if db.gate.has_ended() {
             return;
@@ -281,7 +281,7 @@ fn compaction_loop(db: &DbInner) {
     }
 }
 
-fn sync_loop(db: &DbInner) {
+fn sync_loop(db: &Session) {
     let Durability::Every(period) = db.options.durability else { return };
     let mut state = db.state();
     while !db.gate.has_ended() {

@@ -35,7 +35,7 @@ use tamis_files::tree::files::{self, first_log_path, options_path, table_path};
 
 use crate::db::beginning::Beginning;
 use crate::db::catalogue::{Directory, NotBegun};
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::error::{StorageError, WriteError};
@@ -67,13 +67,13 @@ impl Flushed {
     }
 
     /// Removes the tables.
-    pub(crate) fn discard(self, db: &DbInner) {
+    pub(crate) fn discard(self, db: &Session) {
         drop(self);
-        db.garbage.remove_all(&*db.fs);
+        db.files.garbage.remove_all(&*db.fs);
     }
 }
 
-impl DbInner {
+impl Session {
     /// Like [`check_writable`](Self::check_writable), but also begins the session if it has not
     /// begun. Call without holding any lock.
     pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
@@ -100,7 +100,7 @@ impl DbInner {
         self.warn(format!(
             "opened without room to write: reads work, writes fail until there is room: {error}"
         ));
-        let mut beginning = self.beginning.lock();
+        let mut beginning = self.lifecycle.beginning.lock();
         self.gate.wait(&error);
         pending.failed = Some(self.failure(error));
         *beginning = pending;
@@ -111,7 +111,7 @@ impl DbInner {
     }
 
     fn begin_late(&self) -> Result<(), WriteError> {
-        let mut pending = self.beginning.lock();
+        let mut pending = self.lifecycle.beginning.lock();
         if !self.gate.is_waiting() {
             return Ok(());
         }
@@ -133,7 +133,7 @@ impl DbInner {
                 // Not earlier: a log begun and rolled meanwhile may have the number of an empty one
                 // that was found.
                 self.gate.begin();
-                pending.in_doubt.drain(..).for_each(|path| self.garbage.push(path));
+                pending.in_doubt.drain(..).for_each(|path| self.files.garbage.push(path));
                 *pending = Beginning::default();
                 drop(pending);
                 self.warn("there is room again: writes resume".to_owned());
@@ -162,7 +162,7 @@ impl DbInner {
         if view.memtables.active.memtable.is_empty() {
             return Ok(());
         }
-        let run = self.numbers.take();
+        let run = self.files.numbers.take();
         let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { return Ok(()) };
         let written =
             self.write_memtables(keyspace, std::slice::from_ref(&view.memtables.active), epoch, false)?;
@@ -171,18 +171,18 @@ impl DbInner {
         if !tables.is_empty() {
             flushed.tables.push((keyspace.id, tables));
         }
-        self.write_counters.flushes.add(1);
-        self.write_counters.flush_bytes.add(bytes);
+        self.observed.write_counters.flushes.add(1);
+        self.observed.write_counters.flush_bytes.add(bytes);
         Ok(())
     }
 
     /// Begins the session: flushes the data in memory, and creates a log and a manifest. `flushed`
     /// are tables that hold the rest of the replayed data; on failure they are removed.
     pub(crate) fn begin(&self, pending: &mut Beginning, mut flushed: Flushed) -> Result<(), NotBegun> {
-        let keyspaces = self.directory.load_full();
+        let keyspaces = self.keyspaces.directory.load_full();
         let in_memory: Vec<KeyspaceId> = {
             let holds = |ks: &&Arc<KeyspaceInner>| !ks.view.load().memtables.active.memtable.is_empty();
-            self.filled.list().iter().filter(holds).map(|keyspace| keyspace.id).collect()
+            self.keyspaces.filled.list().iter().filter(holds).map(|keyspace| keyspace.id).collect()
         };
         let mut manifest = None;
         let begun = (|| {
@@ -207,7 +207,7 @@ impl DbInner {
             Err(_) => written,
         };
         let unfinished = [first_log_path(&self.dir), files::temporary_current_path(&self.dir)];
-        unfinished.into_iter().chain(written).for_each(|path| self.garbage.push(path));
+        unfinished.into_iter().chain(written).for_each(|path| self.files.garbage.push(path));
         flushed.discard(self);
         begun
     }
@@ -240,7 +240,7 @@ impl DbInner {
         if pending.first_log.is_none() {
             // If the log gets its name but the name cannot be synced, the next attempt must not add
             // a second empty log.
-            let id = *pending.empty_log.get_or_insert_with(|| self.numbers.take());
+            let id = *pending.empty_log.get_or_insert_with(|| self.files.numbers.take());
             pending.first_log = Some(self.log.create_first(id)?);
         }
         let id = pending.first_log.as_ref().expect("just made").id();
@@ -263,7 +263,7 @@ impl DbInner {
             let keyspace = &keyspaces[id];
             keyspace.replace_memtables(Memtables::new(fresh(keyspace)));
         }
-        in_memory.iter().for_each(|&id| self.filled.remove(id));
+        in_memory.iter().for_each(|&id| self.keyspaces.filled.remove(id));
         Ok(())
     }
 

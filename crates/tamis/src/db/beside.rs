@@ -45,9 +45,9 @@ use std::time::Duration;
 use tamis_files::tree::manifest::Manifest;
 use tamis_files::wal::End;
 
-use crate::db::inner::DbInner;
 use crate::db::open;
 use crate::db::repair::Plan;
+use crate::db::session::Session;
 use crate::error::OpenError;
 use crate::io::FileSystem;
 use crate::options::Options;
@@ -111,7 +111,7 @@ pub(super) fn open(
     dir: &Path,
     options: &Options,
     plan: Option<&Plan<'_>>,
-) -> Result<Arc<DbInner>, OpenError> {
+) -> Result<Arc<Session>, OpenError> {
     options.check()?;
     let fs = open::file_system(options);
     let mut doubts = Doubts::default();

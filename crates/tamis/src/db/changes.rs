@@ -37,8 +37,8 @@ use tamis_files::tree::files::log_path;
 use tamis_files::wal::{LogKind, LogReader, ReadOptions};
 
 use crate::db::catalogue::Sorted;
-use crate::db::inner::DbInner;
 use crate::db::log::retained::Place;
+use crate::db::session::Session;
 use crate::db::{Db, Handle};
 use crate::error::{ChangesError, OpenError, StorageError, WriteError};
 use crate::io::Access;
@@ -268,7 +268,7 @@ impl Changes {
     }
 
     /// Returns the last sequence number that may be read now.
-    fn limit(&self, db: &DbInner) -> SeqNo {
+    fn limit(&self, db: &Session) -> SeqNo {
         match self.durable_only {
             true => db.visible().min(db.log.durable()),
             false => db.visible(),
@@ -277,7 +277,7 @@ impl Changes {
 
     /// Reads one record; records up to `limit` are whole. `None` if the record holds nothing for
     /// the reader, or if the log ended.
-    fn advance(&mut self, db: &DbInner, limit: SeqNo) -> Result<Option<Change>, ChangesError> {
+    fn advance(&mut self, db: &Session, limit: SeqNo) -> Result<Option<Change>, ChangesError> {
         if let Some(log) = self.log.as_mut().filter(|log| self.next > log.whole) {
             // `next` was not visible when the log was opened: it may be in a later log by now, and
             // this log's record of it may have failed.
@@ -301,7 +301,7 @@ impl Changes {
                 }
                 self.next = last + 1;
                 let durable = last <= db.log.durable();
-                let keyspaces = db.directory.load_full();
+                let keyspaces = db.keyspaces.directory.load_full();
                 let change = Change { first, last, start, operations, durable, keyspaces };
                 let is_shown = change.operations().next().is_some();
                 Ok(is_shown.then_some(change))
@@ -379,7 +379,7 @@ fn next_record(log: &mut OpenLog, next: SeqNo) -> Result<Read, StorageError> {
 
 /// Opens the log that holds `seq`; all numbers up to `limit` are visible. `ended` is a log that
 /// turned out not to hold it.
-fn open_log(db: &DbInner, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Result<OpenLog, ChangesError> {
+fn open_log(db: &Session, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Result<OpenLog, ChangesError> {
     for attempt in 1.. {
         let place = place_of(db, seq)?;
         let path = log_path(&db.dir, place.log);
@@ -412,7 +412,7 @@ fn open_log(db: &DbInner, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Res
 }
 
 /// Returns the log that holds, or will hold, `wanted`.
-fn place_of(db: &DbInner, wanted: SeqNo) -> Result<Place, ChangesError> {
+fn place_of(db: &Session, wanted: SeqNo) -> Result<Place, ChangesError> {
     let state = db.state();
     let place = state.logs.place_of(wanted);
     place.ok_or_else(|| ChangesError::FellBehind { wanted, oldest: state.logs.oldest_change() })

@@ -8,12 +8,12 @@ use tamis_files::tree::files::{blob_path, current_path, filter_path, log_path, o
 use tamis_files::tree::manifest::{Manifest, set_current};
 use tamis_files::wal::{LogHeader, LogKind, LogWriter};
 
-use crate::db::inner::DbInner;
 use crate::db::open::{create_dir_durably, refuse_empty};
+use crate::db::session::Session;
 use crate::error::{AdminError, StorageError, WriteError};
 use crate::io::{Usage, write_file_atomically};
 
-impl DbInner {
+impl Session {
     /// Links all tables, blob files and logs into `target` and writes a manifest there. `CURRENT`
     /// is written last: an interrupted checkpoint is not a database.
     pub(crate) fn checkpoint(&self, target: &Path) -> Result<(), AdminError> {
@@ -101,7 +101,7 @@ impl DbInner {
         let file = self.fs.create(&path, Usage::Log).map_err(|e| io("create", &path, e))?;
         let header = LogHeader { kind: LogKind::Writes, id: current, reused: false };
         LogWriter::create(file, &path, header)?.close()?;
-        tree.next_file = self.numbers.next() + 1;
+        tree.next_file = self.files.numbers.next() + 1;
         let options = options_path(target);
         write_file_atomically(&*self.fs, &options, self.options.to_text().as_bytes())
             .map_err(|e| io("write", &options, e))?;

@@ -25,7 +25,7 @@
 //!
 //! Any thread may commit, with no lock held. Between its append and its turn, a batch that commits
 //! alone is *in flight*. To see every logged write in the memtables, hold the log lock by
-//! [`lock_log`](DbInner::lock_log), which waits for the batches in flight. Leaders do so, and hold
+//! [`lock_log`](Session::lock_log), which waits for the batches in flight. Leaders do so, and hold
 //! it until their group is visible; so does sealing. The queue, each waiting writer and the turns
 //! have leaf locks.
 //!
@@ -68,9 +68,9 @@ use crate::db::catalogue::Directory;
 use crate::db::committer::turns::Ticket;
 use crate::db::committer::{Members, PANICKED, panicked};
 use crate::db::filled::Filled;
-use crate::db::inner::DbInner;
 use crate::db::log::Current;
 use crate::db::reserve::frees_room;
+use crate::db::session::Session;
 use crate::db::transaction::condition::Condition;
 use crate::db::transaction::footprint::Part;
 use crate::db::tree::KeyspaceInner;
@@ -80,7 +80,7 @@ use crate::observe::latency;
 use crate::read::{View, WORTH};
 use crate::sync;
 
-impl DbInner {
+impl Session {
     /// Commits a batch; an empty batch with `sync` makes everything before it durable.
     pub(crate) fn write(&self, batch: WriteBatch, sync: bool) -> Result<(), WriteError> {
         self.commit(batch, sync, None)
@@ -96,7 +96,7 @@ impl DbInner {
         condition: Option<&Arc<Condition>>,
     ) -> Result<(), WriteError> {
         self.gate.check_process()?;
-        let is_timed = sync || condition.is_some() || latency::is_due() || self.observer.times_all();
+        let is_timed = sync || condition.is_some() || latency::is_due() || self.observed.observer.times_all();
         let timed = is_timed.then(|| self.begin_timed(&batch, sync, condition.is_some()));
         let result = self.commit_untimed(batch, sync, condition);
         // The time of a refused commit is not worth recording.
@@ -116,7 +116,7 @@ impl DbInner {
     ) -> Result<(), WriteError> {
         self.check_ready()?;
         batch.check()?;
-        self.reserve.admit(&batch)?;
+        self.space.reserve.admit(&batch)?;
         self.check_operators(&batch)?;
         if batch.is_empty() && !sync {
             return Ok(());
@@ -135,7 +135,7 @@ impl DbInner {
 
     /// Reports whether the shape of a tree that the batch writes to forbids writes.
     fn is_stopped(&self, batch: &WriteBatch) -> bool {
-        let directory = self.directory.load();
+        let directory = self.keyspaces.directory.load();
         let mut written = batch.keyspaces().iter().filter_map(|id| directory.get(id));
         written.any(|keyspace| keyspace.pressure.get() == Pressure::Stop)
     }
@@ -144,7 +144,7 @@ impl DbInner {
     /// once all earlier batches are.
     fn commit_alone(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         let (bytes, count) = (batch.byte_len(), batch.len() as u64);
-        let directory = self.directory.load();
+        let directory = self.keyspaces.directory.load();
         let mut in_flight = InFlight { db: self, ticket: None };
         let last;
         let targets = {
@@ -154,7 +154,7 @@ impl DbInner {
             if self.committer.turns.are_taken() && !self.wait_for_flights(&log) {
                 return Err(panicked());
             }
-            let targets = Targets::of(&directory, batch.keyspaces(), &log, &self.filled);
+            let targets = Targets::of(&directory, batch.keyspaces(), &log, &self.keyspaces.filled);
             // The insertion needs it after the append.
             targets.prefetch(batch.digests()[0]);
             self.log.append(&mut log, count, std::iter::once(batch.bytes()))?;
@@ -173,19 +173,19 @@ impl DbInner {
 
     /// Counts writes. The caller holds the log's lock.
     fn count(&self, writes: u64, bytes: usize) {
-        self.write_counters.writes.add_locked(writes);
-        self.write_counters.user_bytes.add_locked(bytes as u64);
+        self.observed.write_counters.writes.add_locked(writes);
+        self.observed.write_counters.user_bytes.add_locked(bytes as u64);
     }
 
     /// Checks that merge operands only go to keyspaces with a merge operator, and that nothing is
     /// written to keyspaces that lack an operator.
     pub(crate) fn check_operators(&self, batch: &WriteBatch) -> Result<(), WriteError> {
-        if self.lacks_operators {
-            let directory = self.directory.load();
+        if self.keyspaces.lacks_operators {
+            let directory = self.keyspaces.directory.load();
             let mut keyspaces = batch.keyspaces().iter().filter_map(|id| directory.get(id));
             keyspaces.try_for_each(|keyspace| keyspace.check_operators())?;
         }
-        let directory = (!batch.merged().is_empty()).then(|| self.directory.load());
+        let directory = (!batch.merged().is_empty()).then(|| self.keyspaces.directory.load());
         let Some(directory) = directory else { return Ok(()) };
         let mut merged = batch.merged().iter().filter_map(|id| directory.get(id));
         match merged.find(|keyspace| keyspace.operators.merge.is_none()) {
@@ -252,12 +252,12 @@ impl DbInner {
                 written.push(id);
             }
         }
-        let directory = self.directory.load();
+        let directory = self.keyspaces.directory.load();
         let frees = || batches.iter().all(|batch| frees_room(batch));
         let growth = self.log.growth(log, bytes);
         if growth > 0 {
             self.look_ahead(bytes, growth);
-            self.reserve.admit_growth(batches)?;
+            self.space.reserve.admit_growth(batches)?;
         }
         let seal = |log: &mut Current, keyspaces: &[Arc<KeyspaceInner>]| {
             if !self.wait_for_flights(log) {
@@ -282,10 +282,10 @@ impl DbInner {
     /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were
     /// checked.
     fn insert(&self, log: &Current, batches: &[&WriteBatch]) {
-        let directory = self.directory.load();
+        let directory = self.keyspaces.directory.load();
         let mut seq = log.last_seq();
         for batch in batches {
-            let targets = Targets::of(&directory, batch.keyspaces(), log, &self.filled);
+            let targets = Targets::of(&directory, batch.keyspaces(), log, &self.keyspaces.filled);
             targets.insert(batch, seq);
             self.note_deletes(&targets);
             seq += batch.len() as u64;
@@ -295,7 +295,7 @@ impl DbInner {
 
 /// A batch between its append and its turn to become visible.
 struct InFlight<'d> {
-    db: &'d DbInner,
+    db: &'d Session,
     /// `None` before the append, and after landing.
     ticket: Option<Ticket>,
 }
@@ -426,7 +426,7 @@ pub(crate) fn insert(memtable: &mut MemWriter<'_>, op: &BatchOp<'_>, digest: Opt
     }
 }
 
-impl DbInner {
+impl Session {
     /// Commits a batch if its condition holds. Returns the sequence number of its last write.
     pub(crate) fn write_if(
         &self,
@@ -436,7 +436,8 @@ impl DbInner {
     ) -> Result<SeqNo, TransactionError> {
         debug_assert!(!batch.is_empty(), "a batch without writes is not judged");
         if condition.parts.iter().any(Part::has_ranges) {
-            self.judge_ahead(&mut condition).inspect_err(|_| self.write_counters.conflicts.add(1))?;
+            self.judge_ahead(&mut condition)
+                .inspect_err(|_| self.observed.write_counters.conflicts.add(1))?;
         }
         let condition = Arc::new(condition);
         self.commit(batch, sync, Some(&condition))?;

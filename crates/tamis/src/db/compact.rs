@@ -2,7 +2,7 @@
 //! publishes it.
 //!
 //! Workers and callers that compact by hand follow the same steps. Under the `state` lock a plan is
-//! obtained and [started](DbInner::start). Without the lock it is [run](DbInner::run_plan), which
+//! obtained and [started](Session::start). Without the lock it is [run](Session::run_plan), which
 //! publishes its outputs and always unregisters it.
 //!
 //! # Lack of room
@@ -32,11 +32,11 @@ use crate::compaction::filters::{self, FilterBits};
 use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts};
 use crate::db::covered::{covered_tables, hidden_share};
 use crate::db::expiry::expired_tables;
-use crate::db::inner::DbInner;
 use crate::db::jobs::{CancelToken, CompactionControl, reason_name, work_name};
 use crate::db::progress::Progress;
 use crate::db::room::{LEFT_FREE, human};
 use crate::db::scheduler::{Job, input_bytes};
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::error::StorageError;
@@ -75,7 +75,7 @@ fn written_span(tables: &[Arc<OpenTable>]) -> (u64, u64) {
     (spans().map(|span| span.0).min().unwrap_or(0), spans().map(|span| span.1).max().unwrap_or(0))
 }
 
-impl DbInner {
+impl Session {
     /// Returns the plan that the policy wants next in a keyspace, if it may start now.
     pub(crate) fn next_plan(&self, state: &State, keyspace: &KeyspaceInner) -> Option<Plan> {
         match self.due(state, keyspace) {
@@ -110,7 +110,7 @@ impl DbInner {
             .then(|| expired_tables(&shape))
             .flatten();
         // On a full disk a range delete frees space, whatever the policy.
-        let is_full = self.reserve.is_full();
+        let is_full = self.space.reserve.is_full();
         let covered = || {
             let drops = is_full || !shaping.options.deterministic && !shaping.policy.drops_data();
             drops.then(|| covered_tables(&shape, &keyspace.view.load().version, None)).flatten()
@@ -119,7 +119,7 @@ impl DbInner {
         // A drop needs no room, so it ignores the backoff of merges. But while the manifest has to
         // be rewritten, it would fail each time it is tried.
         let may_go = dropped.is_some() && state.catalogue.unsettled().is_none();
-        if !may_go && state.scheduler.holds_back(keyspace.id, self.room.free()) {
+        if !may_go && state.scheduler.holds_back(keyspace.id, self.space.room.free()) {
             return Due::Waits;
         }
         let deletes = || {
@@ -201,9 +201,9 @@ impl DbInner {
                 Due::Waits | Due::NoRoom(..) => state.scheduler.rounds.note_change(keyspace.id),
             }
             if let (Some((needed, free)), Some(what)) = (lack, what) {
-                let held = self.reserve.held();
-                if (free < held || self.reserve.is_full()) && needed <= free.saturating_add(held) {
-                    self.reserve.want();
+                let held = self.space.reserve.held();
+                if (free < held || self.space.reserve.is_full()) && needed <= free.saturating_add(held) {
+                    self.space.reserve.want();
                 }
                 if state.scheduler.should_warn(keyspace.id) {
                     self.warn(what);
@@ -234,7 +234,7 @@ impl DbInner {
         cancel: Option<&CancelToken>,
     ) -> Result<Ended, StorageError> {
         let started = sync::now();
-        self.observer.raise(|| {
+        self.observed.observer.raise(|| {
             Event::CompactionBegan(CompactionInfo {
                 job: job.number(),
                 keyspace: keyspace.name().to_owned(),
@@ -262,8 +262,8 @@ impl DbInner {
         self.tell_of_end(keyspace, plan, job, started, &result, told);
         if matches!(&result, Ok(Ok(Ended::Undone(_)))) {
             // Its outputs are gone; the cached free space is out of date.
-            self.room.outdated();
-            self.room.refresh(&*self.fs, &self.dir);
+            self.space.room.outdated();
+            self.space.room.refresh(&*self.fs, &self.dir);
         }
         {
             let mut state = self.state();
@@ -271,8 +271,8 @@ impl DbInner {
             match &result {
                 Ok(Ok(Ended::Done)) if plan.work == Work::Merge => state.scheduler.merged(keyspace.id),
                 Ok(Ok(Ended::Undone(error)) | Err(error)) => {
-                    state.scheduler.compaction_failed(keyspace.id, error, self.room.free());
-                    self.write_counters.set_aside.add(1);
+                    state.scheduler.compaction_failed(keyspace.id, error, self.space.room.free());
+                    self.observed.write_counters.set_aside.add(1);
                     if state.scheduler.should_warn(keyspace.id) {
                         let name = keyspace.name();
                         self.warn(format!(
@@ -282,17 +282,17 @@ impl DbInner {
                 }
                 Ok(Ok(Ended::Cancelled)) => {
                     let asked = job.progress.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled);
-                    self.write_counters.cancelled.add(u64::from(asked));
+                    self.observed.write_counters.cancelled.add(u64::from(asked));
                 }
                 _ => {}
             }
-            self.room.outdated();
+            self.space.room.outdated();
             self.update_pressure(&state, keyspace);
         }
         self.monitor.notify();
         // By the thread that replaced the files: a compaction makes no more of them obsolete before
         // these are gone.
-        self.garbage.remove_all(&*self.fs);
+        self.files.garbage.remove_all(&*self.fs);
         // Joined small tables were at rest before.
         let moves_data = plan.work == Work::Merge && plan.reason != Reason::SmallTables;
         let border = matches!(result, Ok(Ok(Ended::Done))) && moves_data;
@@ -322,15 +322,15 @@ impl DbInner {
         let keyspace = || keyspace.name().to_owned();
         if let Some(error) = &error {
             let error = error.clone();
-            self.observer.raise(|| Event::BackgroundError {
+            self.observed.observer.raise(|| Event::BackgroundError {
                 work: "compaction",
                 keyspace: keyspace(),
                 error,
             });
         } else if !cancelled && plan.work == Work::Merge {
-            self.observer.record(Operation::Compaction, took);
+            self.observed.observer.record(Operation::Compaction, took);
         }
-        self.observer.raise(|| {
+        self.observed.observer.raise(|| {
             Event::CompactionEnded(CompactionOutcome {
                 job: job.number(),
                 keyspace: keyspace(),
@@ -388,16 +388,16 @@ impl DbInner {
                 let options = &shaping.options;
                 let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
                 let bits = FilterBits::for_plan(options, &version, accesses, plan);
-                let (mark, before) = (self.numbers.next(), self.still_there(keyspace, &inputs));
-                let room = self.room.free();
+                let (mark, before) = (self.files.numbers.next(), self.still_there(keyspace, &inputs));
+                let room = self.space.room.free();
                 let blobs = BlobInputs::of(&inputs, &version, options, plan.max_table_bytes, room);
                 let known = inputs.iter().filter_map(|table| table.meta.oldest_delete());
                 let deletes = DeleteTimes::of_merge(known, self.now());
                 let sink = TableSink {
                     fs: &*self.fs,
                     dir: &self.dir,
-                    garbage: &self.garbage,
-                    next_file: self.numbers.counter(),
+                    garbage: &self.files.garbage,
+                    next_file: self.files.numbers.counter(),
                     options,
                     level: plan.output_level,
                     filter: keyspace
@@ -436,22 +436,22 @@ impl DbInner {
                 };
                 // If the edit found no room, the inputs and the outputs would both stay, and no
                 // manifest could be written.
-                if self.room.ask(&*self.fs, &self.dir).is_some_and(|free| free < LEFT_FREE / 2) {
+                if self.space.room.ask(&*self.fs, &self.dir).is_some_and(|free| free < LEFT_FREE / 2) {
                     let full = std::io::ErrorKind::StorageFull.into();
                     return Ok(Ended::Undone(StorageError::io("write to", &self.dir, full)));
                 }
                 if !cuts.is_empty() {
-                    self.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
+                    self.observed.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
                 }
                 let tables: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
                 let read = tables + blobs.moved_bytes(&inputs);
                 let (written, blobs) = (output.written_bytes, output.blob_bytes);
-                let opened = match output.files.open(&*self.fs, &output.tables, &self.reader_config) {
+                let opened = match output.files.open(&*self.fs, &output.tables, &self.files.reader_config) {
                     Ok(opened) => opened,
                     Err(error) => return Ok(Ended::Undone(error)),
                 };
                 bits.inherit(&opened);
-                self.write_counters.blob_write_bytes.add(blobs);
+                self.observed.write_counters.blob_write_bytes.add(blobs);
                 (opened, read, written)
             }
         };
@@ -462,7 +462,7 @@ impl DbInner {
         }
         let run = match plan.output {
             OutputRun::Into(run) => run,
-            OutputRun::New => self.numbers.take(),
+            OutputRun::New => self.files.numbers.take(),
         };
         let round_ends = self.round_ends(&state, keyspace, plan);
         let mut edit = VersionEdit::default();
@@ -484,12 +484,12 @@ impl DbInner {
         }
         drop(state);
         match plan.work {
-            Work::Move => self.write_counters.trivial_moves.add(1),
-            Work::Drop => self.write_counters.dropped_tables.add(inputs.len() as u64),
+            Work::Move => self.observed.write_counters.trivial_moves.add(1),
+            Work::Drop => self.observed.write_counters.dropped_tables.add(inputs.len() as u64),
             Work::Merge => {
-                self.write_counters.compactions.add(1);
-                self.write_counters.compaction_read_bytes.add(read);
-                self.write_counters.compaction_write_bytes.add(written);
+                self.observed.write_counters.compactions.add(1);
+                self.observed.write_counters.compaction_read_bytes.add(read);
+                self.observed.write_counters.compaction_write_bytes.add(written);
             }
         }
         self.keep_filters_in_memory(Some(keyspace));

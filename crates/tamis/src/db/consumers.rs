@@ -70,7 +70,7 @@ impl Consumer {
     /// [`ChangesError::NoConsumer`] if it was dropped, and those of [`Db::put`].
     pub fn acknowledge(&self, seq: u64) -> Result<(), ChangesError> {
         let inner = &self.db.handle().inner;
-        let _one = inner.consumers.lock();
+        let _one = inner.log.consumers.lock();
         let seq = seq.min(inner.visible());
         if seq <= self.position()? {
             return Ok(());
@@ -112,7 +112,7 @@ impl Db {
         }
         let inner = &self.handle().inner;
         let consumer = Consumer { db: self.clone(), name: name.to_owned() };
-        let _one = inner.consumers.lock();
+        let _one = inner.log.consumers.lock();
         {
             let state = inner.state();
             if state.logs.consumer(name).is_some() {
@@ -145,7 +145,7 @@ impl Db {
     pub fn drop_change_consumer(&self, name: &str) -> Result<bool, ChangesError> {
         self.check_process()?;
         let inner = &self.handle().inner;
-        let _one = inner.consumers.lock();
+        let _one = inner.log.consumers.lock();
         {
             let state = inner.state();
             if state.logs.consumer(name).is_none() {

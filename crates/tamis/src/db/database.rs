@@ -200,7 +200,7 @@ impl Db {
     pub fn flush(&self) -> Result<(), AdminError> {
         let inner = self.inner();
         inner.gate.check_process()?;
-        let mut all = inner.filled.list();
+        let mut all = inner.keyspaces.filled.list();
         all.extend(inner.state().scheduler.sealed());
         inner.flush(&all)
     }

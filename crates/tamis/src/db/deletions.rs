@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::read::{Bounds, ReadCounters, Standpoint, Stretch};
 
-impl DbInner {
+impl Session {
     /// Returns a keyspace with a stretch that is due for a walk.
     pub(crate) fn next_deletions(&self, state: &State) -> Option<(Arc<KeyspaceInner>, Stretch)> {
         let due = |keyspace: &Arc<KeyspaceInner>| {

@@ -36,7 +36,8 @@ pub fn open(
     plan: &Plan<'_>,
 ) -> Result<(Db, Vec<(String, String)>), OpenError> {
     let inner = opening::open_as(path, options, opening::Role::Writer, Some(plan))?;
-    let mut moved = inner.repaired.as_ref().map(|repaired| repaired.moved.lock().clone()).unwrap_or_default();
+    let mut moved =
+        inner.lifecycle.repaired.as_ref().map(|repaired| repaired.moved.lock().clone()).unwrap_or_default();
     moved.sort_unstable();
     moved.dedup();
     Ok((Db::with(inner, None), moved))

@@ -32,7 +32,7 @@
 //!
 //! # Threads and costs
 //!
-//! `times` has its own lock (see [`inner`](super::inner) for its place), held for a few
+//! `times` has its own lock (see [`inner`](super::session) for its place), held for a few
 //! comparisons. In a database without any time to live, a group of writes pays a relaxed load, and
 //! a read pays a load and a comparison. With one, each group of writes and each read of a keyspace
 //! that has it reads the clock (about 25 ns, on common systems without a system call). Each group

@@ -19,7 +19,7 @@ use tamis_base::ids::FilterFileId;
 use tamis_files::images::ImageKind;
 
 use crate::db::filter_files::{LiveImage, NewImage, NotSaved, Reclaim, StoredImage};
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::error::{AdminError, StorageError, WriteError};
@@ -40,7 +40,7 @@ const MOST_USES: u32 = 8;
 /// How often older images are tried in place of damaged ones.
 const MOST_ROUNDS: u32 = 8;
 
-impl DbInner {
+impl Session {
     /// Does the work due, after its start was noted, and marks its end, even in a panic.
     pub(crate) fn work_on_filter(&self, keyspace: &KeyspaceInner, task: Task) {
         let Some(global) = keyspace.filter.global() else { return };
@@ -118,11 +118,11 @@ impl DbInner {
             if let Some(known) = restored.get(&image.id()) {
                 return Ok(known.clone());
             }
-            let bytes = self.filter_files.read(image).map_err(drop)?;
+            let bytes = self.files.filter_files.read(image).map_err(drop)?;
             let made = grf.restore(&bytes).map_err(|why| {
                 let file = tamis_files::tree::files::filter_path(&self.dir, image.id().0);
                 let why = StorageError::corrupt(&file, None, why);
-                self.filter_files.note_unusable(image, &why);
+                self.files.filter_files.note_unusable(image, &why);
             })?;
             let made = Arc::new(made);
             restored.insert(image.id(), made.clone());
@@ -209,7 +209,7 @@ impl DbInner {
     /// Saves what the next opening would otherwise read from tables. Call after background work has
     /// ended.
     pub(crate) fn save_filters_at_close(&self) {
-        for keyspace in self.directory.load_full().values() {
+        for keyspace in self.keyspaces.directory.load_full().values() {
             if let Some(global) = keyspace.filter.global().filter(|global| global.is_in_force()) {
                 self.save_filter(keyspace, &global.grf, Moment::Closing);
             }
@@ -247,7 +247,7 @@ impl DbInner {
         if joined.is_some_and(|keyspace| !is_scarce(keyspace)) {
             return;
         }
-        for keyspace in self.directory.load_full().values() {
+        for keyspace in self.keyspaces.directory.load_full().values() {
             let version = keyspace.view.load().version.clone();
             let copied = version.tables.iter().filter(|table| table.keep_filter_in_memory()).count();
             if copied > 0 {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     /// Builds everything on a device whose next read fails.
-    fn work_that_fails(fs: &FaultyFs, db: &DbInner, keyspace: &KeyspaceInner) {
+    fn work_that_fails(fs: &FaultyFs, db: &Session, keyspace: &KeyspaceInner) {
         fs.plan(FaultPlan { fail_at: Some(0), only: Some(OpClass::Read), ..FaultPlan::none() });
         db.work_on_filter(keyspace, Task::Build(Span { start: KeyBytes::default(), end: None }));
     }

@@ -19,9 +19,9 @@ use crate::compaction::blobs::BlobInputs;
 use crate::compaction::filters::FilterBits;
 use crate::compaction::sink::Everything;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};
-use crate::db::inner::DbInner;
 use crate::db::jobs::FlushControl;
 use crate::db::log::Current;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::{CONSUMERS_KEYSPACE, KeyspaceInner};
 use crate::error::StorageError;
@@ -37,7 +37,7 @@ use crate::tree::new_tables::NewTables;
 /// The tables of memtables, and the bytes written.
 type Written = (NewTables, u64);
 
-impl DbInner {
+impl Session {
     /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones. The old
     /// ones are now due for flushing.
     pub(crate) fn seal(
@@ -48,7 +48,7 @@ impl DbInner {
         self.log.roll(log)?;
         let mut state = self.state();
         let oldest = self.log.oldest_if_near_limit(&state.logs, 0);
-        let pinning = oldest.map_or_else(Vec::new, |oldest| self.filled.holding_back(oldest));
+        let pinning = oldest.map_or_else(Vec::new, |oldest| self.keyspaces.filled.holding_back(oldest));
         // Acknowledgements never fill a memtable, which would therefore hold back all logs.
         let small = state.catalogue.named(CONSUMERS_KEYSPACE).cloned();
         for keyspace in keyspaces.iter().chain(&pinning).chain(&small) {
@@ -57,7 +57,7 @@ impl DbInner {
                 continue;
             }
             keyspace.replace_memtables(old.memtables.rotated(keyspace.fresh_memtable(log.id())));
-            self.filled.remove(keyspace.id);
+            self.keyspaces.filled.remove(keyspace.id);
             state.scheduler.note_memtables(keyspace);
         }
         drop(state);
@@ -78,7 +78,7 @@ impl DbInner {
         let waiting = view.memtables.iter().filter(|slot| !slot.memtable.is_empty() && !is_flushed(slot));
         let current = state.logs.current();
         let own = waiting.map(|slot| slot.first_log.load(Relaxed)).min().unwrap_or(current);
-        let active = self.filled.oldest_log(Some(keyspace.id));
+        let active = self.keyspaces.filled.oldest_log(Some(keyspace.id));
         let sealed = state.scheduler.oldest_sealed_log(keyspace.id);
         (own, [active, sealed].into_iter().flatten().fold(own, LogId::min))
     }
@@ -111,7 +111,7 @@ impl DbInner {
             let due = first.zip(keyspace.options.max_tombstone_age);
             due.is_some_and(|(first, age)| deletes::flush_time(first, age) <= now)
         };
-        let mut due = self.filled.list();
+        let mut due = self.keyspaces.filled.list();
         due.retain(is_due);
         if !due.is_empty() {
             self.try_seal(&due);
@@ -144,7 +144,7 @@ impl DbInner {
     /// Removes the files that nothing needs. Called with no lock held.
     pub(crate) fn remove_obsolete(&self) {
         self.log.remove_obsolete();
-        self.garbage.remove_unless_busy(&*self.fs);
+        self.files.garbage.remove_unless_busy(&*self.fs);
     }
 
     /// Takes the next epoch of a keyspace for tables to be written, and records it for the
@@ -167,14 +167,14 @@ impl DbInner {
         let name = || keyspace.name().to_owned();
         let begins = || FlushInfo { keyspace: name(), memtables, memtable_bytes };
         span!("flush", keyspace = keyspace.name(), memtables, memtable_bytes);
-        self.observer.raise(|| Event::FlushBegan(begins()));
+        self.observed.observer.raise(|| Event::FlushBegan(begins()));
         let mut written = FlushOutcome::default();
         let result = self.flush_to_table(keyspace, slots, &mut written);
         if result.is_err() {
-            self.garbage.remove_all(&*self.fs);
+            self.files.garbage.remove_all(&*self.fs);
         }
         let took = sync::since(started);
-        self.observer.raise(|| {
+        self.observed.observer.raise(|| {
             let error = result.as_ref().err().map(ToString::to_string);
             Event::FlushEnded(FlushOutcome {
                 keyspace: name(),
@@ -187,7 +187,7 @@ impl DbInner {
         });
         if result.is_ok() {
             self.keep_filters_in_memory(Some(keyspace));
-            self.observer.timed(Operation::Flush, started, || Explained {
+            self.observed.observer.timed(Operation::Flush, started, || Explained {
                 keyspace: name(),
                 key: None,
                 explanation: format!(
@@ -212,7 +212,7 @@ impl DbInner {
         };
         // If this flush survives a crash, earlier writes in other keyspaces must, too, and so must
         // its log, where readers of changes need it.
-        if self.directory.load().len() > 1 || self.state().logs.keeps_changes() {
+        if self.keyspaces.directory.load().len() > 1 || self.state().logs.keeps_changes() {
             self.log.sync_rolled()?;
         }
         // Filter first: no rebuild may come between its update and the version that needs it.
@@ -224,7 +224,7 @@ impl DbInner {
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
         // Not earlier: an ingestion may meanwhile have been merged with older runs, and the result
         // must not sort above this flush.
-        let run = self.numbers.take();
+        let run = self.files.numbers.take();
         edit.added.extend(opened.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         told.tables = opened.iter().map(|table| table.meta.id).collect();
         let (own, all) = self.floors(&state, keyspace, slots);
@@ -251,10 +251,10 @@ impl DbInner {
         // Under the lock, so that threads waiting for the flush find it counted.
         let flushed = memtables().map(|m| m.used_bytes() as u64).sum();
         self.throttle.note_flush(flushed, sync::since(started));
-        self.write_counters.flushes.add(1);
-        self.write_counters.flush_bytes.add(bytes);
+        self.observed.write_counters.flushes.add(1);
+        self.observed.write_counters.flush_bytes.add(bytes);
         // The bytes written no longer count as still to be written.
-        self.room.outdated();
+        self.space.room.outdated();
         drop(state);
         self.monitor.notify();
         Ok(())
@@ -285,8 +285,8 @@ impl DbInner {
         let sink = TableSink {
             fs: &*self.fs,
             dir: &self.dir,
-            garbage: &self.garbage,
-            next_file: self.numbers.counter(),
+            garbage: &self.files.garbage,
+            next_file: self.files.numbers.counter(),
             options,
             level: 0,
             filter: keyspace.filter.for_flush(options, &view.version, entries),
@@ -315,9 +315,9 @@ impl DbInner {
             })?;
         let Some(output) = output else { return Ok(None) };
         let (written, blobs) = (output.written_bytes, output.blob_bytes);
-        let opened = output.files.open(&*self.fs, &output.tables, &self.reader_config)?;
+        let opened = output.files.open(&*self.fs, &output.tables, &self.files.reader_config)?;
         bits.inherit(&opened);
-        self.write_counters.blob_write_bytes.add(blobs);
+        self.observed.write_counters.blob_write_bytes.add(blobs);
         Ok(Some((opened, written)))
     }
 }

@@ -77,8 +77,8 @@ use self::logs::FollowedLogs;
 use crate::db::beside::{ATTEMPTS, Doubts, pause};
 use crate::db::catalogue::Opened;
 use crate::db::guarded::guarded;
-use crate::db::inner::DbInner;
 use crate::db::open;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::{CONSUMERS_KEYSPACE, KeyspaceInner};
 use crate::error::{OpenError, StorageError};
@@ -122,7 +122,7 @@ pub(crate) struct Follower {
 }
 
 /// Opens the database in `dir` to follow it.
-pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Arc<DbInner>, Arc<Mutex<Follower>>), OpenError> {
+pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Arc<Session>, Arc<Mutex<Follower>>), OpenError> {
     options.check()?;
     let mut doubts = Doubts::default();
     for attempt in 0..ATTEMPTS {
@@ -142,10 +142,11 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Arc<DbInner>, Arc<M
 
 /// Reports whether the writer keeps logs for readers of changes, because of its options or a
 /// consumer.
-fn keeps_changes(db: &DbInner) -> bool {
+fn keeps_changes(db: &Session) -> bool {
     let text = read_file(&*db.fs, &options_path(&db.dir)).ok().and_then(|text| String::from_utf8(text).ok());
     let options = text.and_then(|text| Options::from_stored(&text).ok());
-    let has_consumers = || db.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
+    let has_consumers =
+        || db.keyspaces.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
     options.is_some_and(|options| options.changes_keep_bytes > 0 || options.changes_keep_time.is_some())
         || has_consumers()
 }
@@ -164,7 +165,7 @@ enum Attempt {
 }
 
 /// See [`Db::catch_up`](crate::Db::catch_up).
-pub(crate) fn catch_up(db: &DbInner, follower: &Mutex<Follower>) -> Result<SeqNo, OpenError> {
+pub(crate) fn catch_up(db: &Session, follower: &Mutex<Follower>) -> Result<SeqNo, OpenError> {
     db.gate.check_process()?;
     let mut follower = follower.lock();
     let (mut doubts, mut failed_at) = (Doubts::default(), None);
@@ -199,7 +200,7 @@ fn withdraws(published: &ManifestState, new: &ManifestState) -> bool {
 }
 
 /// Catches up with the writer at the interval set in the options, and builds global filters.
-pub(super) fn follow_loop(db: &DbInner, follower: &Mutex<Follower>) {
+pub(super) fn follow_loop(db: &Session, follower: &Mutex<Follower>) {
     let mut last = sync::now();
     let mut failure = String::new();
     let mut state = db.state();
@@ -238,7 +239,7 @@ pub(super) fn follow_loop(db: &DbInner, follower: &Mutex<Follower>) {
 
 impl Follower {
     /// Returns what was published last, with the logs that the writer keeps for readers of changes.
-    pub(super) fn ends_with_kept(&mut self, db: &DbInner) -> Ends {
+    pub(super) fn ends_with_kept(&mut self, db: &Session) -> Ends {
         let mut ends = self.ends.clone();
         if keeps_changes(db) {
             let needed = ends.logs.first().map(|(log, _)| *log);
@@ -254,7 +255,7 @@ impl Follower {
         self.logs.open_anew();
     }
 
-    fn attempt(&mut self, db: &DbInner) -> Result<Attempt, OpenError> {
+    fn attempt(&mut self, db: &Session) -> Result<Attempt, OpenError> {
         let mut manifest = match self.manifest.take() {
             Some(mut manifest) => {
                 manifest.refresh(&*db.fs, &db.dir)?;
@@ -303,7 +304,7 @@ impl Follower {
     /// there.
     fn known_keyspaces(
         &self,
-        db: &DbInner,
+        db: &Session,
         state: &ManifestState,
     ) -> HashMap<KeyspaceId, (Arc<KeyspaceInner>, bool)> {
         let is_new_manifest = self.published.map(|mark| mark.0) != self.mark.map(|mark| mark.0);
@@ -320,7 +321,7 @@ impl Follower {
 
     /// Opens what `state` has and the versions in use do not; returns the keyspaces whose tables
     /// changed. Holds no lock while opening.
-    fn open_tables(&mut self, db: &DbInner, state: &ManifestState) -> Result<HashSet<KeyspaceId>, OpenError> {
+    fn open_tables(&mut self, db: &Session, state: &ManifestState) -> Result<HashSet<KeyspaceId>, OpenError> {
         let open = self.known_keyspaces(db, state);
         // Left by an attempt that failed.
         self.newcomers.retain(|id, _| state.keyspaces.contains_key(id));
@@ -345,7 +346,7 @@ impl Follower {
                 named.insert(meta.id);
                 if !self.opened.get(&meta.id).is_some_and(is_open) {
                     let meta = Arc::new(meta.clone());
-                    let (config, garbage) = (&db.reader_config, &db.garbage);
+                    let (config, garbage) = (&db.files.reader_config, &db.files.garbage);
                     let table = OpenTable::open(&*db.fs, &db.dir, meta.clone(), config, garbage)?;
                     self.opened.insert(meta.id, table);
                 }
@@ -358,7 +359,7 @@ impl Follower {
     /// Publishes what was read. Cannot fail.
     fn publish(
         &mut self,
-        db: &DbInner,
+        db: &Session,
         tree: &ManifestState,
         mark: (u64, u64),
         changed: &HashSet<KeyspaceId>,
@@ -368,7 +369,7 @@ impl Follower {
         if !is_other_tree && last_seq == db.visible() && !self.logs.has_unpublished() {
             return;
         }
-        let (directory, visible) = (db.directory.load_full(), db.visible());
+        let (directory, visible) = (db.keyspaces.directory.load_full(), db.visible());
         let may_take_more = |id: KeyspaceId| (!changed.contains(&id)).then_some(visible);
         self.logs.apply_held(&directory, &self.newcomers, tree, may_take_more);
         let mut log = db.log.lock();
@@ -476,7 +477,7 @@ impl Follower {
     }
 
     /// Adds, renames and drops keyspaces to match the catalogue's tree.
-    fn follow_keyspaces(&mut self, db: &DbInner, state: &mut State) {
+    fn follow_keyspaces(&mut self, db: &Session, state: &mut State) {
         let newcomers = std::mem::take(&mut self.newcomers);
         let mut changed = !newcomers.is_empty();
         for (id, keyspace) in newcomers {

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use tamis_policy::compaction::plan::{Plan, Reason, Work};
 
-use crate::db::inner::DbInner;
 use crate::db::scheduler::input_bytes;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::options::{CompactionChoice, KeyspaceOptions};
@@ -44,7 +44,7 @@ fn wants(options: &KeyspaceOptions) -> bool {
     joins && options.read_compaction && options.auto_compaction && !options.deterministic
 }
 
-impl DbInner {
+impl Session {
     /// Returns the next step towards a single run that a keyspace's reads have paid for. For
     /// compaction threads with no other work.
     pub(crate) fn next_for_reads(&self, state: &mut State) -> Option<(Arc<KeyspaceInner>, Plan)> {
@@ -70,8 +70,11 @@ impl DbInner {
             }
             let shape = self.shape(state, &keyspace);
             let Some(mut plan) = shaping.policy.manual(&shape, None) else { continue };
-            let price =
-                if plan.work == Work::Merge { input_bytes(&keyspace, &plan, self.room.free()) } else { 0 };
+            let price = if plan.work == Work::Merge {
+                input_bytes(&keyspace, &plan, self.space.room.free())
+            } else {
+                0
+            };
             if debt < price || self.lack_of_room(&keyspace, &plan, shape.room).is_some() {
                 continue;
             }

@@ -102,7 +102,7 @@ impl Gate {
     }
 
     /// Returns an error if nothing may be written now. A session that waits for room begins in
-    /// [`DbInner::check_ready`](super::inner::DbInner::check_ready), not here.
+    /// [`Session::check_ready`](super::session::Session::check_ready), not here.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<(), WriteError> {
         self.check_process()?;

@@ -1,10 +1,10 @@
 //! Work of a background thread that may panic: writes stop then, and the thread goes on.
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 
 /// Does a job. A panic stops writes for good, but the thread continues, so that no other thread
 /// waits for it forever.
-pub(super) fn guarded<T>(db: &DbInner, job: &str, work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn guarded<T>(db: &Session, job: &str, work: impl FnOnce() -> T) -> Option<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     result
         .inspect_err(|_| {

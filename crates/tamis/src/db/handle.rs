@@ -9,7 +9,7 @@ use tamis_files::tree::edit::VersionEdit;
 use crate::batch::WriteBatch;
 use crate::db::background::Workers;
 use crate::db::follow::Follower;
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::tree::KeyspaceInner;
 use crate::error::{AdminError, WriteError};
 use crate::options::Durability;
@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 /// The state shared by all handles of one open database; dropping the last handle closes the
 /// database.
 pub(crate) struct Handle {
-    pub(crate) inner: Arc<DbInner>,
+    pub(crate) inner: Arc<Session>,
     pub(crate) workers: Mutex<Option<Workers>>,
     /// Set if the database was opened to follow its writer.
     pub(crate) follower: Option<Arc<Mutex<Follower>>>,
@@ -90,7 +90,7 @@ impl Handle {
         let times = db.expiry.unsaved(&state.catalogue.tree().times);
         drop(state);
         db.log.remove_obsolete();
-        db.garbage.remove_all(&*db.fs);
+        db.files.garbage.remove_all(&*db.fs);
         let healthy = healthy.and_then(|()| db.gate.check());
         if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &healthy) {
             closed = db
@@ -107,7 +107,7 @@ impl Handle {
                 .and_then(|()| manifest.close())
                 .and_then(|()| last.map_or(Ok(()), |log| log.close().map(drop)));
         }
-        db.lock.lock().take();
+        db.lifecycle.lock.lock().take();
         closed?;
         Ok(healthy?)
     }
@@ -159,20 +159,20 @@ pub struct Db {
     pub(crate) default: Keyspace,
 }
 
-debug_as!(Db, "Db", db => "path": db.inner().dir, "keyspaces": db.inner().directory.load().len());
+debug_as!(Db, "Db", db => "path": db.inner().dir, "keyspaces": db.inner().keyspaces.directory.load().len());
 
 impl Db {
-    pub(crate) fn with(inner: Arc<DbInner>, workers: Option<Workers>) -> Db {
+    pub(crate) fn with(inner: Arc<Session>, workers: Option<Workers>) -> Db {
         Db::from_handle(Arc::new(Handle { inner, workers: Mutex::new(workers), follower: None }))
     }
 
-    pub(crate) fn following(inner: Arc<DbInner>, workers: Workers, follower: Arc<Mutex<Follower>>) -> Db {
+    pub(crate) fn following(inner: Arc<Session>, workers: Workers, follower: Arc<Mutex<Follower>>) -> Db {
         let workers = Mutex::new(Some(workers));
         Db::from_handle(Arc::new(Handle { inner, workers, follower: Some(follower) }))
     }
 
     pub(crate) fn from_handle(handle: Arc<Handle>) -> Db {
-        let inner = handle.inner.directory.load()[&DEFAULT_KEYSPACE].clone();
+        let inner = handle.inner.keyspaces.directory.load()[&DEFAULT_KEYSPACE].clone();
         Db { default: Keyspace { handle, inner } }
     }
 
@@ -180,7 +180,7 @@ impl Db {
         &self.default.handle
     }
 
-    pub(crate) fn inner(&self) -> &DbInner {
+    pub(crate) fn inner(&self) -> &Session {
         &self.default.handle.inner
     }
 }

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_files::tree::edit::VersionEdit;
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::error::StorageError;
@@ -49,7 +49,7 @@ struct Rescued {
     taken: Vec<TakenEpoch>,
 }
 
-impl DbInner {
+impl Session {
     /// Flushes the contents of the logs to tables and begins a new log, so that writes can resume.
     /// For the flush thread.
     pub(crate) fn resume(&self) {
@@ -61,7 +61,7 @@ impl DbInner {
             Err(error) if error.is_out_of_space() && self.find_room() => {}
             Err(error) => self.gate.stays_suspended(&error),
         }
-        self.garbage.remove_all(&*self.fs);
+        self.files.garbage.remove_all(&*self.fs);
         drop(self.state());
         self.monitor.notify();
     }
@@ -111,7 +111,7 @@ impl DbInner {
             }
             for table in tables.iter() {
                 // A later run is newer.
-                let run = self.numbers.take();
+                let run = self.files.numbers.take();
                 edit.added.push((keyspace.id, 0, run, (*table.meta).clone()));
             }
             opened.append(tables);
@@ -150,7 +150,7 @@ impl DbInner {
         let next = self.log.next()?;
         let mut state = self.state();
         let id = self.log.abandon(&mut log, &mut state.logs, next);
-        for keyspace in &self.filled.list() {
+        for keyspace in &self.keyspaces.filled.list() {
             let view = keyspace.view.load_full();
             if !view.memtables.active.memtable.is_empty() {
                 let active = keyspace.fresh_memtable(id);
@@ -158,7 +158,7 @@ impl DbInner {
                 state.scheduler.note_memtables(keyspace);
             }
             // Nothing is in the new log yet.
-            self.filled.remove(keyspace.id);
+            self.keyspaces.filled.remove(keyspace.id);
         }
         Ok(id)
     }
@@ -183,8 +183,8 @@ impl DbInner {
             };
             rescued.tables.append(tables);
             rescued.last_epoch = epoch;
-            self.write_counters.flushes.add(1);
-            self.write_counters.flush_bytes.add(bytes);
+            self.observed.write_counters.flushes.add(1);
+            self.observed.write_counters.flush_bytes.add(bytes);
         }
         Ok(Some(rescued))
     }
@@ -192,13 +192,13 @@ impl DbInner {
     /// Frees space that no particular write needs: obsolete logs, or else the reserve. Returns
     /// `false` if there is neither. Called with no lock held.
     pub(crate) fn find_room(&self) -> bool {
-        self.log.release_recyclable() || self.reserve.spend()
+        self.log.release_recyclable() || self.space.reserve.spend()
     }
 
     /// Records that a flush failed, for a later retry.
     pub(crate) fn flush_failed(&self, keyspace: &KeyspaceInner, error: &StorageError) {
-        self.write_counters.failed_flushes.add(1);
-        self.observer.raise(|| Event::BackgroundError {
+        self.observed.write_counters.failed_flushes.add(1);
+        self.observed.observer.raise(|| Event::BackgroundError {
             work: "flush",
             keyspace: keyspace.name().to_owned(),
             error: error.to_string(),
@@ -220,8 +220,8 @@ impl DbInner {
         let mut troubles = Vec::new();
         let suspended = self.gate.held_up();
         troubles.extend(suspended.map(|cause| format!("writes are suspended: {cause}")));
-        if self.reserve.is_full() {
-            troubles.push(self.reserve.trouble());
+        if self.space.reserve.is_full() {
+            troubles.push(self.space.reserve.trouble());
         }
         let unsettled = state.catalogue.unsettled();
         troubles.extend(unsettled.map(|cause| format!("the manifest has to be rewritten: {cause}")));

@@ -36,7 +36,7 @@ use tamis_files::tree::files::filter_path;
 
 use crate::db::backoff::Backoff;
 use crate::db::filter_files::{Known, LiveImage, NewImage, NotSaved, OpenImages, Reclaim, StoredImage};
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::tree::KeyspaceInner;
 use crate::error::StorageError;
 use crate::io::FileSystem;
@@ -53,10 +53,10 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Beyond the bytes of a save, this much must be free on the device.
 const LEAVE_FREE: u64 = 64 << 10;
 
-impl DbInner {
+impl Session {
     /// Returns the open filter files of a keyspace, and the numbers of the unusable files.
     fn open_images(&self, keyspace: KeyspaceId) -> (Vec<Arc<OpenImages>>, Vec<FilterFileId>) {
-        let files = &*self.filter_files;
+        let files = &*self.files.filter_files;
         loop {
             let named = self.named_filter_files(keyspace);
             let (mut open, mut unusable, mut changed) = (Vec::new(), Vec::new(), false);
@@ -79,7 +79,7 @@ impl DbInner {
                         }
                         match opened {
                             Ok(file) => {
-                                let file = OpenImages::new(file, &self.garbage);
+                                let file = OpenImages::new(file, &self.files.garbage);
                                 files.known.lock().insert(id, Known::Open(file.clone()));
                                 Some(file)
                             }
@@ -107,7 +107,7 @@ impl DbInner {
         match why {
             // A writer elsewhere has replaced it since.
             StorageError::Io(e)
-                if self.filter_files.read_only && e.kind() == std::io::ErrorKind::NotFound =>
+                if self.files.filter_files.read_only && e.kind() == std::io::ErrorKind::NotFound =>
             {
                 log::debug!("{}: {why}", self.dir.display());
             }
@@ -131,7 +131,7 @@ impl DbInner {
                 let what =
                     format!("an image claims epochs up to {until}, but none from {limit} on was assigned");
                 let why = StorageError::corrupt(stored.file.file.path(), None, what);
-                self.filter_files.note_unusable(&stored, &why);
+                self.files.filter_files.note_unusable(&stored, &why);
                 continue;
             }
             images.push(image.clone());
@@ -151,7 +151,7 @@ impl DbInner {
         let waits = |saving: &tamis_base::collections::HashMap<KeyspaceId, Backoff>| {
             saving.get(&keyspace).is_some_and(|backoff| !backoff.is_over())
         };
-        self.may_write_images() && !waits(&self.filter_files.saving.lock())
+        self.may_write_images() && !waits(&self.files.filter_files.saving.lock())
     }
 
     /// Reads all filter files of a keyspace through `fs`, reports the bytes read to `go_on` file by
@@ -165,7 +165,7 @@ impl DbInner {
     ) -> (usize, Vec<StorageError>) {
         let (mut count, mut wrong) = (0, Vec::new());
         for id in self.named_filter_files(keyspace) {
-            match self.filter_files.check(fs, keyspace, id, go_on) {
+            match self.files.filter_files.check(fs, keyspace, id, go_on) {
                 Ok(true) => count += 1,
                 Ok(false) => break,
                 // Dropped meanwhile, here or by a writer elsewhere.
@@ -189,7 +189,7 @@ impl DbInner {
     pub(crate) fn may_write_images(&self) -> bool {
         !self.gate.is_read_only()
             && !self.gate.is_waiting()
-            && !self.reserve.is_full()
+            && !self.space.reserve.is_full()
             && self.gate.check().is_ok()
     }
 
@@ -205,7 +205,7 @@ impl DbInner {
         images: &[NewImage],
         reclaim: Reclaim,
     ) -> Result<(), NotSaved> {
-        let mut saving = self.filter_files.saving.lock();
+        let mut saving = self.files.filter_files.saving.lock();
         let before = saving.remove(&keyspace.id);
         if !self.may_write_images() || before.as_ref().is_some_and(|before| !before.is_over()) {
             saving.extend(before.map(|before| (keyspace.id, before)));
@@ -261,14 +261,14 @@ impl DbInner {
         }
         let mut state = self.state();
         if keyspace.is_dropped() {
-            self.filter_files.release(written.map(|file| file.number()));
+            self.files.filter_files.release(written.map(|file| file.number()));
             return Ok(());
         }
         self.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
         if let Some(file) = written {
             let number = file.number();
-            let file = OpenImages::new(file, &self.garbage);
-            self.filter_files.known.lock().insert(number, Known::Open(file));
+            let file = OpenImages::new(file, &self.files.garbage);
+            self.files.filter_files.known.lock().insert(number, Known::Open(file));
         }
         Ok(())
     }
@@ -287,7 +287,7 @@ impl DbInner {
             let full = std::io::ErrorKind::StorageFull.into();
             return Err(StorageError::io("write a filter file in", &self.dir, full));
         }
-        let number = self.numbers.take();
+        let number = self.files.numbers.take();
         let path = filter_path(&self.dir, number);
         let write = || {
             let mut writer = ImageWriter::create(&*self.fs, &path, number, keyspace)?;
@@ -297,7 +297,7 @@ impl DbInner {
             }
             for copy in copies {
                 // An unreadable image is lost with its file.
-                if let Ok(bytes) = self.filter_files.read(copy) {
+                if let Ok(bytes) = self.files.filter_files.read(copy) {
                     writer.copy(copy.described(), &bytes)?;
                 }
             }
@@ -306,8 +306,8 @@ impl DbInner {
             Ok(file)
         };
         write().inspect_err(|_| {
-            self.garbage.push(path.clone());
-            self.garbage.remove_all(&*self.fs);
+            self.files.garbage.push(path.clone());
+            self.files.garbage.remove_all(&*self.fs);
         })
     }
 }

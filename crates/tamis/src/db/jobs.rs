@@ -18,9 +18,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use tamis_policy::compaction::plan::{Reason, Work};
 
 use crate::compaction::sink::JobControl;
-use crate::db::inner::DbInner;
 use crate::db::pace::Urgency;
 use crate::db::progress::Progress;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::interrupt;
@@ -138,7 +138,7 @@ pub struct CompactOptions {
 
 /// Pauses or cancels a compaction.
 pub(crate) struct CompactionControl<'j> {
-    pub(crate) db: &'j DbInner,
+    pub(crate) db: &'j Session,
     pub(crate) keyspace: &'j KeyspaceInner,
     pub(crate) progress: &'j Progress,
     pub(crate) cancel: Option<&'j CancelToken>,
@@ -192,7 +192,7 @@ fn let_writers_run() {
 
 /// Paces a flush. Cancels it when the database is closed, if it is `cancellable`.
 pub(crate) struct FlushControl<'d> {
-    pub(crate) db: &'d DbInner,
+    pub(crate) db: &'d Session,
     pub(crate) cancellable: bool,
 }
 
@@ -213,11 +213,11 @@ impl JobControl for FlushControl<'_> {
 #[derive(Debug)]
 #[must_use = "the pause ends when this is dropped"]
 pub struct CompactionPause {
-    db: Arc<DbInner>,
+    db: Arc<Session>,
 }
 
 impl CompactionPause {
-    pub(crate) fn new(db: &Arc<DbInner>) -> CompactionPause {
+    pub(crate) fn new(db: &Arc<Session>) -> CompactionPause {
         let _state = db.state();
         db.background.pauses.fetch_add(1, Relaxed);
         CompactionPause { db: db.clone() }
@@ -237,10 +237,10 @@ impl Drop for CompactionPause {
 }
 
 /// While this is alive, compactions that could be put off are due.
-pub(crate) struct Settling<'d>(&'d DbInner);
+pub(crate) struct Settling<'d>(&'d Session);
 
 impl<'d> Settling<'d> {
-    pub(crate) fn new(db: &'d DbInner) -> Settling<'d> {
+    pub(crate) fn new(db: &'d Session) -> Settling<'d> {
         let mut state = db.state();
         db.background.settling.fetch_add(1, Relaxed);
         let State { scheduler, filters, catalogue, .. } = &mut *state;

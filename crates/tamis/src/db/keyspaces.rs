@@ -16,7 +16,7 @@ use tamis_base::ids::DEFAULT_KEYSPACE;
 use tamis_files::tree::edit::VersionEdit;
 
 use crate::db::age::Age;
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::tree::{HIDDEN_PREFIX, KeyspaceInner, SharedParts};
 use crate::db::{Db, Keyspace};
 use crate::error::{AdminError, StorageError, WriteError};
@@ -32,7 +32,7 @@ impl Db {
     /// [`AdminError::NoKeyspace`] if there is none by that name.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace, AdminError> {
         self.check_process()?;
-        let directory = self.inner().directory.load();
+        let directory = self.inner().keyspaces.directory.load();
         match directory.named(name).filter(|ks| !ks.is_dropped() && !ks.is_hidden()) {
             Some(inner) => Ok(Keyspace { handle: self.handle().clone(), inner: inner.clone() }),
             None => Err(AdminError::NoKeyspace { name: name.to_owned() }),
@@ -124,7 +124,7 @@ impl Db {
     }
 }
 
-impl DbInner {
+impl Session {
     /// `name` has been checked.
     pub(super) fn create_keyspace(
         &self,
@@ -156,9 +156,9 @@ impl DbInner {
             operators,
             &SharedParts {
                 sampler: &self.elastic.sampler,
-                reads: &self.read_counters,
-                chunks: &self.chunks,
-                numbering: &self.numbering,
+                reads: &self.keyspaces.read_counters,
+                chunks: &self.keyspaces.chunks,
+                numbering: &self.keyspaces.numbering,
             },
         ));
         self.expiry.join(&inner);
@@ -227,9 +227,9 @@ impl DbInner {
         dropped.inspect_err(|error| self.gate.suspend(error))?;
         self.elastic.dropped(&keyspace.view.load().version);
         state.catalogue.remove(&keyspace);
-        self.filled.remove(keyspace.id);
+        self.keyspaces.filled.remove(keyspace.id);
         state.scheduler.note_dropped_keyspace(&keyspace);
-        self.history.forget(keyspace.id);
+        self.transactions.history.forget(keyspace.id);
         if keyspace.is_timed() {
             self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
         }
@@ -246,7 +246,7 @@ impl Db {
     pub(crate) fn hidden_keyspace(&self, name: &str) -> Option<Keyspace> {
         debug_assert!(name.starts_with(HIDDEN_PREFIX));
         let handle = self.handle();
-        let directory = handle.inner.directory.load();
+        let directory = handle.inner.keyspaces.directory.load();
         let found = directory.named(name);
         found.map(|inner| Keyspace { handle: handle.clone(), inner: inner.clone() })
     }

@@ -7,12 +7,12 @@ use tamis_base::collections::{HashMap, HashSet};
 use tamis_files::tree::files::{FileKind, log_path, name_of};
 use tamis_files::tree::replay::first_write;
 
-use crate::db::inner::DbInner;
 use crate::db::repair::free_name;
+use crate::db::session::Session;
 use crate::db::tree::CONSUMERS_KEYSPACE;
 use crate::error::{OpenError, StorageError};
 
-impl DbInner {
+impl Session {
     /// Removes the files found at opening that the session does not need.
     pub(crate) fn remove_unneeded(&self, files: &[(String, FileKind)]) {
         // Only a repair, which does not call this, can fail.
@@ -22,13 +22,14 @@ impl DbInner {
 }
 
 /// Reports whether there may be readers of changes. After a repair, numbers may have gaps.
-pub(crate) fn keeps_changes(db: &DbInner) -> bool {
-    let has_consumers = db.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
-    db.repaired.is_none() && (has_consumers || db.state().logs.keeps_changes())
+pub(crate) fn keeps_changes(db: &Session) -> bool {
+    let has_consumers =
+        db.keyspaces.directory.load().values().any(|keyspace| keyspace.name() == CONSUMERS_KEYSPACE);
+    db.lifecycle.repaired.is_none() && (has_consumers || db.state().logs.keeps_changes())
 }
 
 /// Keeps the logs of earlier sessions for readers of changes, if there may be any.
-fn retain_logs(db: &DbInner, files: &[(String, FileKind)]) {
+fn retain_logs(db: &Session, files: &[(String, FileKind)]) {
     if !keeps_changes(db) || db.options.recover_to.is_some() {
         return;
     }
@@ -55,7 +56,7 @@ fn retain_logs(db: &DbInner, files: &[(String, FileKind)]) {
 /// Removes what a crash or an earlier session left behind: unfinished tables, replayed logs, old
 /// manifests. A repair sets such files aside instead; `preserved` files already have another name.
 pub(crate) fn remove_leftovers(
-    db: &DbInner,
+    db: &Session,
     files: &[(String, FileKind)],
     preserved: &HashMap<PathBuf, PathBuf>,
 ) -> Result<(), OpenError> {
@@ -99,11 +100,11 @@ pub(crate) fn remove_leftovers(
             (true, _) => {}
             (false, Some(second)) => {
                 second_names.push((path.clone(), second.clone()));
-                db.garbage.push(path);
+                db.files.garbage.push(path);
             }
             // A file that a damaged manifest does not name may be all that is left of its data.
-            (false, None) if db.repaired.is_some() && is_data => unnamed.push(path),
-            (false, None) => db.garbage.push(path),
+            (false, None) if db.lifecycle.repaired.is_some() && is_data => unnamed.push(path),
+            (false, None) => db.files.garbage.push(path),
         }
     }
     drop(state);
@@ -113,19 +114,19 @@ pub(crate) fn remove_leftovers(
         db.fs.rename(&path, &aside).map_err(|e| StorageError::io("set aside", &path, e))?;
         second_names.push((path, aside));
     }
-    if let Some(repaired) = &db.repaired {
+    if let Some(repaired) = &db.lifecycle.repaired {
         let both = preserved.iter().chain(second_names.iter().map(|(path, aside)| (path, aside)));
         repaired.moved.lock().extend(both.map(|(path, aside)| (name_of(path), name_of(aside))));
     }
     // In an intact database, the new manifest and the tables hold everything that the old ones and
     // the logs did.
-    let needed = db.repaired.as_ref().is_some_and(|repaired| repaired.needed);
+    let needed = db.lifecycle.repaired.as_ref().is_some_and(|repaired| repaired.needed);
     let is_table = |path: &Path| path.extension().is_some_and(|extension| extension == "tam");
     second_names.retain(|(path, _)| needed || is_table(path));
     for (path, aside) in second_names {
         let (path, aside) = (path.display(), aside.display());
         db.warn(format!("{path} is not part of the salvaged database; it is kept as {aside}"));
     }
-    db.garbage.remove_all(&*db.fs);
+    db.files.garbage.remove_all(&*db.fs);
     Ok(())
 }

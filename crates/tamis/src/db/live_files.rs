@@ -31,7 +31,7 @@ use tamis_files::wal::is_header_of;
 use crate::db::Db;
 use crate::db::follow::{Ends, Follower, catch_up};
 use crate::db::handle::Handle;
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::error::{AdminError, OpenError, StorageError, WriteError};
 use crate::io::{Access, ReadFile, read_file};
 use crate::read::View;
@@ -211,7 +211,7 @@ impl Handle {
     }
 }
 
-impl DbInner {
+impl Session {
     fn own_files(&self) -> Result<LiveFiles, AdminError> {
         if self.gate.is_read_only() {
             return Err(WriteError::ReadOnly.into());
@@ -262,7 +262,7 @@ impl DbInner {
     }
 
     fn views(&self) -> Vec<Arc<View>> {
-        self.directory.load().values().map(|keyspace| keyspace.view.load_full()).collect()
+        self.keyspaces.directory.load().values().map(|keyspace| keyspace.view.load_full()).collect()
     }
 
     fn gather(&self, views: &[Arc<View>], ends: Ends) -> Result<LiveFiles, StorageError> {

@@ -38,7 +38,7 @@
 //!
 //! Four parts, in the order of their locks:
 //!
-//! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::inner)).
+//! 1. [`Current`], behind the lock of this type (`log` in the list of [all locks](super::session)).
 //!    Only its holder appends.
 //! 2. The next log. Held while it is created, so that there is only one.
 //! 3. [`LogFiles`], behind the `state` lock, since floors are computed from it and from views
@@ -217,6 +217,8 @@ pub(crate) struct LogParts<'a> {
 /// The write-ahead log of an open database.
 #[derive(Debug)]
 pub(crate) struct Log {
+    /// Held while the list of consumers of changes is changed, together with its entry.
+    pub(crate) consumers: Mutex<()>,
     dir: PathBuf,
     fs: Arc<dyn FileSystem>,
     limits: Limits,
@@ -283,6 +285,7 @@ impl Log {
             rolled_allocated: AtomicU64::new(0),
             next_allocated: AtomicU64::new(0),
             removing: Mutex::default(),
+            consumers: Mutex::default(),
             numbers: parts.numbers.clone(),
             monitor: parts.monitor.clone(),
             gate: parts.gate.clone(),
@@ -299,7 +302,7 @@ impl Log {
     }
 
     /// Makes the caller the only thread that appends. Some appended writes may not be in the
-    /// memtables yet: [`lock_log`](crate::db::inner::DbInner::lock_log) waits for them. Must not be
+    /// memtables yet: [`lock_log`](crate::db::session::Session::lock_log) waits for them. Must not be
     /// called with the state locked.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Current> {
         let current = self.current.lock();

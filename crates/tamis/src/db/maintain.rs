@@ -12,8 +12,8 @@ use tamis_policy::compaction::shape::{KeyRange, Shape, TableShape};
 use crate::db::compact::Ended;
 use crate::db::covered::covered_tables;
 use crate::db::expiry::expired_tables;
-use crate::db::inner::DbInner;
 use crate::db::jobs::{CancelToken, CompactOptions, Settling};
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::error::AdminError;
@@ -21,7 +21,7 @@ use crate::interrupt;
 use crate::read::MemtableSlot;
 use crate::sync::MutexGuard;
 
-impl DbInner {
+impl Session {
     /// Seals the memtables of `keyspaces` and waits until they are tables. Does not wait for
     /// memtables that are sealed meanwhile: writers may fill memtables as fast as they are flushed.
     pub(crate) fn flush(&self, keyspaces: &[Arc<KeyspaceInner>]) -> Result<(), AdminError> {
@@ -117,7 +117,7 @@ impl DbInner {
         drop(state);
         // Callers want to see the final set of files.
         self.log.remove_obsolete();
-        self.garbage.remove_all(&*self.fs);
+        self.files.garbage.remove_all(&*self.fs);
         Ok(())
     }
 
@@ -211,7 +211,7 @@ impl DbInner {
                 return Err(AdminError::Interrupted);
             }
             // Ask anew, since the caller may just have made room.
-            self.room.ask(&*self.fs, &self.dir);
+            self.space.room.ask(&*self.fs, &self.dir);
             let mut state = self.state();
             self.gate.check_writable()?;
             if cancel.is_cancelled() {
@@ -257,10 +257,10 @@ impl DbInner {
             }
             let job = self.start(&mut state, keyspace, &plan);
             drop(state);
-            let first_new = self.numbers.next();
+            let first_new = self.files.numbers.next();
             let result = self.run_plan(keyspace, &plan, &job, Some(cancel));
             if cleaning {
-                cleaned.push(first_new..self.numbers.next());
+                cleaned.push(first_new..self.files.numbers.next());
             }
             match result {
                 Ok(Ended::Done) => {}
@@ -277,7 +277,7 @@ impl DbInner {
 
 /// Ends a caller's compaction of a keyspace, even on a panic, since closing waits for it.
 struct Manual<'d> {
-    db: &'d DbInner,
+    db: &'d Session,
     keyspace: KeyspaceId,
 }
 

@@ -4,8 +4,8 @@
 //! and go with an operation (batches, iterators, the buffers of running merges) and thread stacks
 //! are not included.
 
-use crate::db::inner::DbInner;
 use crate::db::readers::Readers;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::observe::latency::LatencyCounters;
@@ -73,15 +73,15 @@ impl MemoryReport {
     }
 
     /// O(tables).
-    pub(crate) fn of(db: &DbInner, state: &State) -> MemoryReport {
+    pub(crate) fn of(db: &Session, state: &State) -> MemoryReport {
         let mut report = MemoryReport {
             held_memtables: Readers::of(state.catalogue.keyspaces().values()).memtable_bytes,
-            transaction_history: db.history.bytes(),
-            spare_memtables: db.chunks.bytes() as u64,
-            block_cache: db.cache.as_ref().map_or(0, |cache| cache.used_bytes()),
-            locks: db.locks.memory_bytes() as u64,
+            transaction_history: db.transactions.history.bytes(),
+            spare_memtables: db.keyspaces.chunks.bytes() as u64,
+            block_cache: db.files.cache.as_ref().map_or(0, |cache| cache.used_bytes()),
+            locks: db.transactions.locks.memory_bytes() as u64,
             log_buffers: db.log.memory_bytes() as u64,
-            observers: (LatencyCounters::memory_bytes() + db.observer.queue().memory_bytes()) as u64,
+            observers: (LatencyCounters::memory_bytes() + db.observed.observer.queue().memory_bytes()) as u64,
             ..MemoryReport::default()
         };
         state.catalogue.keyspaces().values().for_each(|keyspace| report.add(keyspace));

@@ -33,7 +33,6 @@ use crate::db::filter_files::FilterFiles;
 use crate::db::filter_upkeep::FilterUpkeep;
 use crate::db::gate::Gate;
 use crate::db::history::History;
-use crate::db::inner::DbInner;
 use crate::db::log::files::LogFiles;
 use crate::db::log::{Log, LogParts};
 use crate::db::monitor::Monitor;
@@ -44,6 +43,7 @@ use crate::db::reserve::Reserve;
 use crate::db::reshaping::Reshaping;
 use crate::db::room::Room;
 use crate::db::scheduler::Scheduler;
+use crate::db::session::{Files, Lifecycle, Observed, OpenKeyspaces, Session, Space, Transactions};
 use crate::db::state::State;
 use crate::db::stored_options::StoredOptions;
 use crate::db::throttle::{OwnMemtables, Throttle};
@@ -111,7 +111,7 @@ pub(crate) enum Role {
 }
 
 /// Opens or creates the database in `dir`; starts no threads.
-pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<DbInner>, OpenError> {
+pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<Session>, OpenError> {
     open_as(dir, options, role, None)
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn open_as(
     options: Options,
     role: Role,
     plan: Option<&Plan<'_>>,
-) -> Result<Arc<DbInner>, OpenError> {
+) -> Result<Arc<Session>, OpenError> {
     span!("open", path = %dir.display(), ?role);
     options.check()?;
     refuse_empty(dir)?;
@@ -334,49 +334,43 @@ pub(crate) fn open_as(
     let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&chunks, &filled, &monitor))));
     let memory = (&chunks, &filled);
     let throttle = Throttle::new(&options, memory, share, &monitor, &gate, &write_counters, &observer);
-    let inner = DbInner {
+    let inner = Session {
         dir: dir.to_owned(),
-        lacks_operators,
         instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
-        cache,
-        reader_config,
-        garbage,
-        committer,
-        snapshots: Mutex::default(),
-        repaired: repair.as_ref().map(Repaired::of),
-        expiry,
-        history: History::new(options.transaction_history_bytes),
-        locks: Default::default(),
-        prepared: Default::default(),
-        consumers: Default::default(),
-        follows: role == Role::Follower,
-        reserve,
-        beginning: Default::default(),
-        numbers,
-        throttle,
-        directory,
-        filled,
-        log,
-        numbering,
-        monitor,
         gate,
-        room,
-        warnings: open_warnings,
-        decisions: Mutex::new(begun.decisions.into()),
-        read_counters,
-        write_counters,
-        observer,
-        background: Background::new(&options),
-        scrub: Default::default(),
-        filter_files,
+        log,
+        committer,
+        throttle,
+        monitor,
+        keyspaces: OpenKeyspaces { directory, filled, lacks_operators, read_counters, chunks, numbering },
+        files: Files { numbers, garbage, reader_config, cache, filter_files },
+        snapshots: Mutex::default(),
+        expiry,
+        transactions: Transactions {
+            history: History::new(options.transaction_history_bytes),
+            locks: Default::default(),
+            prepared: Default::default(),
+        },
+        space: Space { room, reserve },
         elastic,
-        chunks,
-        lock: Mutex::new(lock),
+        background: Background::new(&options),
+        observed: Observed {
+            observer,
+            warnings: open_warnings,
+            write_counters,
+            decisions: Mutex::new(begun.decisions.into()),
+        },
+        lifecycle: Lifecycle {
+            beginning: Default::default(),
+            lock: Mutex::new(lock),
+            follows: role == Role::Follower,
+            repaired: repair.as_ref().map(Repaired::of),
+        },
         fs,
         options,
     };
     warnings.into_iter().for_each(|warning| inner.warn(warning));
-    inner.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
+    inner.keyspaces.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
     {
         let state = inner.state();
         let views: Vec<_> =
@@ -386,9 +380,9 @@ pub(crate) fn open_as(
     }
     // Tables that were opened first did not know of the others.
     inner.keep_filters_in_memory(None);
-    inner.expiry.configure(inner.directory.load().values().map(|keyspace| &**keyspace));
+    inner.expiry.configure(inner.keyspaces.directory.load().values().map(|keyspace| &**keyspace));
     if !read_only {
-        inner.reserve.find();
+        inner.space.reserve.find();
     }
     if role == Role::Follower {
         return Ok(Arc::new(inner));
@@ -497,7 +491,7 @@ fn open_keyspace(
 
 /// Opens a keyspace that the writer of a database that is followed has created.
 pub(crate) fn open_newcomer(
-    db: &DbInner,
+    db: &Session,
     id: KeyspaceId,
     stored: &KeyspaceState,
     last_seq: SeqNo,
@@ -507,13 +501,13 @@ pub(crate) fn open_newcomer(
         dir: &db.dir,
         options: &db.options,
         read_only: true,
-        config: &db.reader_config,
-        garbage: &db.garbage,
+        config: &db.files.reader_config,
+        garbage: &db.files.garbage,
         shared: SharedParts {
             sampler: &db.elastic.sampler,
-            reads: &db.read_counters,
-            chunks: &db.chunks,
-            numbering: &db.numbering,
+            reads: &db.keyspaces.read_counters,
+            chunks: &db.keyspaces.chunks,
+            numbering: &db.keyspaces.numbering,
         },
     };
     let mut warnings = Vec::new();

@@ -37,8 +37,8 @@ impl SnapshotPin {
         // ours, and raised no horizon above ours.
         let mut live = db.snapshots.lock();
         let (seq, expired, views) = loop {
-            let directory = db.directory.load();
-            let views = views_to_hold(&directory, db.follows);
+            let directory = db.keyspaces.directory.load();
+            let views = views_to_hold(&directory, db.lifecycle.follows);
             let horizons =
                 directory.aging.values().map(|keyspace| (keyspace.id, db.expiry.expired(keyspace)));
             let expired = horizons.filter(|(_, expired)| *expired > 0).collect();
@@ -47,7 +47,7 @@ impl SnapshotPin {
             let current = |(id, view): &(KeyspaceId, Arc<View>)| {
                 directory.get(id).is_some_and(|keyspace| Arc::ptr_eq(&keyspace.view.load(), view))
             };
-            if Arc::ptr_eq(&directory, &db.directory.load()) && views.iter().all(current) {
+            if Arc::ptr_eq(&directory, &db.keyspaces.directory.load()) && views.iter().all(current) {
                 break (seq, expired, views);
             }
         };

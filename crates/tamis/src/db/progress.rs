@@ -9,6 +9,7 @@ use tamis_policy::compaction::shape::RunningJob;
 
 use crate::compaction::execute::Helpers;
 use crate::db::pace::Pace;
+use crate::db::scrubbed::Scrub;
 use crate::options::Options;
 
 /// State shared by the background jobs of one database.
@@ -20,6 +21,7 @@ pub(crate) struct Background {
     pub(crate) pauses: AtomicUsize,
     /// The number of callers that wait until nothing is due.
     pub(crate) settling: AtomicUsize,
+    pub(crate) scrub: Scrub,
 }
 
 impl Background {
@@ -29,6 +31,7 @@ impl Background {
             helpers: Helpers::new(options.sub_jobs().saturating_sub(1)),
             pauses: AtomicUsize::new(0),
             settling: AtomicUsize::new(0),
+            scrub: Scrub::default(),
         }
     }
 

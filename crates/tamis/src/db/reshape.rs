@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tamis_files::tree::edit::VersionEdit;
 use tamis_policy::compaction::plan::Plan;
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::shaping::Shaping;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
@@ -49,7 +49,7 @@ pub(crate) const CHANGEABLE: &[&str] = &[
     "blob_file_bytes",
 ];
 
-impl DbInner {
+impl Session {
     /// Changes options of a keyspace, all or none.
     pub(crate) fn set_options(
         &self,

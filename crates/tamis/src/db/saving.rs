@@ -3,12 +3,12 @@
 
 use tamis_files::tree::edit::VersionEdit;
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::read::Memtables;
 use crate::tree::new_tables::NewTables;
 
-impl DbInner {
+impl Session {
     /// Stores new samples if none were stored for a while: a memtable may take days to fill. For an
     /// otherwise idle background thread.
     pub(crate) fn save_times(&self, state: &mut State) {
@@ -24,7 +24,7 @@ impl DbInner {
 /// With fewer than this many bytes free on the device, no edit is made for the hotness alone.
 const LEAST_ROOM: u64 = 16 << 20;
 
-impl DbInner {
+impl Session {
     /// Saves the hotness if no edit has done so for a while. For an otherwise idle background
     /// thread, which holds no lock.
     pub(crate) fn save_hotness(&self) {
@@ -47,7 +47,8 @@ impl DbInner {
     }
 
     fn may_save_hotness(&self, state: &State) -> bool {
-        let full = self.reserve.is_full() || self.room.free().is_some_and(|free| free < LEAST_ROOM);
+        let full =
+            self.space.reserve.is_full() || self.space.room.free().is_some_and(|free| free < LEAST_ROOM);
         state.catalogue.is_open() && self.gate.check_writable().is_ok() && !full
     }
 }

@@ -20,7 +20,7 @@
 //!
 //! The scheduler is behind the `state` lock, beside the [catalogue](super::catalogue) whose tables
 //! it hands out. Policies do not see it: they plan from a shape that
-//! [`DbInner::shape`](super::inner::DbInner::shape) assembles.
+//! [`Session::shape`](super::session::Session::shape) assembles.
 //!
 //! # Poison
 //!

@@ -30,9 +30,9 @@ use tamis_files::tree::manifest::Manifest;
 use tamis_files::wal::{End, LogKind, LogReader, ReadOptions};
 use tamis_policy::compaction::shape::KeyRange;
 
-use crate::db::inner::DbInner;
 use crate::db::pace::{Pace, Urgency};
 use crate::db::scrubbed::{DamagedTable, MAX_PROBLEMS};
+use crate::db::session::Session;
 use crate::db::tree::KeyspaceInner;
 use crate::error::{OpenError, StorageError};
 use crate::io::{Access, DirectFs, FileSystem};
@@ -47,7 +47,7 @@ const REST: Duration = Duration::from_secs(1);
 const STEP_BYTES: u64 = 64 << 10;
 
 /// Reads everything again and again until the database is closed.
-pub(crate) fn scrub_loop(db: &DbInner) {
+pub(crate) fn scrub_loop(db: &Session) {
     let pass = Pass {
         fs: match db.options.file_system {
             Some(_) => db.fs.clone(),
@@ -58,7 +58,7 @@ pub(crate) fn scrub_loop(db: &DbInner) {
     };
     loop {
         if pass.run().is_some() {
-            let mut seen = db.scrub.seen.lock();
+            let mut seen = db.background.scrub.seen.lock();
             seen.stats.passes += 1;
             seen.last = std::mem::take(&mut seen.now);
         }
@@ -74,7 +74,7 @@ pub(crate) fn scrub_loop(db: &DbInner) {
 }
 
 struct Pass<'d> {
-    db: &'d DbInner,
+    db: &'d Session,
     fs: Arc<dyn FileSystem>,
     pace: Pace,
 }
@@ -103,14 +103,14 @@ impl Pass<'_> {
     }
 
     fn tables(&self) -> Vec<Weak<OpenTable>> {
-        let keyspaces = self.db.directory.load_full();
+        let keyspaces = self.db.keyspaces.directory.load_full();
         let views = keyspaces.values().map(|keyspace| keyspace.view.load_full());
         views.flat_map(|view| view.version.tables.iter().map(Arc::downgrade).collect::<Vec<_>>()).collect()
     }
 
     /// Counts bytes about to be read, or just read, and waits until the pace permits them.
     fn spend(&self, bytes: u64) -> GoOn {
-        self.db.scrub.seen.lock().stats.bytes += bytes;
+        self.db.background.scrub.seen.lock().stats.bytes += bytes;
         let leaves = || self.db.gate.cancels() || self.db.gate.is_leaving();
         self.pace.wait(Urgency::Compaction, bytes, &leaves);
         (!leaves()).then_some(())
@@ -136,7 +136,7 @@ impl Pass<'_> {
             }
         };
         let check = self.paying(|go_on| fresh.check_while(go_on))?;
-        self.db.scrub.seen.lock().stats.tables += 1;
+        self.db.background.scrub.seen.lock().stats.tables += 1;
         for (offset, what) in &check.problems {
             self.problem(format!("{} at offset {offset}: {what}", path.display()));
         }
@@ -200,7 +200,7 @@ impl Pass<'_> {
     }
 
     fn filter_files(&self) -> GoOn {
-        for keyspace in self.db.directory.load_full().values() {
+        for keyspace in self.db.keyspaces.directory.load_full().values() {
             let mut going = Some(());
             // Through the page cache: an image is short beside a table, and nothing is lost with
             // one.
@@ -239,7 +239,7 @@ impl Pass<'_> {
         self.spend(unpaid)?;
         let needed = || finished_logs(self.db).contains(&id);
         match result {
-            Ok(()) => self.db.scrub.seen.lock().stats.logs += 1,
+            Ok(()) => self.db.background.scrub.seen.lock().stats.logs += 1,
             // A log that is no longer needed is removed or overwritten.
             Err(error) if needed() => self.problem(error.to_string()),
             Err(_) => {}
@@ -276,7 +276,7 @@ impl Pass<'_> {
 
     fn problem(&self, what: String) {
         let is_new = {
-            let mut seen = self.db.scrub.seen.lock();
+            let mut seen = self.db.background.scrub.seen.lock();
             let is_new = !seen.last.contains(&what);
             seen.now.len() < MAX_PROBLEMS && seen.now.insert(what.clone()) && is_new
         };
@@ -289,7 +289,7 @@ impl Pass<'_> {
 /// Returns the logs that were finished and that the next opening would read. None while writes are
 /// suspended, since logs that could not be written are about to be replaced; and none before the
 /// session has begun, since the last one of the session before may end anywhere.
-fn finished_logs(db: &DbInner) -> Vec<LogId> {
+fn finished_logs(db: &Session) -> Vec<LogId> {
     let state = db.state();
     if db.gate.check().is_err() || db.gate.is_waiting() {
         return Vec::new();
@@ -298,11 +298,11 @@ fn finished_logs(db: &DbInner) -> Vec<LogId> {
     state.logs.rolled_from(floor).collect()
 }
 
-impl DbInner {
+impl Session {
     /// Returns the tables known to be damaged, by keyspace and level.
     pub(crate) fn damaged_tables(&self) -> Vec<DamagedTable> {
         let mut found = Vec::new();
-        for keyspace in self.directory.load_full().values() {
+        for keyspace in self.keyspaces.directory.load_full().values() {
             let view = keyspace.view.load_full();
             for run in &view.version.runs {
                 for table in &view.version.tables[run.tables.clone()] {

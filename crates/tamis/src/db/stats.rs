@@ -11,11 +11,11 @@ use tamis_policy::compaction::Promise;
 
 use crate::db::counters::WriteCost;
 use crate::db::elastic::report::{ElasticStats, SegmentStats};
-use crate::db::inner::DbInner;
 use crate::db::jobs::JobStats;
 use crate::db::memory_report::MemoryReport;
 use crate::db::readers::{ReaderStats, Readers};
 use crate::db::scrubbed::{DamagedTable, ScrubStats};
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::{HIDDEN_PREFIX, KeyspaceInner};
 use crate::db::tuning::TuningDecision;
@@ -306,7 +306,7 @@ pub struct RunStats {
 }
 
 impl Stats {
-    pub(crate) fn of(db: &DbInner) -> Stats {
+    pub(crate) fn of(db: &Session) -> Stats {
         let state = db.state();
         let keyspaces: Vec<_> = state
             .catalogue
@@ -322,23 +322,23 @@ impl Stats {
         let sum = |f: fn(&KeyspaceStats) -> u64| keyspaces.iter().map(f).sum();
         let shown = |keyspace: &KeyspaceStats| !keyspace.name.starts_with(HIDDEN_PREFIX);
         Stats {
-            read: db.read_counters.read(),
-            write: db.write_counters.read(),
-            latencies: db.observer.latencies().read(),
-            stalls: db.observer.stalls(),
+            read: db.keyspaces.read_counters.read(),
+            write: db.observed.write_counters.read(),
+            latencies: db.observed.observer.latencies().read(),
+            stalls: db.observed.observer.stalls(),
             memory: MemoryReport::of(db, &state),
-            cache_used_bytes: db.cache.as_ref().map_or(0, |c| c.used_bytes()),
-            cache_capacity_bytes: db.cache.as_ref().map_or(0, |c| c.capacity_bytes()),
+            cache_used_bytes: db.files.cache.as_ref().map_or(0, |c| c.used_bytes()),
+            cache_capacity_bytes: db.files.cache.as_ref().map_or(0, |c| c.capacity_bytes()),
             read_memory_bytes: db.elastic.read_memory(),
-            overlapping_reads: db.reader_config.reads.as_ref().map(|reads| {
+            overlapping_reads: db.files.reader_config.reads.as_ref().map(|reads| {
                 let (batches, count) = reads.counts();
                 OverlapStats { method: reads.method(), depth: reads.depth(), batches, reads: count }
             }),
             log_files: state.logs.rolled().0 + usize::from(!db.gate.is_read_only() && !db.gate.is_waiting()),
             log_bytes: db.log.bytes(&state.logs),
             log_allocated_bytes: db.log.allocated(&state.logs),
-            memtable_bytes: sum(|k| k.memtable_bytes) + db.chunks.bytes() as u64,
-            transaction_history_bytes: db.history.bytes(),
+            memtable_bytes: sum(|k| k.memtable_bytes) + db.keyspaces.chunks.bytes() as u64,
+            transaction_history_bytes: db.transactions.history.bytes(),
             filter_bytes: sum(|k| k.filter_bytes),
             filter_mapped_bytes: sum(|k| k.filter_mapped_bytes),
             elastic: db.elastic.report(),
@@ -359,20 +359,20 @@ impl Stats {
             poisoned: db.gate.stopped().cloned(),
             suspended: db.gate.held_up(),
             troubles: db.troubles(&state),
-            reserve_bytes: db.reserve.held(),
+            reserve_bytes: db.space.reserve.held(),
             damaged_tables: db.damaged_tables(),
-            scrub: (db.options.scrub_bytes_per_second > 0).then(|| db.scrub.stats()),
-            open_table_files: db.reader_config.files.as_ref().map_or(0, |files| files.count()),
-            tuning: db.decisions.lock().all(),
+            scrub: (db.options.scrub_bytes_per_second > 0).then(|| db.background.scrub.stats()),
+            open_table_files: db.files.reader_config.files.as_ref().map_or(0, |files| files.count()),
+            tuning: db.observed.decisions.lock().all(),
             jobs: JobStats::all(&state, db.background.is_paused()),
-            warnings: db.warnings.all(),
+            warnings: db.observed.warnings.all(),
             keyspaces: keyspaces.into_iter().filter(shown).collect(),
         }
     }
 }
 
 /// Returns the live snapshots, oldest first.
-fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
+fn snapshot_stats(db: &Session, state: &State) -> Vec<SnapshotStats> {
     let now = db.now();
     let versions: HashMap<KeyspaceId, Arc<Version>> = state
         .catalogue
@@ -410,7 +410,7 @@ fn snapshot_stats(db: &DbInner, state: &State) -> Vec<SnapshotStats> {
 }
 
 impl KeyspaceStats {
-    pub(crate) fn of(db: &DbInner, state: &State, keyspace: &KeyspaceInner) -> KeyspaceStats {
+    pub(crate) fn of(db: &Session, state: &State, keyspace: &KeyspaceInner) -> KeyspaceStats {
         let view = keyspace.view.load_full();
         let version = &view.version;
         let shaping = keyspace.shaping.load();
@@ -518,7 +518,7 @@ fn run_stats(version: &Version, place: usize) -> RunStats {
     }
 }
 
-impl DbInner {
+impl Session {
     /// See [`Db::segments`](crate::Db::segments).
     pub(crate) fn segments(&self) -> Vec<SegmentStats> {
         self.elastic.segments(&self.state())

@@ -42,7 +42,7 @@ use tamis_base::meta::TableMeta;
 use tamis_files::tree::state::ManifestState;
 use tamis_model::engine::Workload;
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::stored_options::StoredOptions;
 use crate::db::tree::KeyspaceInner;
@@ -198,7 +198,7 @@ fn difference(from: &KeyspaceOptions, to: &KeyspaceOptions) -> Vec<(String, Stri
     changed.map(|name| ((*name).to_owned(), value(to, name))).collect()
 }
 
-impl DbInner {
+impl Session {
     /// Reports whether `output_level` is the final place of a keyspace's data.
     pub(crate) fn is_round_border(&self, keyspace: &KeyspaceInner, output_level: usize) -> bool {
         let last = keyspace.view.load().version.runs.last().map_or(0, |run| run.level);
@@ -289,7 +289,7 @@ impl DbInner {
         }
         let decision = decision(keyspace.name(), workload, changes, change);
         log::info!("keyspace {}: {}", decision.keyspace, decision.reason);
-        self.decisions.lock().add(decision);
+        self.observed.decisions.lock().add(decision);
     }
 }
 

@@ -9,7 +9,7 @@ use tamis_files::tree::files::{filter_path, log_path, manifest_name, name_of};
 use tamis_files::tree::replay::{ReplayOptions, replay};
 use tamis_filter::{BloomScheme, ElasticSet, IndependentDigests};
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::error::{AdminError, Corruption, Error, OpenError, StorageError};
 use crate::interrupt;
 use crate::observe::cost::ReadCost;
@@ -95,7 +95,7 @@ impl VerifiedKind {
     }
 }
 
-impl DbInner {
+impl Session {
     pub(crate) fn verify(&self) -> Result<VerifyReport, Error> {
         self.gate.check_process()?;
         let mut report = VerifyReport::default();

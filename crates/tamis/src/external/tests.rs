@@ -388,7 +388,7 @@ fn a_rewritten_table_stores_the_sequence_number_in_its_entries() {
 fn a_file_in_the_way_is_not_overwritten() {
     let fs = fs();
     let db = database(&fs);
-    let next = db.handle().inner.numbers.next();
+    let next = db.handle().inner.files.numbers.next();
     let path = tamis_files::tree::files::table_path(Path::new("/db"), next);
     write(&fs, path.to_str().unwrap(), &sample(&KeyspaceOptions::default()));
     db.default_keyspace().ingest(&[&path], IngestOptions::default()).unwrap();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The type whose methods stand in many files.
-const SESSION: &str = "DbInner";
+const SESSION: &str = "Session";
 
 /// What a variable that holds the session is called.
 const HANDLES: &[&str] = &["db", "inner", "session"];

@@ -7,7 +7,7 @@ use tamis_base::ids::KeyspaceId;
 
 use crate::batch::WriteBatch;
 use crate::db::counters::WriteCost;
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::observe::Explained;
 use crate::observe::latency::Operation;
 use crate::sync;
@@ -31,7 +31,7 @@ struct About {
     before: WriteCost,
 }
 
-impl DbInner {
+impl Session {
     #[cold]
     #[inline(never)]
     pub(super) fn begin_timed(&self, batch: &WriteBatch, synced: bool, is_judged: bool) -> Timed {
@@ -42,22 +42,22 @@ impl DbInner {
                 bytes: batch.byte_len(),
                 synced,
                 keyspace: batch.keyspaces().first().copied(),
-                before: self.write_counters.read(),
+                before: self.observed.write_counters.read(),
             })
         };
-        let about = self.observer.times_all().then(about);
+        let about = self.observed.observer.times_all().then(about);
         Timed { kind, about, started: sync::now() }
     }
 
     #[cold]
     #[inline(never)]
     pub(super) fn end_timed(&self, Timed { kind, started, about }: Timed) {
-        self.observer.timed(kind, started, || {
+        self.observed.observer.timed(kind, started, || {
             let Some(about) = about else { return Explained::default() };
-            let cost = self.write_counters.read() - about.before;
+            let cost = self.observed.write_counters.read() - about.before;
             let meanwhile = cost.fields().filter(|(_, count)| *count > 0);
             let meanwhile: Vec<String> = meanwhile.map(|(name, count)| format!("{name} {count}")).collect();
-            let directory = self.directory.load();
+            let directory = self.keyspaces.directory.load();
             let keyspace = about.keyspace.and_then(|id| directory.get(&id));
             Explained {
                 keyspace: keyspace.map_or_else(String::new, |keyspace| keyspace.name().to_owned()),

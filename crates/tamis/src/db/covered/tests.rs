@@ -85,7 +85,7 @@ fn a_drop_whose_edit_failed_is_not_tried_again_at_once() {
     fs.plan(FaultPlan { fail_at: Some(fs.operations()), error, sticky: true, ..FaultPlan::none() });
     drop(pause);
     let inner = db.inner();
-    let keyspace = inner.directory.load()[&0].clone();
+    let keyspace = inner.keyspaces.directory.load()[&0].clone();
     let error = StorageError::io("write", std::path::Path::new("x"), error.into());
     loop {
         let mut state = inner.state();

@@ -13,7 +13,7 @@ use tamis_policy::compaction::shape::{KeyRange, Shape, Spot};
 
 use super::*;
 use crate::clock::{Clock, ManualClock};
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::shaping::Shaping;
 use crate::io::{FileSystem, MemFs};
 use crate::tree::new_tables::NewTables;
@@ -50,7 +50,7 @@ impl Bench {
     }
 }
 
-fn inner(db: &Db) -> &DbInner {
+fn inner(db: &Db) -> &Session {
     &db.handle().inner
 }
 
@@ -201,7 +201,7 @@ fn a_table_goes_when_all_in_it_has_expired_and_no_snapshot_sees_it() {
     assert_eq!(expired_tables(&shape(&db)), None, "it is taken");
     inner(&db).run_plan(default(&db), &plan, &job, None).unwrap();
     assert_eq!(metas(&db).len(), 1);
-    assert_eq!(inner(&db).write_counters.read().dropped_tables, 2);
+    assert_eq!(inner(&db).observed.write_counters.read().dropped_tables, 2);
 }
 
 /// A policy that drops tables on command.
@@ -282,12 +282,12 @@ fn a_snapshot_reads_dropped_tables() {
         assert!(clone.iter().rev().map(items).eq(expected.into_iter().rev()));
         let values = clone.multi_get(&["b", "a", "c"]).unwrap().into_iter().map(text);
         assert!(values.eq([Some("in memory".into()), Some("in a table".into()), None]));
-        inner(&db).garbage.remove_all(&*inner(&db).fs);
+        inner(&db).files.garbage.remove_all(&*inner(&db).fs);
         let stats = &db.stats().snapshots_live[0];
         assert_eq!((stats.pinned_table_bytes, stats.pinned_bytes, stats.handles), (bytes, bytes, 1));
         assert_eq!(bench.table_files(), 1);
         drop(clone);
-        inner(&db).garbage.remove_all(&*inner(&db).fs);
+        inner(&db).files.garbage.remove_all(&*inner(&db).fs);
         assert_eq!((bench.table_files(), db.stats().snapshots_live), (0, vec![]));
     }
 }
@@ -338,8 +338,13 @@ fn statistics_show_what_snapshots_keep() {
     let mut meta = (*metas(&db)[0]).clone();
     meta.extra.pinned = vec![(1, 100), (2, 30), (77, 5)];
     let db_of = inner(&db);
-    let table =
-        OpenTable::open(&*db_of.fs, &db_of.dir, Arc::new(meta.clone()), &db_of.reader_config, &db_of.garbage);
+    let table = OpenTable::open(
+        &*db_of.fs,
+        &db_of.dir,
+        Arc::new(meta.clone()),
+        &db_of.files.reader_config,
+        &db_of.files.garbage,
+    );
     let mut opened = NewTables::default();
     opened.push(table.unwrap());
     let (run, id) = (default(&db).view.load().version.runs[0].id, meta.id);

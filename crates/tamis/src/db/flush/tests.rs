@@ -22,7 +22,7 @@ fn open(fs: &FaultyFs) -> Db {
 fn memtables_that_wait_are_flushed_into_one_run() {
     let fs = FaultyFs::new(11);
     let db = open(&fs);
-    let keyspace = db.inner().directory.load().values().next().unwrap().clone();
+    let keyspace = db.inner().keyspaces.directory.load().values().next().unwrap().clone();
     // The flush thread leaves the keyspace alone meanwhile.
     db.inner().state().scheduler.start_flush(keyspace.id);
     let before = db.stats().write.flushes;
@@ -72,7 +72,7 @@ fn memtables_that_wait_are_flushed_into_one_run() {
 fn after_a_failed_flush_memtables_go_alone() {
     let fs = FaultyFs::new(12);
     let db = open(&fs);
-    let keyspace = db.inner().directory.load().values().next().unwrap().clone();
+    let keyspace = db.inner().keyspaces.directory.load().values().next().unwrap().clone();
     db.inner().state().scheduler.start_flush(keyspace.id);
     let before = db.stats().write.flushes;
     for round in 0..4u32 {
@@ -104,7 +104,7 @@ fn after_a_failed_flush_memtables_go_alone() {
 fn an_ingestion_between_memtables_that_are_flushed_together_waits() {
     let fs = FaultyFs::new(13);
     let db = open(&fs);
-    let keyspace = db.inner().directory.load().values().next().unwrap().clone();
+    let keyspace = db.inner().keyspaces.directory.load().values().next().unwrap().clone();
     let options = KeyspaceOptions::default();
     let mut file = ExternalTableBuilder::create_on(Arc::new(fs.clone()), "/m.tam", &options).unwrap();
     file.put("m", "ingested").unwrap();

@@ -12,7 +12,7 @@ use tamis_filter::Digest;
 
 use crate::db::catalogue::Directory;
 use crate::db::commit::insert;
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::tree::KeyspaceInner;
 use crate::error::{OpenError, StorageError};
 use crate::io::Access;
@@ -85,12 +85,12 @@ struct FinishedLog {
 
 impl FinishedLog {
     /// Returns the first sequence number in a log, if it holds any.
-    fn first(db: &DbInner, log: LogId) -> Result<Option<SeqNo>, OpenError> {
+    fn first(db: &Session, log: LogId) -> Result<Option<SeqNo>, OpenError> {
         Ok(first_write(&*db.fs, &log_path(&db.dir, log), log)?.map(|(first, _)| first))
     }
 
     /// Reads a log to its end. `None` if it is not closed or holds nothing.
-    fn read(db: &DbInner, log: LogId) -> Result<Option<FinishedLog>, OpenError> {
+    fn read(db: &Session, log: LogId) -> Result<Option<FinishedLog>, OpenError> {
         let path = log_path(&db.dir, log);
         let file = db.fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
         let mut reader = LogReader::open(file, &path, LogKind::Writes, log, ReadOptions::default())?;
@@ -127,7 +127,7 @@ impl FollowedLogs {
 
     /// Returns the logs before `needed` that the writer still has, and their lengths: those that
     /// lead up to the write `next` without a gap, newest first. Reads each log once.
-    pub(super) fn before(&mut self, db: &DbInner, needed: Option<LogId>, next: SeqNo) -> Vec<(LogId, u64)> {
+    pub(super) fn before(&mut self, db: &Session, needed: Option<LogId>, next: SeqNo) -> Vec<(LogId, u64)> {
         let Some(needed) = needed.filter(|_| self.list(db).is_ok()) else { return Vec::new() };
         self.known.retain(|log, _| self.listed.binary_search(log).is_ok());
         let mut next = match FinishedLog::first(db, needed) {
@@ -164,7 +164,7 @@ impl FollowedLogs {
     }
 
     /// Lists the logs in the directory.
-    pub(super) fn list(&mut self, db: &DbInner) -> Result<(), StorageError> {
+    pub(super) fn list(&mut self, db: &Session) -> Result<(), StorageError> {
         let names = db.fs.list(&db.dir).map_err(|e| StorageError::io("list", &db.dir, e))?;
         self.listed = names
             .iter()
@@ -182,7 +182,7 @@ impl FollowedLogs {
     /// once.
     pub(super) fn read(
         &mut self,
-        db: &DbInner,
+        db: &Session,
         state: &ManifestState,
         newcomers: &Keyspaces,
         is_first: bool,
@@ -263,7 +263,7 @@ impl FollowedLogs {
     /// does not have yet.
     fn read_log(
         &mut self,
-        db: &DbInner,
+        db: &Session,
         state: &ManifestState,
         newcomers: &Keyspaces,
     ) -> Result<bool, OpenError> {
@@ -271,7 +271,7 @@ impl FollowedLogs {
         let log = position.log;
         let path = log_path(&db.dir, log);
         let reader = position.reader.as_mut().expect("open");
-        let directory = db.directory.load_full();
+        let directory = db.keyspaces.directory.load_full();
         let mut unknown = false;
         while let Some(record) = reader.poll()? {
             let damaged = |what: &str| StorageError::corrupt(&path, record.offset, what);
@@ -362,7 +362,7 @@ impl Position {
     }
 
     /// Opens the log; `false` if it has no header yet.
-    fn open(&mut self, db: &DbInner) -> Result<bool, OpenError> {
+    fn open(&mut self, db: &Session) -> Result<bool, OpenError> {
         let path = log_path(&db.dir, self.log);
         let file = db.fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
         let reader = LogReader::open(file, &path, LogKind::Writes, self.log, ReadOptions::default())?;
@@ -377,7 +377,7 @@ impl Position {
 
     /// Returns what the log's first record says about itself, if there is one. To read the log,
     /// reopen it.
-    fn first_record(&mut self, db: &DbInner) -> Result<Option<GroupHeader>, OpenError> {
+    fn first_record(&mut self, db: &Session) -> Result<Option<GroupHeader>, OpenError> {
         if !self.open(db)? {
             return Ok(None);
         }

@@ -69,7 +69,7 @@ fn save(db: &Db, keyspace: &Keyspace, images: &[NewImage]) -> Result<(), NotSave
 
 /// Lets the next save be attempted at once.
 fn forget_backoff(db: &Db) {
-    db.inner().filter_files.saving.lock().clear();
+    db.inner().files.filter_files.saving.lock().clear();
 }
 
 /// First key and end of a range, the image's first key, its number and its `until`.
@@ -79,7 +79,7 @@ type Found = (String, Option<String>, String, u32, u64);
 fn found_of(db: &Db, keyspace: &Keyspace, kind: ImageKind) -> Vec<Found> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let read = |image: LiveImage| {
-        let bytes = text(&db.inner().filter_files.read(&image.stored).ok()?);
+        let bytes = text(&db.inner().files.filter_files.read(&image.stored).ok()?);
         let words: Vec<&str> = bytes.split(' ').collect();
         assert_eq!(words[0], kind.name());
         let (start, end) = (text(&image.span.start), image.span.end.as_deref().map(text));
@@ -106,7 +106,7 @@ fn filter_files(fs: &FaultyFs, dir: &str) -> Vec<PathBuf> {
 fn files_left(fs: &FaultyFs, db: &Db, wanted: usize) -> usize {
     let started = std::time::Instant::now();
     loop {
-        db.inner().garbage.remove_all(&*db.inner().fs);
+        db.inner().files.garbage.remove_all(&*db.inner().fs);
         let left = filter_files(fs, DIR).len();
         if left == wanted || started.elapsed() > Duration::from_secs(10) {
             return left;
@@ -168,7 +168,7 @@ fn superseded_files_go() {
     let held = db.inner().live_images(keyspace.inner.id, ImageKind::Keys);
     save(&db, &keyspace, &[image("", None, 5, 5)]).unwrap();
     assert_eq!(files_left(&fs, &db, 3), 3);
-    assert!(held.iter().all(|image| db.inner().filter_files.read(&image.stored).is_ok()));
+    assert!(held.iter().all(|image| db.inner().files.filter_files.read(&image.stored).is_ok()));
     drop(held);
     assert_eq!((found(&db, &keyspace), files_left(&fs, &db, 1)), (vec![item("", None, "", 5, 5)], 1));
     assert_eq!(warnings(&db), Vec::<String>::new());

@@ -49,8 +49,8 @@ use tamis_policy::compaction::policy::Pressure;
 use tamis_policy::compaction::shape::KeyRange;
 
 use crate::db::history::Ingested;
-use crate::db::inner::DbInner;
 use crate::db::log::Current;
+use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
 use crate::error::{AdminError, ExternalTableError, WriteError};
@@ -145,7 +145,7 @@ impl Group<Staged> {
     }
 }
 
-impl DbInner {
+impl Session {
     /// See [`Db::ingest`](crate::Db::ingest). Any thread may call it, concurrently with everything
     /// else.
     pub(super) fn ingest(
@@ -156,17 +156,17 @@ impl DbInner {
         span!("ingestion", keyspaces = files.len());
         let started = sync::now();
         self.check_ready()?;
-        self.reserve.refuse()?;
+        self.space.reserve.refuse()?;
         let described = self.described(files)?;
         if described.is_empty() {
             return Ok(IngestReport::default());
         }
         let ingested = self.bring_in(described, &options);
-        let mut report = ingested.inspect_err(|_| self.garbage.remove_all(&*self.fs))?;
+        let mut report = ingested.inspect_err(|_| self.files.garbage.remove_all(&*self.fs))?;
         self.keep_filters_in_memory(None);
         let took = sync::since(started);
-        self.observer.record(Operation::Ingestion, took);
-        self.observer.raise(|| {
+        self.observed.observer.record(Operation::Ingestion, took);
+        self.observed.observer.raise(|| {
             let mut keyspaces: Vec<String> =
                 report.tables.iter().map(|table| table.keyspace.clone()).collect();
             keyspaces.dedup();
@@ -319,7 +319,7 @@ impl DbInner {
             let mut new_runs: BTreeMap<usize, RunId> = BTreeMap::new();
             for file in files {
                 let place = place(&shape, &range_of(&file.described), depth);
-                let new_run = || self.numbers.take();
+                let new_run = || self.files.numbers.take();
                 let run = place.run.unwrap_or_else(|| *new_runs.entry(place.level).or_insert_with(new_run));
                 let meta = file.described.meta(file.id, seq, epoch, now);
                 report.entries += meta.entries;
@@ -358,8 +358,8 @@ impl DbInner {
         self.committer.publish(seq);
         self.expiry.note_visible();
         drop(state);
-        self.write_counters.ingested_tables.add(report.tables.len() as u64);
-        self.write_counters.ingested_bytes.add(report.bytes);
+        self.observed.write_counters.ingested_tables.add(report.tables.len() as u64);
+        self.observed.write_counters.ingested_bytes.add(report.bytes);
         Ok(report)
     }
 }

@@ -8,7 +8,7 @@ use tamis_base::ids::TableId;
 use tamis_files::tree::files::table_path;
 use tamis_files::tree::tombstones::EXTERNAL_TOMBSTONE_SEQ;
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::verify::{VerifyReport, check_table};
 use crate::error::{AdminError, ExternalTableError, StorageError};
 use crate::external::{Described, describe};
@@ -31,13 +31,13 @@ pub(super) struct Staged {
 /// The files of one ingestion.
 #[derive(Debug)]
 pub(super) struct Staging<'d> {
-    db: &'d DbInner,
+    db: &'d Session,
     files: NewFiles,
 }
 
 impl<'d> Staging<'d> {
-    pub(super) fn new(db: &'d DbInner) -> Staging<'d> {
-        Staging { db, files: NewFiles::new(&db.dir, &db.garbage) }
+    pub(super) fn new(db: &'d Session) -> Staging<'d> {
+        Staging { db, files: NewFiles::new(&db.dir, &db.files.garbage) }
     }
 
     /// Links or copies the `described` file into the directory, syncs it, and checks it there. The
@@ -50,7 +50,7 @@ impl<'d> Staging<'d> {
     ) -> Result<Staged, AdminError> {
         let (db, source) = (self.db, described.path());
         let (id, path) = loop {
-            let id = db.numbers.take();
+            let id = db.files.numbers.take();
             let path = table_path(&db.dir, id);
             // A file of this name is not the database's: the caller may have put it there in order
             // to ingest it.
@@ -71,7 +71,8 @@ impl<'d> Staging<'d> {
             return Err(not_a_table(source, "it changed while it was being ingested").into());
         }
         let meta = here.meta(id, EXTERNAL_TOMBSTONE_SEQ, 0, 0);
-        let table = OpenTable::open(&*db.fs, &db.dir, Arc::new(meta), &db.reader_config, &db.garbage)?;
+        let table =
+            OpenTable::open(&*db.fs, &db.dir, Arc::new(meta), &db.files.reader_config, &db.files.garbage)?;
         if verify {
             let mut report = VerifyReport::default();
             check_table(&table, &mut report);

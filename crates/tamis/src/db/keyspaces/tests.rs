@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 
 use crate::db::scheduler::IN_TURN;
 use crate::db::state::State;
@@ -20,7 +20,7 @@ fn create(db: &Db, names: std::ops::Range<usize>) {
     });
 }
 
-fn manifest_len(db: &DbInner) -> u64 {
+fn manifest_len(db: &Session) -> u64 {
     db.state().catalogue.manifest_len().unwrap()
 }
 
@@ -112,10 +112,10 @@ fn a_put_visits_no_other_keyspace_while_there_is_space() {
     for i in 1..20 {
         db.keyspace(&format!("keyspace {i:04}")).unwrap().put("key", "value").unwrap();
     }
-    let before = db.inner().filled.lists();
+    let before = db.inner().keyspaces.filled.lists();
     (0..2000).for_each(|i| db.put(format!("{i}"), [7; 100]).unwrap());
     // The flush thread may look once or twice, at most every 100 ms.
-    let lists = db.inner().filled.lists() - before;
+    let lists = db.inner().keyspaces.filled.lists() - before;
     assert!(lists < 10, "{lists} in {} KiB of log", 2000 / 10);
 }
 
@@ -138,7 +138,7 @@ fn logs_are_kept_for_the_keyspaces_that_need_them_and_no_longer() {
         let (oldest, current) = floor();
         assert!(oldest == held && current > held, "keyspace 3 needs its log");
     }
-    let list: Vec<u32> = db.inner().filled.list().iter().map(|keyspace| keyspace.id).collect();
+    let list: Vec<u32> = db.inner().keyspaces.filled.list().iter().map(|keyspace| keyspace.id).collect();
     assert_eq!(list, [keyspace(3).inner.id], "a flushed keyspace is not visited any more");
     db.drop_keyspace("keyspace 0003").unwrap();
     let (oldest, current) = floor();
@@ -161,11 +161,11 @@ fn a_keyspace_with_a_small_write_takes_little_memory() {
     for name in db.keyspaces() {
         db.keyspace(&name).unwrap().put("key", [7; 50]).unwrap();
     }
-    let held = db.inner().chunks.active() + db.inner().chunks.sealed();
+    let held = db.inner().keyspaces.chunks.active() + db.inner().keyspaces.chunks.sealed();
     assert!(held <= KEYSPACES as u64 * 4096, "{held} bytes");
     assert_eq!(held, db.stats().keyspaces.iter().map(|keyspace| keyspace.memtable_bytes).sum::<u64>());
     db.flush().unwrap();
-    assert_eq!((db.inner().chunks.active(), db.inner().chunks.sealed()), (0, 0));
+    assert_eq!((db.inner().keyspaces.chunks.active(), db.inner().keyspaces.chunks.sealed()), (0, 0));
 }
 
 /// The budget was compared with what memtables held once for each megabyte written, and then one
@@ -179,7 +179,7 @@ fn many_small_memtables_keep_within_the_budget() {
     let rolled = db.inner().state().logs.current();
     for keyspace in &keyspaces {
         keyspace.put("key", [7; 20]).unwrap();
-        let memory = &db.inner().chunks;
+        let memory = &db.inner().keyspaces.chunks;
         assert!(memory.active() <= BUDGET / 2 + (8 << 10), "{} bytes", memory.active());
         assert!(memory.active() + memory.sealed() <= BUDGET + (8 << 10));
     }

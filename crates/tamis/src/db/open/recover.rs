@@ -18,9 +18,9 @@ use crate::db::begin::Flushed;
 use crate::db::beginning::Beginning;
 use crate::db::catalogue::NotBegun;
 use crate::db::commit::insert;
-use crate::db::inner::DbInner;
 use crate::db::leftovers::{keeps_changes, remove_leftovers};
 use crate::db::repair::Repair;
+use crate::db::session::Session;
 use crate::db::tree::KeyspaceInner;
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::io::FileSystem;
@@ -31,7 +31,7 @@ use crate::tree::new_tables::NewTables;
 /// Replays the logs into memtables; a writable database then flushes them and starts its own log,
 /// in one step, so that a crash during recovery changes nothing. On a full disk that step is left
 /// for later.
-pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
+pub(super) fn recover(db: &Session, found: Found<'_>) -> Result<(), OpenError> {
     let Found { logs, files, manifest_end, repair } = found;
     span!("recovery", logs = logs.len());
     let rebuilt = repair.as_ref().is_some_and(|repair| repair.rebuilt);
@@ -44,8 +44,9 @@ pub(super) fn recover(db: &DbInner, found: Found<'_>) -> Result<(), OpenError> {
         (tree.last_seq, tree.log_floor())
     };
     // A repair sets files aside and leaves tables out, which must not be done halfway.
-    let may_wait =
-        !db.gate.is_read_only() && db.repaired.is_none() && db.state().catalogue.manifest_number() > 0;
+    let may_wait = !db.gate.is_read_only()
+        && db.lifecycle.repaired.is_none()
+        && db.state().catalogue.manifest_number() > 0;
     let full = |e: &StorageError| may_wait && e.is_out_of_space();
     let mut flushed = Flushed::default();
     let mut has_room = true;
@@ -165,7 +166,7 @@ pub(super) struct Found<'a> {
 
 /// Records the logs that were read as part of the state shown: `verify` reads them again, `stats`
 /// counts them.
-fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
+fn note_logs(db: &Session, logs: &[LogId]) -> Result<(), OpenError> {
     for &id in logs {
         let path = log_path(&db.dir, id);
         let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, e))?;
@@ -177,7 +178,7 @@ fn note_logs(db: &DbInner, logs: &[LogId]) -> Result<(), OpenError> {
 /// Replays the logs into fresh memtables. Full memtables become tables if possible; a reader, or a
 /// writer without room, keeps everything in memory.
 fn replay_into_memtables(
-    db: &DbInner,
+    db: &Session,
     logs: &[LogId],
     covered: &HashMap<KeyspaceId, SeqNo>,
     mut flushed: Option<&mut Flushed>,
@@ -189,14 +190,14 @@ fn replay_into_memtables(
             state.catalogue.tree().next_keyspace,
         )
     };
-    let salvage = db.repaired.is_some();
-    let keyspaces = db.directory.load_full();
+    let salvage = db.lifecycle.repaired.is_some();
+    let keyspaces = db.keyspaces.directory.load_full();
     let empty = |keyspace: &KeyspaceInner| {
         let memtables = Memtables::new(keyspace.fresh_memtable(0));
         keyspace.replace_memtables(memtables);
-        db.filled.remove(keyspace.id);
+        db.keyspaces.filled.remove(keyspace.id);
     };
-    db.filled.list().iter().for_each(|keyspace| empty(keyspace));
+    db.keyspaces.filled.list().iter().for_each(|keyspace| empty(keyspace));
     replay::<OpenError>(
         &*db.fs,
         &db.dir,
@@ -226,7 +227,7 @@ fn replay_into_memtables(
             }
             let view = keyspace.view.load();
             if view.memtables.active.memtable.is_empty() {
-                db.filled.add(keyspace, log);
+                db.keyspaces.filled.add(keyspace, log);
             }
             insert(&mut view.memtables.active.memtable.writer(), op, op.key().map(Digest::of), seq);
             Ok(())
@@ -237,11 +238,11 @@ fn replay_into_memtables(
 /// Begins the first session of a new database. It names its manifest before it creates a log; in
 /// any later session, the old logs get their successor while the old manifest is in force: see
 /// `wrong_end`.
-fn begin_new(db: &DbInner) -> Result<(), StorageError> {
-    let keyspaces = db.directory.load_full();
+fn begin_new(db: &Session) -> Result<(), StorageError> {
+    let keyspaces = db.keyspaces.directory.load_full();
     let mut log = db.lock_log();
     let mut state = db.state();
-    let id = db.numbers.take();
+    let id = db.files.numbers.take();
     state.catalogue.roll()?;
     drop(state);
     let first = db.log.create_first(id)?;
@@ -268,8 +269,8 @@ impl From<NotBegun> for OpenError {
 }
 
 /// Returns damage as an error, or records it as a warning in a repair.
-fn doubt(db: &DbInner, error: StorageError) -> Result<(), OpenError> {
-    if db.repaired.is_none() {
+fn doubt(db: &Session, error: StorageError) -> Result<(), OpenError> {
+    if db.lifecycle.repaired.is_none() {
         return Err(error.into());
     }
     db.warn(error.to_string());
@@ -281,7 +282,7 @@ fn doubt(db: &DbInner, error: StorageError) -> Result<(), OpenError> {
 /// closed once its successor exists; the last log of a session, if it holds anything, is closed
 /// once the manifest is; and the manifest records how far the logs go before it is closed.
 fn wrong_end(
-    db: &DbInner,
+    db: &Session,
     logs: &[LogId],
     replayed: &Replayed,
     known: SeqNo,

@@ -4,12 +4,12 @@
 use tamis_base::key::SeqNo;
 
 use crate::batch::WriteBatch;
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 use crate::db::transaction::bugs::Bug;
 use crate::db::transaction::condition::{Condition, Refusal};
 use crate::db::transaction::footprint::{Part, met_by};
 
-impl DbInner {
+impl Session {
     /// Judges what is committed by now, without holding any lock: ranges may take a while. Only
     /// later writes are left for the leader.
     pub(crate) fn judge_ahead(&self, condition: &mut Condition) -> Result<(), Refusal> {
@@ -36,11 +36,11 @@ impl DbInner {
         let judged = self.judged(condition, last, ahead);
         let holds = judged.is_ok();
         if !holds {
-            self.write_counters.conflicts.add(1);
+            self.observed.write_counters.conflicts.add(1);
         }
         let first = condition.verdict.set(judged.map(|()| seq));
         debug_assert!(first.is_ok(), "a condition is judged once");
-        holds || self.history.bugs.make(Bug::Refused)
+        holds || self.transactions.history.bugs.make(Bug::Refused)
     }
 
     fn judged(&self, condition: &Condition, last: SeqNo, ahead: &[&WriteBatch]) -> Result<(), Refusal> {
@@ -49,7 +49,7 @@ impl DbInner {
         if let Some(keyspace) = dropped {
             return Err(Refusal::Dropped { name: keyspace.name().to_owned() });
         }
-        let ahead = if self.history.bugs.make(Bug::Ahead) { &[] } else { ahead };
+        let ahead = if self.transactions.history.bugs.make(Bug::Ahead) { &[] } else { ahead };
         let met = ahead.iter().find_map(|batch| met_by(&condition.parts, batch));
         if let Some((part, key)) = met {
             return Err(conflict(part, key));
@@ -73,7 +73,7 @@ impl DbInner {
                     met = part.meets_ingested(range, seq);
                 }
             };
-            let kept = self.history.since(part.keyspace.id, part.since, ingested);
+            let kept = self.transactions.history.since(part.keyspace.id, part.since, ingested);
             let forgotten = || Refusal::Forgotten { keyspace: part.keyspace.name().to_owned() };
             let kept = kept.ok_or_else(forgotten)?;
             met = met.or_else(|| kept.iter().find_map(|slot| part.meets_memtable(&slot.memtable)));

@@ -106,7 +106,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let db = &self.db.handle().inner;
         if !self.passed_on && db.gate.is_ours() {
-            db.locks.release(self.owner);
+            db.transactions.locks.release(self.owner);
         }
     }
 }
@@ -134,7 +134,7 @@ impl Db {
             db: self.clone(),
             options,
             _pin: SnapshotPin::new(self.handle(), true),
-            held: Held { db: self.clone(), owner: inner.locks.owner(), passed_on: false },
+            held: Held { db: self.clone(), owner: inner.transactions.locks.owner(), passed_on: false },
             reads: Reads::default(),
             writes: Writes::new(inner.instance),
             life: Life::default(),
@@ -154,7 +154,7 @@ impl LockTransaction {
 
     fn lock(&self, keyspace: &Keyspace, target: Target, mode: Mode) -> Result<(), TransactionError> {
         self.writes.check(keyspace)?;
-        let (locks, owner) = (&self.db.handle().inner.locks, self.held.owner);
+        let (locks, owner) = (&self.db.handle().inner.transactions.locks, self.held.owner);
         let place = (keyspace.inner.id, keyspace.name());
         locks.acquire(owner, place, &target, mode, self.options.timeout).map_err(|why| match why {
             NotGranted::Timeout { holders } => {
@@ -412,7 +412,7 @@ impl LockTransaction {
     /// Returns what the commit depends on: that others have not written what was read, and that the
     /// keyspaces written to exist.
     fn take_parts(&mut self) -> SmallVec<[Part; 1]> {
-        let mut parts = self.reads.take_parts(&self.db.handle().inner.history.bugs);
+        let mut parts = self.reads.take_parts(&self.db.handle().inner.transactions.history.bugs);
         parts.extend(self.writes.keyspaces().cloned().map(Part::existence));
         parts
     }
@@ -440,7 +440,7 @@ impl LockTransaction {
         let parts = self.take_parts();
         let prepared = self.db.store_prepared(&name, owner, &self.writes.batch(), parts)?;
         self.held.passed_on = true;
-        self.db.handle().inner.locks.release_shared(owner);
+        self.db.handle().inner.transactions.locks.release_shared(owner);
         Ok(prepared)
     }
 }

@@ -9,7 +9,7 @@
 //! number of its newest write; a view is the set of its memtables plus which one is active. That a
 //! write can be found in a memtable once its number is visible is the subject of `memtable::model`.
 //! There are no tables: validation never asks them. The steps are in the order of `Committer`,
-//! `SnapshotPin::new`, `DbInner::judge_ahead` and `judge_part`, `keep_for_transactions` and
+//! `SnapshotPin::new`, `Session::judge_ahead` and `judge_part`, `keep_for_transactions` and
 //! `trim_history`.
 //!
 //! The claims: a transaction commits only if no write has a number between its snapshot's and its

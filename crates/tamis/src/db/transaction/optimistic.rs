@@ -262,7 +262,7 @@ impl Transaction {
     }
 
     fn bugs(&self) -> &Bugs {
-        &self.db.handle().inner.history.bugs
+        &self.db.handle().inner.transactions.history.bugs
     }
 
     fn notes_reads(&self) -> bool {

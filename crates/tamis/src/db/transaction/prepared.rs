@@ -88,7 +88,7 @@ impl PreparedTransaction {
         let inner = &self.db.handle().inner;
         inner.gate.check_process().map_err(WriteError::from)?;
         let not_prepared = || TransactionError::NotPrepared { name: self.name.clone() };
-        match inner.prepared.names.lock().by_name.get_mut(&self.name) {
+        match inner.transactions.prepared.names.lock().by_name.get_mut(&self.name) {
             Some((owner, phase @ Phase::Prepared)) if *owner == self.owner => *phase = Phase::Busy,
             _ => return Err(not_prepared()),
         }
@@ -100,7 +100,7 @@ impl PreparedTransaction {
             and(&entry, &mut batch)?;
             Ok(inner.write(batch, true)?)
         })();
-        let mut names = inner.prepared.names.lock();
+        let mut names = inner.transactions.prepared.names.lock();
         match &ended {
             Ok(()) => _ = names.by_name.remove(&self.name),
             Err(_) => {
@@ -111,7 +111,7 @@ impl PreparedTransaction {
         }
         drop(names);
         if ended.is_ok() {
-            inner.locks.release(self.owner);
+            inner.transactions.locks.release(self.owner);
         }
         ended
     }
@@ -126,7 +126,7 @@ impl Db {
     /// [`TransactionError::Read`] if they cannot be read.
     pub fn prepared_transactions(&self) -> Result<Vec<PreparedTransaction>, TransactionError> {
         self.load_prepared()?;
-        let names = self.handle().inner.prepared.names.lock();
+        let names = self.handle().inner.transactions.prepared.names.lock();
         let prepared = names.by_name.iter().filter(|(_, (_, phase))| *phase == Phase::Prepared);
         let handle = |(name, (owner, _)): (&Vec<u8>, &(Owner, Phase))| PreparedTransaction {
             db: self.clone(),
@@ -141,7 +141,7 @@ impl Db {
     pub(crate) fn load_prepared(&self) -> Result<(), TransactionError> {
         self.check_process().map_err(ReadError::from)?;
         let inner = &self.handle().inner;
-        let mut names = inner.prepared.names.lock();
+        let mut names = inner.transactions.prepared.names.lock();
         if names.loaded {
             return Ok(());
         }
@@ -155,9 +155,9 @@ impl Db {
         }
         // No other transaction has locks yet.
         for (name, targets) in found {
-            let owner = inner.locks.owner();
+            let owner = inner.transactions.locks.owner();
             for (keyspace, target) in targets {
-                inner.locks.restore(owner, keyspace, target);
+                inner.transactions.locks.restore(owner, keyspace, target);
             }
             names.by_name.insert(name, (owner, Phase::Prepared));
         }
@@ -179,7 +179,7 @@ impl Db {
         parts: SmallVec<[Part; 1]>,
     ) -> Result<PreparedTransaction, TransactionError> {
         let inner = &self.handle().inner;
-        match inner.prepared.names.lock().by_name.entry(name.to_vec()) {
+        match inner.transactions.prepared.names.lock().by_name.entry(name.to_vec()) {
             Entry::Occupied(_) => return Err(TransactionError::PreparedExists { name: name.to_vec() }),
             Entry::Vacant(free) => _ = free.insert((owner, Phase::Busy)),
         }
@@ -191,7 +191,7 @@ impl Db {
             batch.check()?;
             inner.write_if(batch, true, Condition::new(parts))
         })();
-        let mut names = inner.prepared.names.lock();
+        let mut names = inner.transactions.prepared.names.lock();
         match stored {
             Ok(_) => {
                 names.by_name.insert(name.to_vec(), (owner, Phase::Prepared));
@@ -213,7 +213,7 @@ impl Db {
     ) -> Result<(), TransactionError> {
         let added = operations(entry).and_then(|operations| batch_of(operations, batch));
         added.ok_or_else(|| self.damaged(name))?;
-        let directory = self.handle().inner.directory.load();
+        let directory = self.handle().inner.keyspaces.directory.load();
         match batch.keyspaces().iter().find(|id| !directory.contains_key(id)) {
             Some(gone) => Err(WriteError::Dropped { name: format!("number {gone}") }.into()),
             None => Ok(()),

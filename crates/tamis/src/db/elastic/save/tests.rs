@@ -229,13 +229,13 @@ fn nothing_is_saved_while_writes_are_suspended_the_device_is_full_or_the_databas
     let db = learned(&fs, &clock);
     let inner = &db.handle().inner;
     fs.set_capacity(Some(fs.files().iter().map(|(_, len)| len).sum::<u64>() + 4096));
-    inner.room.outdated();
-    inner.room.refresh(&*inner.fs, DIR.as_ref());
+    inner.space.room.outdated();
+    inner.space.room.refresh(&*inner.fs, DIR.as_ref());
     inner.save_hotness();
     assert_eq!(stored(&db), before);
     fs.set_capacity(None);
-    inner.room.outdated();
-    inner.room.refresh(&*inner.fs, DIR.as_ref());
+    inner.space.room.outdated();
+    inner.space.room.refresh(&*inner.fs, DIR.as_ref());
     let after = known(&db);
     let inner = inner.clone();
     db.close().expect("closing");

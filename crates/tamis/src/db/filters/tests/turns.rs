@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tamis_testkit::{CrashMode, FaultyFs, Rng};
 
-use crate::db::inner::DbInner;
+use crate::db::session::Session;
 
 use crate::db::tree::KeyspaceInner;
 use crate::options::FilterChoice;
@@ -35,7 +35,7 @@ fn options(fs: &FaultyFs) -> Options {
 }
 
 /// Does the next work on the keyspace's filter, which no other thread may do meanwhile.
-fn step(db: &DbInner, keyspace: &KeyspaceInner) -> Option<Task> {
+fn step(db: &Session, keyspace: &KeyspaceInner) -> Option<Task> {
     let global = keyspace.filter.global().expect("a choice");
     let task = {
         let _state = db.state();

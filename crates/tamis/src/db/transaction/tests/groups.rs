@@ -90,7 +90,7 @@ fn phantoms_within_a_group_are_found() {
 #[test]
 fn the_checker_finds_a_group_that_is_not_compared_with_itself() {
     let db = open();
-    db.inner().history.bugs.set(Bug::Ahead);
+    db.inner().transactions.history.bugs.set(Bug::Ahead);
     let history = meet(&db, Serializable, add_one);
     assert_eq!(anomalies(&history)[0].kind, Kind::GSingle);
 }

@@ -48,7 +48,7 @@ fn snapshot_isolation_admits_write_skew_and_nothing_else() {
 fn found(bug: Bug, mix: Mix, level: Level) -> (Kind, bool, bool) {
     for seed in 0..200 {
         let db = open();
-        db.inner().history.bugs.set(bug);
+        db.inner().transactions.history.bugs.set(bug);
         let history = run(&db, seed, mix, THREADS, EACH);
         let differs = replayed(&history).map_or(true, |state| state != contents(&db));
         if let Some(anomaly) = anomalies(&history).into_iter().find(|anomaly| !level.admits(anomaly.kind)) {

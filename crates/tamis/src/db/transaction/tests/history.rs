@@ -20,9 +20,9 @@ fn a_dropped_keyspace_leaves_nothing_behind() {
     tx.put("own", "").unwrap();
     keyspace.put("x", value(1)).unwrap();
     keyspace.flush().unwrap();
-    assert!(db.inner().history.bytes() > 0);
+    assert!(db.inner().transactions.history.bytes() > 0);
     db.drop_keyspace("k").unwrap();
-    assert_eq!(db.inner().history.bytes(), 0);
+    assert_eq!(db.inner().transactions.history.bytes(), 0);
     assert!(matches!(tx.commit(), Err(TransactionError::Write(crate::WriteError::Dropped { .. }))));
 }
 
@@ -43,6 +43,6 @@ fn what_was_sealed_before_a_transaction_began_is_nothing_to_it() {
                 }
             }
         });
-        assert_eq!(db.inner().history.bytes(), 0);
+        assert_eq!(db.inner().transactions.history.bytes(), 0);
     }
 }

@@ -17,7 +17,7 @@ fn hostile_entries_are_an_error_and_do_not_get_in_the_way_of_others() {
     for entry in hostile {
         let db = open();
         db.inner().create_keyspace(PREPARED_KEYSPACE, KeyspaceOptions::default()).unwrap();
-        let directory = db.inner().directory.load_full();
+        let directory = db.inner().keyspaces.directory.load_full();
         let id = directory.values().find(|keyspace| keyspace.is_hidden()).unwrap().id;
         let mut batch = WriteBatch::new();
         batch.put_id(id, b"name", entry);
@@ -43,7 +43,7 @@ fn an_entry_that_is_damaged_later_is_named_by_its_commit() {
     let mut tx = db.lock_transaction().unwrap();
     tx.put("key", "value").unwrap();
     let prepared = tx.prepare("name").unwrap();
-    let directory = db.inner().directory.load_full();
+    let directory = db.inner().keyspaces.directory.load_full();
     let id = directory.values().find(|keyspace| keyspace.is_hidden()).unwrap().id;
     let mut batch = WriteBatch::new();
     batch.put_id(id, b"name", &[2, 1, 0, 0, 0]);

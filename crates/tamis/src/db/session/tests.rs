@@ -15,8 +15,8 @@ fn open(fs: &FaultyFs) -> Db {
 }
 
 /// Builds the edit of a compaction that moves the oldest table one level down.
-fn late_edit(db: &DbInner) -> Result<(), StorageError> {
-    let keyspace = db.directory.load()[&0].clone();
+fn late_edit(db: &Session) -> Result<(), StorageError> {
+    let keyspace = db.keyspaces.directory.load()[&0].clone();
     let view = keyspace.view.load_full();
     let meta = (*view.version.tables.last().expect("a table").meta).clone();
     let edit =
@@ -127,7 +127,7 @@ fn a_reader_that_misses_an_ingestion_teaches_no_gap() {
         crate::ingest::ExternalTableBuilder::create_on(Arc::new(fs.clone()), "/table", &options).unwrap();
     table.put([100], "ingested").unwrap();
     table.finish().unwrap();
-    let keyspace = db.inner().directory.load()[&0].clone();
+    let keyspace = db.inner().keyspaces.directory.load()[&0].clone();
     let view = keyspace.view.load();
     db.default_keyspace().ingest(&["/table"], crate::ingest::IngestOptions::default()).unwrap();
     let reader =

@@ -24,8 +24,8 @@
 //! | [`Reshaping`] | – options that are about to change |
 //! | [`ReadDebts`] | – what reads have paid for |
 //!
-//! Owners do not know [`DbInner`]. Work that needs several of them (flushes, compactions,
-//! ingestion, checkpoints, opening, the end of a suspension) is a method of `DbInner` that calls
+//! Owners do not know [`Session`]. Work that needs several of them (flushes, compactions,
+//! ingestion, checkpoints, opening, the end of a suspension) is a method of `Session` that calls
 //! theirs.
 //!
 //! # Locks
@@ -46,7 +46,7 @@
 //! 2. `log`: the current [log](Log) and the next sequence number. Only its holder appends to the
 //!    log. A batch that commits alone releases it before the batch is in the memtables and visible
 //!    ([`commit`](super::commit)). Group commit leaders, sealing, checkpoints and periodic syncs
-//!    take it by [`lock_log`](DbInner::lock_log), which waits for such batches: from then on only
+//!    take it by [`lock_log`](Session::lock_log), which waits for such batches: from then on only
 //!    the holder writes. Under it comes the log's `next`: the log to come.
 //! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the [scheduler](Scheduler) and the rest of
 //!    [`State`]. Every change to a keyspace's view is made under it.
@@ -113,7 +113,6 @@ use crate::db::progress::Background;
 use crate::db::repair::Repaired;
 use crate::db::reserve::{Reserve, bytes_of};
 use crate::db::room::{LEFT_FREE, Room};
-use crate::db::scrubbed::Scrub;
 use crate::db::state::State;
 use crate::db::throttle::Throttle;
 use crate::db::transaction::locks::Locks;
@@ -134,68 +133,99 @@ use crate::tree::garbage::Garbage;
 use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
 
-/// An open database.
-pub(crate) struct DbInner {
-    pub(crate) dir: PathBuf,
-    pub(crate) fs: Arc<dyn FileSystem>,
-    pub(crate) options: Options,
-    /// Whether some keyspace lacks an operator. Keyspaces created later never lack one.
-    pub(crate) lacks_operators: bool,
-    /// Distinguishes this open database from all others in the process.
-    pub(crate) instance: u64,
-    pub(crate) cache: Option<Arc<BlockCache>>,
-    pub(crate) reader_config: ReaderConfig,
-    pub(crate) garbage: Arc<Garbage>,
-
-    pub(crate) committer: Arc<Committer>,
-    pub(crate) throttle: Throttle,
-    pub(crate) log: Arc<Log>,
-    /// Where gaps of keyspaces get sequence numbers: the log.
-    pub(crate) numbering: Arc<Numbering>,
-    pub(crate) monitor: Arc<Monitor>,
-    pub(crate) snapshots: Mutex<LiveSnapshots>,
-    /// What was done, if this opening repaired the database.
-    pub(crate) repaired: Option<Repaired>,
-    pub(crate) expiry: Expiry,
-    /// Recent commits, for transactions.
-    pub(crate) history: History,
-    /// The locks of transactions that lock.
-    pub(crate) locks: Locks,
-    pub(crate) prepared: Prepared,
-    /// Held while the list of consumers of changes is changed, together with its entry.
-    pub(crate) consumers: Mutex<()>,
-    /// Whether another process writes, and this one [follows](super::follow).
-    pub(crate) follows: bool,
-
+/// The files of an open database, and what opening one takes.
+#[derive(Debug)]
+pub(crate) struct Files {
     pub(crate) numbers: Arc<FileNumbers>,
-    /// What a session that waits for room needs in order to begin.
-    pub(crate) beginning: Mutex<Beginning>,
+    pub(crate) garbage: Arc<Garbage>,
+    pub(crate) reader_config: ReaderConfig,
+    pub(crate) cache: Option<Arc<BlockCache>>,
+    pub(crate) filter_files: Arc<FilterFiles>,
+}
+
+/// The keyspaces, and what they share.
+#[derive(Debug)]
+pub(crate) struct OpenKeyspaces {
     /// The keyspaces by id, for the write path (which does not take `state`).
     pub(crate) directory: Arc<Keyspaces>,
     /// The keyspaces whose memtables may hold writes.
     pub(crate) filled: Arc<Filled>,
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) room: Arc<Room>,
-    pub(crate) reserve: Reserve,
-    pub(crate) warnings: Arc<Warnings>,
-    /// The changes made by the tuner.
-    pub(crate) decisions: Mutex<Decisions>,
+    /// Whether some keyspace lacks an operator. Keyspaces created later never lack one.
+    pub(crate) lacks_operators: bool,
     pub(crate) read_counters: Arc<AllReads>,
-    pub(crate) write_counters: Arc<WriteCounters>,
-    pub(crate) observer: Arc<Observer>,
     /// The memory of dropped memtables, for the next ones.
     pub(crate) chunks: Arc<ChunkPool>,
-    pub(crate) background: Background,
-    pub(crate) scrub: Scrub,
-    pub(crate) filter_files: Arc<FilterFiles>,
-    pub(crate) elastic: Arc<Elastic>,
-    /// The directory lock; taken out by `close`.
-    pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
+    /// Where gaps of keyspaces get sequence numbers: the log.
+    pub(crate) numbering: Arc<Numbering>,
 }
 
-debug_as!(DbInner, "DbInner", db => "path": db.dir);
+/// What transactions are judged by.
+#[derive(Debug)]
+pub(crate) struct Transactions {
+    /// Recent commits.
+    pub(crate) history: History,
+    /// The locks of transactions that lock.
+    pub(crate) locks: Locks,
+    pub(crate) prepared: Prepared,
+}
 
-impl DbInner {
+/// The space on the device.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) room: Arc<Room>,
+    pub(crate) reserve: Reserve,
+}
+
+/// What is counted, timed and told.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) warnings: Arc<Warnings>,
+    pub(crate) write_counters: Arc<WriteCounters>,
+    /// The changes made by the tuner.
+    pub(crate) decisions: Mutex<Decisions>,
+}
+
+/// How the session was opened, begins and ends.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    /// What a session that waits for room needs in order to begin.
+    pub(crate) beginning: Mutex<Beginning>,
+    /// The directory lock; taken out by `close`.
+    pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
+    /// Whether another process writes, and this one [follows](super::follow).
+    pub(crate) follows: bool,
+    /// What was done, if this opening repaired the database.
+    pub(crate) repaired: Option<Repaired>,
+}
+
+/// An open database. It only composes its parts; each has its own invariants.
+pub(crate) struct Session {
+    pub(crate) dir: PathBuf,
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) options: Options,
+    /// Distinguishes this open database from all others in the process.
+    pub(crate) instance: u64,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) committer: Arc<Committer>,
+    pub(crate) throttle: Throttle,
+    pub(crate) monitor: Arc<Monitor>,
+    pub(crate) keyspaces: OpenKeyspaces,
+    pub(crate) files: Files,
+    pub(crate) snapshots: Mutex<LiveSnapshots>,
+    pub(crate) expiry: Expiry,
+    pub(crate) transactions: Transactions,
+    pub(crate) space: Space,
+    pub(crate) elastic: Arc<Elastic>,
+    pub(crate) background: Background,
+    pub(crate) observed: Observed,
+    pub(crate) lifecycle: Lifecycle,
+}
+
+debug_as!(Session, "Session", db => "path": db.dir);
+
+impl Session {
     /// Panics in the child of a fork, where the lock may never be released. Callers that can return
     /// an error have done so before.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -212,7 +242,7 @@ impl DbInner {
     }
 
     pub(crate) fn warn(&self, message: String) {
-        self.warnings.add(message);
+        self.observed.warnings.add(message);
     }
 
     /// Returns the live snapshots, ascending. A snapshot taken later is at or above everything that
@@ -237,7 +267,7 @@ impl DbInner {
             self.elastic.was_not_saved();
             self.monitor.notify();
         })?;
-        self.observer.record(Operation::ManifestEdit, sync::since(started));
+        self.observed.observer.record(Operation::ManifestEdit, sync::since(started));
         self.publish_edit(state, &edit, &opened, change);
         Ok(())
     }
@@ -260,7 +290,7 @@ impl DbInner {
         if edit.hotness.is_empty() {
             edit.hotness = self.elastic.hotness_to_save();
         }
-        edit.next_file = Some(self.numbers.next());
+        edit.next_file = Some(self.files.numbers.next());
         let ages = edit.ages.iter().map(|(_, ages)| ages.since.max(ages.expired)).max();
         edit.last_seq = edit.last_seq.max(ages).max(Some(self.log.durable()));
     }
@@ -281,7 +311,7 @@ impl DbInner {
             self.warn_of_filter(&keyspace);
             self.update_pressure(state, &keyspace);
         }
-        if self.observer.queue().has_listeners() {
+        if self.observed.observer.queue().has_listeners() {
             self.tell_of_tables(state, edit);
         }
         self.monitor.notify();
@@ -301,13 +331,13 @@ impl DbInner {
         for (id, level, _, meta) in &edit.added {
             if !removed.contains(&(*id, meta.id)) {
                 let (keyspace, table, level, bytes) = (name(id), meta.id, *level as usize, meta.file_bytes);
-                self.observer.raise(|| Event::TableCreated { keyspace, table, level, bytes });
+                self.observed.observer.raise(|| Event::TableCreated { keyspace, table, level, bytes });
             }
         }
         for (id, table) in &edit.removed {
             if !added.contains(&(*id, *table)) {
                 let (keyspace, table) = (name(id), *table);
-                self.observer.raise(|| Event::TableRemoved { keyspace, table });
+                self.observed.observer.raise(|| Event::TableRemoved { keyspace, table });
             }
         }
     }
@@ -382,13 +412,13 @@ impl DbInner {
 
     pub(crate) fn pace(&self, urgency: Urgency, bytes: u64, give_up: &dyn Fn() -> bool) {
         let waited = self.background.pace.wait(urgency, bytes, give_up);
-        self.write_counters.pace_nanos.add(waited.as_nanos() as u64);
+        self.observed.write_counters.pace_nanos.add(waited.as_nanos() as u64);
     }
 
     /// Returns the number of bytes that a new compaction may write; see [`room`](crate::db::room).
     /// O(jobs + keyspaces that hold writes).
     pub(crate) fn room(&self, state: &State) -> Option<u64> {
-        let free = self.room.free()?;
+        let free = self.space.room.free()?;
         let taken = state.scheduler.promised().saturating_add(self.bytes_to_flush());
         Some(free.saturating_sub(taken.saturating_add(LEFT_FREE)))
     }
@@ -407,7 +437,7 @@ impl DbInner {
     /// into. O(keyspaces that hold writes).
     pub(crate) fn bytes_to_flush(&self) -> u64 {
         let of = |keyspace: &Arc<KeyspaceInner>| bytes_of(&keyspace.view.load().memtables.active);
-        self.filled.list().iter().map(of).sum::<u64>() + self.chunks.sealed()
+        self.keyspaces.filled.list().iter().map(of).sum::<u64>() + self.keyspaces.chunks.sealed()
     }
 
     /// Must be called before flushed memtables leave the keyspace's view.
@@ -415,24 +445,25 @@ impl DbInner {
         // Under the lock, so that no transaction begins between the two. One that begins later sees
         // these memtables whole, since they were sealed before.
         let live = self.snapshots.lock();
-        let given_up = self.history.keep(keyspace.id, slots, live.oldest_transaction());
+        let given_up = self.transactions.history.keep(keyspace.id, slots, live.oldest_transaction());
         drop(live);
         drop(given_up);
     }
 
     /// Must be called before the number of an ingestion becomes visible.
     pub(crate) fn note_ingested(&self, ingested: impl Iterator<Item = Ingested>) {
-        self.history.note_ingested(ingested);
+        self.transactions.history.note_ingested(ingested);
     }
 
     /// Drops the history that no open transaction needs. Called when a transaction has ended, and
     /// when an ingestion has become visible.
     pub(crate) fn trim_history(&self) {
-        if self.history.any.load(Relaxed) {
+        if self.transactions.history.any.load(Relaxed) {
             let live = self.snapshots.lock();
             // A transaction that begins now still has to be validated against what is not visible
             // yet.
-            let given_up = self.history.trim(live.oldest_transaction().unwrap_or_else(|| self.visible()));
+            let given_up =
+                self.transactions.history.trim(live.oldest_transaction().unwrap_or_else(|| self.visible()));
             drop(live);
             drop(given_up);
         }
@@ -457,7 +488,7 @@ impl DbInner {
     }
 }
 
-impl DbInner {
+impl Session {
     /// Recomputes the pressure on a keyspace's writers. Called with the state locked after a change
     /// to the tree or to the list of jobs. O(tables).
     pub(crate) fn update_pressure(&self, state: &State, keyspace: &KeyspaceInner) {
@@ -470,7 +501,7 @@ impl DbInner {
     }
 }
 
-impl DbInner {
+impl Session {
     /// Forwards the warnings of a keyspace's filter.
     pub(crate) fn warn_of_filter(&self, keyspace: &KeyspaceInner) {
         let warnings = keyspace.filter.take_warnings().into_iter();
@@ -478,7 +509,7 @@ impl DbInner {
     }
 }
 
-impl DbInner {
+impl Session {
     /// Returns what a read of the current state sees. The order of the loads is an invariant of
     /// [`ReadAt`].
     #[inline]
