@@ -18,9 +18,9 @@
 //! * what was read of the logs is a prefix of all writes: records are appended in order, and a log
 //!   gets its last record before the next one gets its first. If the next one, which may be there
 //!   ahead of that, got records after the end of the log before it was read, the sequence of
-//!   numbers breaks, and they are left out or make the attempt fail ([`replay`](super::replay)); a
-//!   log created after the listing holds only later writes. A record that was being written is the
-//!   torn end of the last log;
+//!   numbers breaks, and they are left out or make the attempt fail
+//!   ([`replay`](tamis_files::tree::replay)); a log created after the listing holds only later
+//!   writes. A record that was being written is the torn end of the last log;
 //! * no ingestion falls between the tables and the logs: its edit is published while the log is
 //!   held, so that no write comes between its record in the log and its edit.
 //!
