@@ -259,7 +259,10 @@ impl MergeCursor {
             }
         }
         self.backward = start.is_backward();
-        together::fetch_prepared(&mut self.context, &mut self.sources, self.backward);
+        // From the end, nothing is prepared: blocks are read as the merge gets to them.
+        if !matches!(start, Start::Before(None)) {
+            together::fetch_prepared(&mut self.context, &mut self.sources, self.backward);
+        }
         self.heap.clear();
         for (i, (source, moves)) in self.sources.iter_mut().zip(moving).enumerate() {
             match source {

@@ -20,6 +20,9 @@ use crate::slice::Slice;
 
 type Item = (Slice, Slice);
 
+/// A key and its value; `None` if it is deleted.
+type Visible = (Slice, Result<Option<Slice>, ReadError>);
+
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Overlay {
@@ -135,10 +138,7 @@ impl Overlay {
 
     /// Returns an end's next key, and its value or that it is deleted. No committed item up to it
     /// is kept for that end.
-    fn take_next<const BACK: bool>(
-        &mut self,
-        committed: &mut Iter,
-    ) -> Result<Option<(Slice, Result<Option<Slice>, ReadError>)>, ReadError> {
+    fn take_next<const BACK: bool>(&mut self, committed: &mut Iter) -> Result<Option<Visible>, ReadError> {
         let (near, far) = if BACK { (&self.back, &self.front) } else { (&self.front, &self.back) };
         let within = |item: &&Item| self.is_within(&item.0);
         let mut fetched = None;
@@ -170,7 +170,7 @@ impl Overlay {
         ahead: Option<Item>,
         pending: Option<(&[u8], &PendingKey)>,
         first: impl Fn(&[u8], &[u8]) -> bool,
-    ) -> Option<(Slice, Result<Option<Slice>, ReadError>)> {
+    ) -> Option<Visible> {
         match (ahead, pending) {
             (None, None) => None,
             (Some((key, value)), pending) if pending.is_none_or(|(other, _)| first(&key, other)) => {
