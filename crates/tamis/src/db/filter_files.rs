@@ -67,15 +67,6 @@ impl StoredImage {
     }
 }
 
-/// Which files a save may rewrite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reclaim {
-    /// Files of which too little counts: what counts is copied.
-    Rewrite,
-    /// None, as copying takes time: a file is removed only if none of its images counts.
-    Nothing,
-}
-
 /// An open filter file. When the last holder drops it, the file is removed if obsolete.
 #[derive(Debug)]
 pub(crate) struct OpenImages {
@@ -109,7 +100,7 @@ impl Drop for OpenImages {
 }
 
 /// A file that the tree names and that was examined.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Known {
     Open(Arc<OpenImages>),
     /// It is missing or damaged.

@@ -18,7 +18,7 @@ use tamis_base::collections::HashMap;
 use tamis_base::ids::FilterFileId;
 use tamis_files::images::ImageKind;
 
-use crate::db::filter_files::{LiveImage, NewImage, NotSaved, Reclaim, StoredImage};
+use crate::db::filter_files::{LiveImage, NewImage, NotSaved, StoredImage};
 use crate::db::session::Session;
 use crate::db::state::State;
 use crate::db::tree::KeyspaceInner;
@@ -173,9 +173,9 @@ impl Session {
         if !self.may_write_images() {
             return false;
         }
-        let (most, reclaim) = match moment {
-            Moment::Open => (SAVE_BYTES, Reclaim::Rewrite),
-            Moment::Closing => (CLOSE_BYTES, Reclaim::Nothing),
+        let most = match moment {
+            Moment::Open => SAVE_BYTES,
+            Moment::Closing => CLOSE_BYTES,
         };
         let taken = {
             let _work = grf.work();
@@ -193,7 +193,7 @@ impl Session {
         if images.is_empty() {
             return false;
         }
-        match self.save_images(keyspace, &images, reclaim) {
+        match self.save_images(keyspace, &images, moment) {
             Ok(()) => {
                 grf.note_saved(&taken);
                 true

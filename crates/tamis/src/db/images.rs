@@ -35,12 +35,12 @@ use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::filter_path;
 
 use crate::db::backoff::Backoff;
-use crate::db::filter_files::{Known, LiveImage, NewImage, NotSaved, OpenImages, Reclaim, StoredImage};
+use crate::db::filter_files::{Known, LiveImage, NewImage, NotSaved, OpenImages, StoredImage};
 use crate::db::session::Session;
 use crate::db::tree::KeyspaceInner;
 use crate::error::StorageError;
 use crate::io::FileSystem;
-use crate::select::Span;
+use crate::select::{Moment, Span};
 use crate::tree::new_tables::NewTables;
 
 mod reclaim;
@@ -56,51 +56,42 @@ const LEAVE_FREE: u64 = 64 << 10;
 impl Session {
     /// Returns the open filter files of a keyspace, and the numbers of the unusable files.
     fn open_images(&self, keyspace: KeyspaceId) -> (Vec<Arc<OpenImages>>, Vec<FilterFileId>) {
-        let files = &*self.files.filter_files;
         loop {
             let named = self.named_filter_files(keyspace);
-            let (mut open, mut unusable, mut changed) = (Vec::new(), Vec::new(), false);
-            for id in named {
-                let known = match files.known.lock().get(&id) {
-                    Some(Known::Open(file)) => Some(Some(file.clone())),
-                    Some(Known::Unusable) => Some(None),
-                    None => None,
-                };
-                let found = match known {
-                    Some(found) => found,
-                    None => {
-                        let opened = files.open(&*files.fs, keyspace, id);
-                        let state = self.state();
-                        let stored = state.catalogue.tree().keyspaces.get(&keyspace);
-                        if !stored.is_some_and(|stored| stored.filter_files.contains_key(&id)) {
-                            // It was removed during the open, and others may have replaced it.
-                            changed = true;
-                            break;
-                        }
-                        match opened {
-                            Ok(file) => {
-                                let file = OpenImages::new(file, &self.files.garbage);
-                                files.known.lock().insert(id, Known::Open(file.clone()));
-                                Some(file)
-                            }
-                            Err(why) => {
-                                files.known.lock().insert(id, Known::Unusable);
-                                drop(state);
-                                self.warn_of_filter_file(&why);
-                                None
-                            }
-                        }
-                    }
-                };
-                match found {
-                    Some(file) => open.push(file),
-                    None => unusable.push(id),
+            let known: Option<Vec<Known>> = named.iter().map(|id| self.examine(keyspace, *id)).collect();
+            // One was removed meanwhile, and others may have replaced it.
+            let Some(known) = known else { continue };
+            let (mut open, mut unusable) = (Vec::new(), Vec::new());
+            for (id, known) in named.into_iter().zip(known) {
+                match known {
+                    Known::Open(file) => open.push(file),
+                    Known::Unusable => unusable.push(id),
                 }
             }
-            if !changed {
-                return (open, unusable);
-            }
+            return (open, unusable);
         }
+    }
+
+    /// Opens a filter file unless that was done before. `None`: the tree no longer names it.
+    fn examine(&self, keyspace: KeyspaceId, id: FilterFileId) -> Option<Known> {
+        let files = &*self.files.filter_files;
+        if let Some(known) = files.known.lock().get(&id) {
+            return Some(known.clone());
+        }
+        let opened = files.open(&*files.fs, keyspace, id);
+        let state = self.state();
+        let stored = state.catalogue.tree().keyspaces.get(&keyspace)?;
+        if !stored.filter_files.contains_key(&id) {
+            return None;
+        }
+        let (known, why) = match opened {
+            Ok(file) => (Known::Open(OpenImages::new(file, &self.files.garbage)), None),
+            Err(why) => (Known::Unusable, Some(why)),
+        };
+        files.known.lock().insert(id, known.clone());
+        drop(state);
+        why.inspect(|why| self.warn_of_filter_file(why));
+        Some(known)
     }
 
     fn warn_of_filter_file(&self, why: &StorageError) {
@@ -195,7 +186,8 @@ impl Session {
 
     /// Writes images to one new filter file and publishes it with one edit. The edit also drops
     /// files no longer needed: those without an image that counts and, if too little of all files
-    /// counts, the worst others. What counts of these is copied. Do not call with any lock held.
+    /// counts, the worst others. What counts of these is copied. At closing nothing is copied, as
+    /// that takes time, and such files stay. Do not call with any lock held.
     ///
     /// Cost: a write of the images and the copies, two syncs, and an edit. A save without images
     /// only tidies up.
@@ -203,7 +195,7 @@ impl Session {
         &self,
         keyspace: &KeyspaceInner,
         images: &[NewImage],
-        reclaim: Reclaim,
+        moment: Moment,
     ) -> Result<(), NotSaved> {
         let mut saving = self.files.filter_files.saving.lock();
         let before = saving.remove(&keyspace.id);
@@ -211,7 +203,7 @@ impl Session {
             saving.extend(before.map(|before| (keyspace.id, before)));
             return Err(NotSaved::Later);
         }
-        self.write_images(keyspace, images, reclaim).map_err(|error| {
+        self.write_images(keyspace, images, moment).map_err(|error| {
             if before.is_none() {
                 let name = keyspace.name();
                 self.warn(format!(
@@ -228,7 +220,7 @@ impl Session {
         &self,
         keyspace: &KeyspaceInner,
         images: &[NewImage],
-        reclaim: Reclaim,
+        moment: Moment,
     ) -> Result<(), StorageError> {
         let (open, unusable) = self.open_images(keyspace.id);
         let usable = |open: &Arc<OpenImages>| -> Vec<(usize, Image)> {
@@ -237,7 +229,7 @@ impl Session {
         let stored: Vec<Stored> =
             open.iter().map(|open| Stored { bytes: open.file.bytes(), images: usable(open) }).collect();
         let mut plan = plan(&stored, images);
-        if reclaim == Reclaim::Nothing {
+        if moment == Moment::Closing {
             let copied: HashSet<usize> = plan.copied.drain(..).map(|(file, _)| file).collect();
             plan.dropped.retain(|file| !copied.contains(file));
         }

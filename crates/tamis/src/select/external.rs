@@ -67,16 +67,18 @@ impl External {
     /// Returns the statistics of the filter.
     pub(crate) fn report(&self) -> GlobalFilterStats {
         let stats = self.filter.stats();
-        let mut report = GlobalFilterStats {
+        let [keys_from_lists, keys_from_data, damaged_lists] = self.notes.counts();
+        GlobalFilterStats {
             kind: self.name.clone(),
             entries: stats.entries,
             bytes: stats.bytes,
             inserted: stats.inserted,
             rebuilt: stats.rebuilt,
+            keys_from_lists,
+            keys_from_data,
+            damaged_lists,
             ..GlobalFilterStats::default()
-        };
-        [report.keys_from_lists, report.keys_from_data, report.damaged_lists] = self.notes.counts();
-        report
+        }
     }
 }
 

@@ -64,7 +64,7 @@ fn image(start: &str, end: Option<&str>, until: u64, number: u32) -> NewImage {
 }
 
 fn save(db: &Db, keyspace: &Keyspace, images: &[NewImage]) -> Result<(), NotSaved> {
-    db.inner().save_images(&keyspace.inner, images, Reclaim::Rewrite)
+    db.inner().save_images(&keyspace.inner, images, Moment::Open)
 }
 
 /// Lets the next save be attempted at once.
