@@ -9,17 +9,21 @@
 //!
 //! All but the second are written once for both directions, as functions of the constant `BACK`.
 
-use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Instant;
+
+use end::{End, Way};
+use reader::Reader;
+use tamis_base::key::MAX_SEQNO;
+use tamis_files::table::CursorOptions;
 
 use crate::error::ReadError;
 use crate::observe::Explained;
 use crate::observe::latency::Operation;
-use crate::operators::MergeOperator;
-use crate::read::ReadCounters;
-use crate::read::View;
+use crate::read::bounds::Bounds;
 use crate::read::gaps::{DeadKeys, Jump};
+use crate::read::iter::end::Outcome;
+use crate::read::iter::reader::IterContext;
 use crate::read::life::Ended;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::overlay::Overlay;
@@ -32,64 +36,14 @@ mod explain;
 mod keys;
 mod last;
 mod moving;
-mod reader;
+pub(crate) mod reader;
 mod resolve;
 mod skip;
 
-use end::{End, Way};
 pub use keys::Keys;
-use reader::Reader;
-use tamis_base::key::{MAX_SEQNO, SeqNo, prefix_successor};
-use tamis_files::table::CursorOptions;
 
 /// The most dead keys that the explanation of a slow seek steps over.
 const SLOW_STEPS: u64 = 10_000;
-
-/// The normalised key range of an iterator: from `start` (included) up to `end` (excluded; `None`:
-/// no end).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Bounds {
-    pub(crate) start: Vec<u8>,
-    pub(crate) end: Option<Vec<u8>>,
-}
-
-impl Bounds {
-    pub(crate) fn of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Bounds {
-        let after = |key: &K| [key.as_ref(), &[0]].concat();
-        Bounds {
-            start: match range.start_bound() {
-                Bound::Included(key) => key.as_ref().to_vec(),
-                Bound::Excluded(key) => after(key),
-                Bound::Unbounded => Vec::new(),
-            },
-            end: match range.end_bound() {
-                Bound::Included(key) => Some(after(key)),
-                Bound::Excluded(key) => Some(key.as_ref().to_vec()),
-                Bound::Unbounded => None,
-            },
-        }
-    }
-
-    pub(crate) fn prefix(prefix: &[u8]) -> Bounds {
-        Bounds { start: prefix.to_vec(), end: prefix_successor(prefix) }
-    }
-}
-
-/// What an iterator keeps alive, and the counters it reports to.
-#[derive(Clone, Debug)]
-pub(crate) struct IterContext {
-    pub(crate) view: Arc<View>,
-    pub(crate) snapshot: SeqNo,
-    /// Anything older has expired.
-    pub(crate) horizon: SeqNo,
-    pub(crate) counters: Arc<ReadCounters>,
-    /// Merges operands.
-    pub(crate) operator: Option<Arc<dyn MergeOperator>>,
-    /// Whether the keyspace was dropped before the iterator was created.
-    pub(crate) dropped: bool,
-    /// The registered snapshot that the iterator reads from, if any. It must outlive the iterator.
-    pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
-}
 
 /// A double-ended iterator over keys in ascending order. It sees exactly the state at its creation.
 ///
@@ -179,14 +133,6 @@ enum Found {
     Here,
     /// The item that the reader made.
     Made,
-}
-
-/// How a move of an end ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
-    Item,
-    End,
-    Failed,
 }
 
 impl Iter {
@@ -424,7 +370,7 @@ impl Iter {
             return self.within.insert(within).end();
         }
         let item = match &mut within.overlay {
-            Some(overlay) => overlay.next::<BACK>(self),
+            Some(overlay) => overlay.next::<BACK>(|| self.next_committed::<BACK>()),
             None => self.next_committed::<BACK>(),
         };
         match &within.watch {

@@ -3,35 +3,30 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use lazy::LazyRuns;
 use smallvec::SmallVec;
-use tamis_base::key::{Kind, MAX_SEQNO, SeqNo, compare_versions, prefix_of};
+use tamis_base::key::{Kind, MAX_SEQNO, SeqNo, compare_versions};
 use tamis_files::table::CursorOptions;
 
 use crate::error::StorageError;
 use crate::memtable::MemCursor;
 use crate::observe::cost::ReadCost;
 use crate::read::covers::{Border, Covers};
-pub(crate) use crate::read::run_cursor::Tables;
+use crate::read::merge::source::{ASLEEP, Ranked, Source, rank_of};
 use crate::read::run_cursor::{RunContext, RunCursor};
+use crate::read::start::Start;
 use crate::slice::Slice;
 use crate::tree::open_table::OpenTable;
 
+pub(crate) use crate::read::run_cursor::Tables;
+
+mod ahead;
 mod lazy;
+mod ranges;
+mod source;
 mod together;
 
-use lazy::LazyRuns;
-pub(crate) use together::Ahead;
-
-#[derive(Debug)]
-enum Source {
-    Memtable(MemCursor),
-    /// Boxed, so that a lazy run takes only its slot.
-    Run(Box<RunCursor>),
-    /// A lazy run over these tables that has not needed a cursor yet. Only under a global filter.
-    Asleep(Range<usize>),
-}
-
-const ASLEEP: &str = "lazy sources without a cursor are not in the heap";
+pub(crate) use ahead::Ahead;
 
 /// Applies an expression to a source's cursor at its position, which must not be lazy.
 macro_rules! at {
@@ -47,64 +42,6 @@ macro_rules! at {
     };
 }
 
-impl Source {
-    fn valid(&self) -> bool {
-        match self {
-            Source::Memtable(cursor) => cursor.valid(),
-            Source::Run(run) => run.valid(),
-            Source::Asleep(_) => false,
-        }
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        match self {
-            Source::Memtable(cursor) => cursor.key(),
-            Source::Run(run) => run.key(),
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
-        }
-    }
-
-    #[inline]
-    fn seq(&self, backward: bool) -> SeqNo {
-        match self {
-            Source::Memtable(cursor) => cursor.seq(),
-            Source::Run(run) => run.seq(backward),
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
-        }
-    }
-}
-
-/// The rank of a source at `key`.
-#[inline]
-fn rank_of(key: &[u8], backward: bool) -> u64 {
-    let prefix = prefix_of(key);
-    if backward { !prefix } else { prefix }
-}
-
-/// The position where a merge begins or continues.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Start<'k> {
-    /// Forwards, at this version.
-    At(&'k [u8], SeqNo),
-    /// Backwards, below this key (`None`: from the end).
-    Before(Option<&'k [u8]>),
-}
-
-impl Start<'_> {
-    fn is_backward(self) -> bool {
-        matches!(self, Start::Before(_))
-    }
-
-    fn seek_in(self, cursor: &mut MemCursor) {
-        match self {
-            Start::At(key, seq) => cursor.seek(key, seq),
-            Start::Before(Some(key)) => cursor.seek_before(key),
-            Start::Before(None) => cursor.seek_to_last(),
-        }
-    }
-}
-
 /// A version without its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<'c> {
@@ -113,15 +50,6 @@ pub(crate) struct Head<'c> {
     pub(crate) key: &'c [u8],
     pub(crate) seq: SeqNo,
     pub(crate) kind: Kind,
-}
-
-/// A valid source in the heap.
-#[derive(Clone, Copy, Debug)]
-struct Ranked {
-    /// `prefix_of` the source's current key, inverted if the merge moves backwards. The smaller
-    /// rank comes first; equal ranks decide nothing.
-    rank: u64,
-    source: u32,
 }
 
 /// Merges all versions of several sources in version order, forwards or backwards, with a binary

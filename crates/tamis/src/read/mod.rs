@@ -1,6 +1,7 @@
 //! The read path: digest, memtables, selector, tables, block, value.
 
 mod blobs;
+mod bounds;
 mod counters;
 mod covers;
 pub(crate) mod explain;
@@ -19,17 +20,19 @@ pub(crate) mod pending;
 mod read_at;
 pub(crate) mod run_cursor;
 mod sample;
+pub(crate) mod start;
 #[cfg(test)]
 mod tests;
 mod view;
 mod watch;
 
+pub(crate) use bounds::Bounds;
 pub(crate) use counters::{AllReads, Counted, OwnReads, ReadCounters};
 pub use explain::{
     ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, RangeExplanation, RangeSource,
 };
 pub(crate) use gaps::{Gaps, LastNumber, Numbering, Standpoint, Stretch, WORTH};
-pub(crate) use iter::{Bounds, IterContext};
+pub(crate) use iter::reader::IterContext;
 pub use iter::{Iter, Keys};
 pub(crate) use life::Life;
 pub use lookup::FilterAnswer;

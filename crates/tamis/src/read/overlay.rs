@@ -14,8 +14,8 @@ use tamis_files::table::is_beyond;
 
 use crate::error::ReadError;
 use crate::operators::MergeOperator;
+use crate::read::bounds::Bounds;
 use crate::read::pending::{Pending, PendingKey};
-use crate::read::{Bounds, Iter};
 use crate::slice::Slice;
 
 type Item = (Slice, Slice);
@@ -112,9 +112,13 @@ impl Overlay {
         if BACK { &mut self.back } else { &mut self.front }
     }
 
-    pub(crate) fn next<const BACK: bool>(&mut self, committed: &mut Iter) -> Option<Result<Item, ReadError>> {
+    /// Returns the next item of an end; `committed` returns the next committed one.
+    pub(crate) fn next<const BACK: bool>(
+        &mut self,
+        mut committed: impl FnMut() -> Option<Result<Item, ReadError>>,
+    ) -> Option<Result<Item, ReadError>> {
         while !self.side::<BACK>().failed {
-            let (key, value) = match self.take_next::<BACK>(committed) {
+            let (key, value) = match self.take_next::<BACK>(&mut committed) {
                 Ok(next) => next?,
                 Err(error) => {
                     self.side::<BACK>().failed = true;
@@ -138,13 +142,16 @@ impl Overlay {
 
     /// Returns an end's next key, and its value or that it is deleted. No committed item up to it
     /// is kept for that end.
-    fn take_next<const BACK: bool>(&mut self, committed: &mut Iter) -> Result<Option<Visible>, ReadError> {
+    fn take_next<const BACK: bool>(
+        &mut self,
+        committed: &mut impl FnMut() -> Option<Result<Item, ReadError>>,
+    ) -> Result<Option<Visible>, ReadError> {
         let (near, far) = if BACK { (&self.back, &self.front) } else { (&self.front, &self.back) };
         let within = |item: &&Item| self.is_within(&item.0);
         let mut fetched = None;
         let mut ahead = near.ahead.as_ref().filter(within).cloned();
         while ahead.is_none()
-            && let Some(item) = committed.next_committed::<BACK>().transpose()?
+            && let Some(item) = committed().transpose()?
         {
             fetched = Some(item);
             ahead = fetched.as_ref().filter(within).cloned();

@@ -31,12 +31,14 @@ use tamis_filter::Next;
 use crate::error::StorageError;
 use crate::observe::cost::ReadCost;
 use crate::read::covers::{Border, Covers};
-use crate::read::merge::Start;
+use crate::read::start::Start;
 
 mod context;
+mod tables;
 
 use context::Counts;
-pub(crate) use context::{RunContext, Tables, Until};
+pub(crate) use context::{RunContext, Until};
+pub(crate) use tables::Tables;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Position {

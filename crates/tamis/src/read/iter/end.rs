@@ -2,7 +2,6 @@
 
 use tamis_base::key::prefix_of;
 
-use super::Outcome;
 use super::last::LastKey;
 use super::reader::Reader;
 use crate::error::{ReadError, StorageError};
@@ -91,4 +90,12 @@ impl End {
         }
         Ok(moved?)
     }
+}
+
+/// How a move of an end ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Item,
+    End,
+    Failed,
 }

@@ -1,11 +1,15 @@
 //! What both ends of an iteration read with.
 
-use super::IterContext;
+use std::sync::Arc;
+
+use tamis_base::key::SeqNo;
+
 use crate::observe::cost::ReadCost;
 use crate::operators::MergeOperator;
 use crate::read::blobs::BlobScan;
 use crate::read::covers::Covers;
 use crate::read::gaps::{Gaps, Jump, Standpoint};
+use crate::read::{ReadCounters, View};
 use crate::slice::Slice;
 
 #[derive(Debug)]
@@ -72,4 +76,20 @@ impl Reader {
     pub(super) fn lend_made(&self) -> (&[u8], &[u8]) {
         self.made.as_deref().map_or((&[], &[]), |(key, value)| (key, value))
     }
+}
+
+/// What an iterator keeps alive, and the counters it reports to.
+#[derive(Clone, Debug)]
+pub(crate) struct IterContext {
+    pub(crate) view: Arc<View>,
+    pub(crate) snapshot: SeqNo,
+    /// Anything older has expired.
+    pub(crate) horizon: SeqNo,
+    pub(crate) counters: Arc<ReadCounters>,
+    /// Merges operands.
+    pub(crate) operator: Option<Arc<dyn MergeOperator>>,
+    /// Whether the keyspace was dropped before the iterator was created.
+    pub(crate) dropped: bool,
+    /// The registered snapshot that the iterator reads from, if any. It must outlive the iterator.
+    pub(crate) _pin: Option<Arc<dyn std::any::Any + Send + Sync>>,
 }

@@ -40,20 +40,22 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tamis_base::key::{MAX_SEQNO, SeqNo, prefix_of};
+use tamis_base::key::{SeqNo, prefix_of};
 
-use super::{MergeCursor, Ranked, Source, Start, rank_of, together};
+use super::source::Source;
+use super::together;
 use crate::error::StorageError;
 use crate::observe::cost::ReadCost;
 use crate::read::habits::{Bounded, ReadHabits};
 use crate::read::run_cursor::{RunContext, RunCursor, Tables, Until};
+use crate::read::start::Start;
 use crate::selector::RangeRuns;
 use crate::tree::version::Version;
 
 /// Keys requested of the first range of a merge: as many as cost little more than one.
-const FIRST_KEYS: usize = 8;
+pub(crate) const FIRST_KEYS: usize = 8;
 /// The factor by which each following range may be larger.
-const MORE_KEYS: usize = 8;
+pub(crate) const MORE_KEYS: usize = 8;
 
 /// Reports whether these are so many of all runs that leaving the others closed is not worth a
 /// question.
@@ -66,9 +68,9 @@ fn are_most(runs: usize, all: usize) -> bool {
 pub(super) struct LazyRuns {
     /// For each run of the version, its number among the sources, if it is one of them.
     sources: Vec<Option<u32>>,
-    listed: RangeRuns,
+    pub(crate) listed: RangeRuns,
     /// The sources activated last.
-    woken: SmallVec<[u32; 8]>,
+    pub(crate) woken: SmallVec<[u32; 8]>,
     /// The number of runs among the sources.
     runs: usize,
     habits: Arc<ReadHabits>,
@@ -103,7 +105,7 @@ impl LazyRuns {
     }
 
     /// Ends the scan, and decides whether the next one asks the filter.
-    fn start_scan(&mut self, bounded: Bounded, sources: &[Source]) {
+    pub(crate) fn start_scan(&mut self, bounded: Bounded, sources: &[Source]) {
         self.end_scan(sources);
         self.scan = Some((self.habits.asks_filter(bounded), bounded));
     }
@@ -147,7 +149,7 @@ impl LazyRuns {
     }
 
     /// Finds the lazy runs needed for the range from `start` on, and gives them positions.
-    fn wake(
+    pub(crate) fn wake(
         &mut self,
         start: Start<'_>,
         context: &mut RunContext,
@@ -315,97 +317,4 @@ fn sleeping(sources: &mut [Source]) -> impl Iterator<Item = (u32, &mut RunCursor
         let run = with_cursor(at)?;
         run.is_unopened().then_some((source as u32, run))
     })
-}
-
-impl MergeCursor {
-    /// Starts over, with all runs lazy except those needed first.
-    pub(super) fn start(&mut self, start: Start<'_>) -> Result<(), StorageError> {
-        if let Some(lazy_runs) = &mut self.lazy_runs {
-            lazy_runs.listed.set_wanted(FIRST_KEYS);
-            let bounded = match start {
-                Start::At(..) => self.context.end.is_some(),
-                Start::Before(_) => !self.context.start.is_empty(),
-            };
-            lazy_runs.start_scan(Bounded(bounded), &self.sources);
-        }
-        self.backward = start.is_backward();
-        self.heap.clear();
-        for (i, source) in self.sources.iter_mut().enumerate() {
-            match source {
-                Source::Run(run) => run.sleep(),
-                Source::Asleep(_) => {}
-                Source::Memtable(cursor) => {
-                    start.seek_in(cursor);
-                    if cursor.valid() {
-                        self.heap
-                            .push(Ranked { rank: rank_of(cursor.key(), self.backward), source: i as u32 });
-                    }
-                }
-            }
-        }
-        self.wake(start)?;
-        self.unpark_top()?;
-        self.arrived(false);
-        Ok(())
-    }
-
-    /// Reports whether the next version lies at or beyond the end of the range.
-    #[inline]
-    pub(super) fn listed_range_is_over(&self) -> bool {
-        let Some(until) = &self.context.until else { return false };
-        if self.heap.is_empty() {
-            return true;
-        }
-        let prefix = self.prefix();
-        if prefix != until.prefix {
-            return (prefix > until.prefix) != self.backward;
-        }
-        let key = self.top().key();
-        if self.backward { *key < until.key[..] } else { *key >= until.key[..] }
-    }
-
-    /// Continues with the next range. After an error the merge is at its end until the next seek.
-    #[cold]
-    pub(super) fn go_on(&mut self) -> Result<(), StorageError> {
-        let Some(until) = self.context.until.take() else { return Ok(()) };
-        let sources = &mut self.sources;
-        self.heap.retain(|at| match &mut sources[at.source as usize] {
-            Source::Run(run) if run.is_lazy() => {
-                run.sleep();
-                false
-            }
-            _ => true,
-        });
-        let start =
-            if self.backward { Start::Before(Some(&until.key)) } else { Start::At(&until.key, MAX_SEQNO) };
-        if let Some(lazy_runs) = &mut self.lazy_runs {
-            // An iteration that has come this far may go on.
-            lazy_runs.listed.set_wanted(lazy_runs.listed.wanted().saturating_mul(MORE_KEYS));
-        }
-        let woken = self.wake(start);
-        if woken.is_err() {
-            // Some runs may be prepared for a seek that did not happen.
-            self.heap.clear();
-            self.context.until = None;
-            for source in &mut self.sources {
-                if let Source::Run(run) = source {
-                    run.reset();
-                }
-            }
-        }
-        woken
-    }
-
-    fn wake(&mut self, start: Start<'_>) -> Result<(), StorageError> {
-        let Some(lazy_runs) = &mut self.lazy_runs else { return Ok(()) };
-        lazy_runs.wake(start, &mut self.context, &mut self.sources)?;
-        for &source in &lazy_runs.woken {
-            let at = &self.sources[source as usize];
-            if at.valid() {
-                self.heap.push(Ranked { rank: rank_of(at.key(), self.backward), source });
-            }
-        }
-        self.heapify();
-        Ok(())
-    }
 }

@@ -19,59 +19,12 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tamis_files::table::{Coming, CursorOptions, MOST_BYTES, TouchCounts, read_coming};
+use tamis_files::table::{Coming, MOST_BYTES, TouchCounts, read_coming};
 
-use super::Source;
-use crate::read::habits::ReadHabits;
-use crate::read::run_cursor::{RunContext, Tables};
-
-/// What a merge over tables that are not mapped knows about its scan.
-#[derive(Debug)]
-pub(crate) struct Ahead {
-    habits: Option<Arc<ReadHabits>>,
-    /// The number of reads that overlap.
-    depth: usize,
-    /// The number of blocks that the last batch aimed for.
-    window: usize,
-    /// The number of blocks that the scan needed beyond those of its seek; `None` before the first
-    /// seek.
-    needed: Option<usize>,
-}
-
-impl Ahead {
-    /// Returns `None` unless reads of the tables overlap.
-    pub(crate) fn of(tables: &Tables, options: &CursorOptions) -> Option<Box<Ahead>> {
-        let (first, habits) = match tables {
-            Tables::Of(view) => (view.version.tables.first(), Some(&view.habits)),
-            Tables::List(tables) => (tables.first(), None),
-        };
-        // All tables of a database are read in the same way.
-        let depth = first?.table.overlap()?.depth();
-        let ahead = Ahead { habits: habits.cloned(), depth, window: 0, needed: None };
-        (options.read_ahead == 0).then(|| Box::new(ahead))
-    }
-
-    /// Ends the scan, and begins the next one.
-    pub(crate) fn start(&mut self) {
-        self.report();
-        self.needed = Some(0);
-    }
-
-    fn report(&self) {
-        if let (Some(needed), Some(habits)) = (self.needed, &self.habits) {
-            habits.scanned(needed);
-        }
-    }
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        self.report();
-    }
-}
+use super::source::Source;
+use crate::read::run_cursor::RunContext;
 
 /// Reads the blocks for which prepared seeks wait, and those that the scan will probably need.
 pub(super) fn fetch_prepared(context: &mut RunContext, sources: &mut [Source], backward: bool) {

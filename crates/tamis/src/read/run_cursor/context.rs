@@ -9,17 +9,9 @@ use tamis_files::table::CursorOptions;
 use tamis_filter::{KeyRange, Next};
 
 use crate::observe::cost::ReadCost;
-use crate::read::View;
 use crate::read::merge::Ahead;
+use crate::read::run_cursor::tables::Tables;
 use crate::tree::open_table::OpenTable;
-
-/// The tables that the run cursors of one merge iterate over.
-#[derive(Debug)]
-pub(crate) enum Tables {
-    /// Those of a view's version, whose filters may be probed.
-    Of(Arc<View>),
-    List(Vec<Arc<OpenTable>>),
-}
 
 /// The end of the range that a global filter answered for: forwards the first key behind it,
 /// backwards its last key.

@@ -10,7 +10,7 @@ use tamis_testkit::script::{self, Case};
 
 use super::model::options;
 use super::truth::{Manner, install};
-use crate::read::iter::Bounds;
+use crate::read::Bounds;
 use crate::read::merge::{MergeCursor, Tables};
 use crate::read::{Iter, View};
 use crate::{Db, Snapshot};
