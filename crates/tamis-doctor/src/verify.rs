@@ -19,14 +19,15 @@ use tamis_files::tree::found::Files;
 
 use crate::salvage::{self, SalvageReport, TableFate};
 
-/// Checks the database in `path` like [`Db::verify`](tamis::Db::verify), without its lock and without changing
-/// anything. If damage keeps it from being opened, the report says so in
+/// Checks the database in `path` like [`Db::verify`](tamis::Db::verify), without its lock and
+/// without changing anything. If damage keeps it from being opened, the report says so in
 /// [`VerifyReport::unopenable`], and everything that can be read is checked all the same. Costs an
 /// opening (two, if it fails) and a read of every file.
 ///
 /// # Errors
 ///
-/// Those of [`Db::open_read_only`](tamis::Db::open_read_only), except that damage is no error: it is in the report.
+/// Those of [`Db::open_read_only`](tamis::Db::open_read_only), except that damage is no error: it
+/// is in the report.
 pub fn verify(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport, Error> {
     let dir = path.as_ref();
     // A damaged table must not keep the others from being checked.

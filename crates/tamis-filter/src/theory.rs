@@ -173,21 +173,23 @@ const LN2_SQUARED: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
 /// The most bits per key that [`monkey`] and [`mnemosyne`] give a filter.
 const MOST_BITS: f64 = 64.0;
 
-/// Returns the bits per key for each of several runs with `keys` keys that minimise the expected false positives of
-/// probing all of them, with the same total size as `bits_per_key` everywhere. The rate of a run becomes proportional
-/// to its size (N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017,
-/// section 4, there for whole levels). A run whose rate would reach 1 gets no filter and its bits go to the others;
-/// no run gets more than 64. Runs without keys get 0. O(n log n).
+/// Returns the bits per key for each of several runs with `keys` keys that minimise the expected
+/// false positives of probing all of them, with the same total size as `bits_per_key` everywhere.
+/// The rate of a run becomes proportional to its size (N. Dayan, M. Athanassoulis, S. Idreos,
+/// "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017, section 4, there for whole levels). A
+/// run whose rate would reach 1 gets no filter and its bits go to the others; no run gets more than
+/// 64. Runs without keys get 0. O(n log n).
 pub fn monkey(keys: &[u64], bits_per_key: f64) -> Vec<f64> {
     mnemosyne(keys, &vec![1.0; keys.len()], bits_per_key)
 }
 
-/// Returns the bits per key for each of several tables with `keys` keys, which are asked for absent keys `misses` times in
-/// any unit (say, per get), that minimise the expected false positives, with the same total size as `bits_per_key`
-/// everywhere. The rate of a table becomes proportional to its keys per miss (Z. Zhu, Y. Wei, J. H. Mun, M. Athanassoulis,
-/// "Mnemosyne: Dynamic Workload-Aware BF Tuning via Accurate Statistics in LSM trees", PACMMOD 3(3), 2025). A table whose
-/// rate would reach 1 gets no filter and its bits go to the others; no table gets more than 64. Tables without keys or
-/// misses get 0. With equal misses this is [`monkey`]. O(n log n).
+/// Returns the bits per key for each of several tables with `keys` keys, which are asked for absent
+/// keys `misses` times in any unit (say, per get), that minimise the expected false positives, with
+/// the same total size as `bits_per_key` everywhere. The rate of a table becomes proportional to
+/// its keys per miss (Z. Zhu, Y. Wei, J. H. Mun, M. Athanassoulis, "Mnemosyne: Dynamic
+/// Workload-Aware BF Tuning via Accurate Statistics in LSM trees", PACMMOD 3(3), 2025). A table
+/// whose rate would reach 1 gets no filter and its bits go to the others; no table gets more than
+/// 64. Tables without keys or misses get 0. With equal misses this is [`monkey`]. O(n log n).
 ///
 /// # Panics
 ///

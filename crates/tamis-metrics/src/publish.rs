@@ -1,9 +1,9 @@
 //! The file `STATS`: the metrics of a session, for other processes.
 //!
-//! One thread of the program writes it, at an interval, as long as its [`Publisher`] lives. The file
-//! is replaced by a rename, so that readers find a whole file, and not synced: what a crash leaves of
-//! it is removed by the next opening. Readers take it for what it is, a file that anybody may have
-//! written.
+//! One thread of the program writes it, at an interval, as long as its [`Publisher`] lives. The
+//! file is replaced by a rename, so that readers find a whole file, and not synced: what a crash
+//! leaves of it is removed by the next opening. Readers take it for what it is, a file that anybody
+//! may have written.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,9 +1,10 @@
 //! Monkey: how to divide filter memory among runs of different sizes.
 //!
-//! N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store" (SIGMOD 2017), section 4: for a
-//! given memory, the filters of all runs together have the fewest false positives if the rate of each is proportional
-//! to its size. ElasticBF (ATC 2019) and GRF (SIGMOD 2024) compare themselves with it. The engine uses
-//! `tamis_filter::theory::monkey`; a test holds the two to the same numbers.
+//! N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store" (SIGMOD
+//! 2017), section 4: for a given memory, the filters of all runs together have the fewest false
+//! positives if the rate of each is proportional to its size. ElasticBF (ATC 2019) and GRF (SIGMOD
+//! 2024) compare themselves with it. The engine uses `tamis_filter::theory::monkey`; a test holds
+//! the two to the same numbers.
 //!
 //! # The solution
 //! With n_i keys and b_i bits per key, run i has the rate `r_i = e^(-b_i (ln 2)^2)`. Minimise `Σ
@@ -112,11 +113,11 @@ pub fn sum_by_entropy(keys: &[u64], bits_per_key: f64) -> f64 {
 /// Returns Monkey's closed form (section 4.2 there), for a tree of many levels of ratio
 /// `size_ratio` and `runs` equal runs per level: the sum of rates at `bits_per_key`.
 ///
-/// The rates fall by T from each level to the one above. With filters everywhere, the last level's rate is
-/// `T^(1/(T-1)) e^(-b (ln 2)^2)`, and the sum is `runs · T^(T/(T-1))/(T-1) · e^(-b (ln 2)^2)`. Where that rate would
-/// be 1 or more, the last level has no filter and the others, with T times fewer keys, get all its bits; and so on.
-/// Ratios below 2 are treated as 2, runs below 1 as 1. For a real tree of L levels the relative error is about
-/// `L / T^L`.
+/// The rates fall by T from each level to the one above. With filters everywhere, the last level's
+/// rate is `T^(1/(T-1)) e^(-b (ln 2)^2)`, and the sum is `runs · T^(T/(T-1))/(T-1) · e^(-b (ln
+/// 2)^2)`. Where that rate would be 1 or more, the last level has no filter and the others, with T
+/// times fewer keys, get all its bits; and so on. Ratios below 2 are treated as 2, runs below 1 as
+/// 1. For a real tree of L levels the relative error is about `L / T^L`.
 ///
 /// Infinite without bits, as the number of levels is unlimited.
 pub fn limit_sum(size_ratio: u32, runs: u32, bits_per_key: f64) -> f64 {

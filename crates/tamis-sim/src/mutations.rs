@@ -23,7 +23,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "gaps-not-cut",
         story: "a value that is written among deleted keys does not cut the gap that iterators jump over",
         edits: &[Edit {
-            file: "crates/tamis/src/db/commit.rs",
+            file: "crates/tamis/src/write/commit.rs",
             find: r#"view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, id)));"#,
             replace: r#"view.gaps.written(batch.ops().filter_map(|op| live_key(&op.ok()?, id)).take(0));"#,
         }],
@@ -75,7 +75,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "read-only-moments",
         story: "a read-only opening does not check whether the manifest has changed meanwhile",
         edits: &[Edit {
-            file: "crates/tamis/src/db/beside.rs",
+            file: "crates/tamis/src/open/beside.rs",
             find: r#"Ok(db) if same => return Ok(db),"#,
             replace: r#"Ok(db) => return Ok(db),"#,
         }],
@@ -93,7 +93,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "edit-after-failure",
         story: "a failed edit changes the tree in memory, and later edits build on it",
         edits: &[Edit {
-            file: "crates/tamis/src/db/catalogue.rs",
+            file: "crates/tamis/src/catalogue/mod.rs",
             find: r#"        if let Err(error) = manifest.append(&edit) {"#,
             replace: r#"        self.tree = tree.clone();
         let manifest = self.manifest.as_mut().expect("a writable database has a manifest");
@@ -104,7 +104,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "missing-log",
         story: "a log does not name its successor",
         edits: &[Edit {
-            file: "crates/tamis/src/db/log.rs",
+            file: "crates/tamis/src/log.rs",
             find: r#"old.finish(Some(id));"#,
             replace: r#"old.finish(None);"#,
         }],
@@ -113,7 +113,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "sync-forgotten",
         story: "a synced write is acknowledged without a sync",
         edits: &[Edit {
-            file: "crates/tamis/src/db/commit.rs",
+            file: "crates/tamis/src/write/commit.rs",
             find: r#"        if sync {
 "#,
             replace: r#"        if sync && count == 0 {
@@ -124,7 +124,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "visible-too-early",
         story: "a write is visible before it is in the memtable",
         edits: &[Edit {
-            file: "crates/tamis/src/db/commit.rs",
+            file: "crates/tamis/src/write/commit.rs",
             find: r#"        targets.insert(batch, last - count);
         self.note_deletes(&targets);
         in_flight.land(last)?;"#,
@@ -137,7 +137,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "visible-out-of-turn",
         story: "a write is visible before one ahead of it in the log is in the memtable",
         edits: &[Edit {
-            file: "crates/tamis/src/db/commit.rs",
+            file: "crates/tamis/src/write/commit.rs",
             find: r#"self.turns.finish(ticket, last, |last| self.publish(last));"#,
             replace: r#"self.turns.finish(ticket, last, |_| ());
         self.publish(self.visible_seq.load(Ordering::SeqCst).max(last));"#,
@@ -147,7 +147,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "sealed-in-flight",
         story: "a memtable is sealed while a write to it is in flight",
         edits: &[Edit {
-            file: "crates/tamis/src/db/commit.rs",
+            file: "crates/tamis/src/write/commit.rs",
             find: r#"if !self.wait_for_flights(log) {"#,
             replace: r#"if false {"#,
         }],
@@ -176,7 +176,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "snapshots-forgotten",
         story: "merges and flushes ignore snapshots",
         edits: &[Edit {
-            file: "crates/tamis/src/db/inner.rs",
+            file: "crates/tamis/src/session/mod.rs",
             find: r#"self.snapshots.lock().numbers()"#,
             replace: r#"Vec::new()"#,
         }],
@@ -186,14 +186,14 @@ const MUTATIONS: &[Mutation] = &[
         story: "a read takes its sequence number before its view",
         edits: &[
             Edit {
-                file: "crates/tamis/src/db/keyspace.rs",
+                file: "crates/tamis/src/handles/keyspace.rs",
                 find: r#"        let mut view = keyspace.view.load();"#,
                 replace: r#"        let early = self.visible();
         crate::sync::point();
         let mut view = keyspace.view.load();"#,
             },
             Edit {
-                file: "crates/tamis/src/db/keyspace.rs",
+                file: "crates/tamis/src/handles/keyspace.rs",
                 find: r#"break (live_from(expired), self.visible());"#,
                 replace: r#"break (live_from(expired), early);"#,
             },
@@ -203,7 +203,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "older-logs-unsynced",
         story: "a sync leaves out logs that were rolled and not synced",
         edits: &[Edit {
-            file: "crates/tamis/src/db/log.rs",
+            file: "crates/tamis/src/log.rs",
             find: r#"        self.sync_rolled()?;
         if log.dirty {"#,
             replace: r#"        if log.dirty {"#,
@@ -213,7 +213,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "floor-too-high",
         story: "logs of memtables that wait for their flush are dropped",
         edits: &[Edit {
-            file: "crates/tamis/src/db/flush.rs",
+            file: "crates/tamis/src/work/flush.rs",
             find: r#"slot.first_log.load(Relaxed)).min()"#,
             replace: r#"slot.first_log.load(Relaxed)).max()"#,
         }],
@@ -222,7 +222,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "flush-across-keyspaces",
         story: "a flush survives a power cut that earlier writes of another keyspace do not",
         edits: &[Edit {
-            file: "crates/tamis/src/db/flush.rs",
+            file: "crates/tamis/src/work/flush.rs",
             find: r#"if self.directory.load().len() > 1 ||"#,
             replace: r#"if self.directory.load().len() > 1000 ||"#,
         }],
@@ -231,7 +231,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "linked-log-reused",
         story: "a log that a checkpoint shares is overwritten",
         edits: &[Edit {
-            file: "crates/tamis/src/db/log/retained.rs",
+            file: "crates/tamis/src/catalogue/retained.rs",
             find: r#"if !log.keep && self.may_recycle"#,
             replace: r#"if self.may_recycle"#,
         }],
@@ -240,7 +240,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "followers-always-succeed",
         story: "followers of a write group succeed although their leader failed",
         edits: &[Edit {
-            file: "crates/tamis/src/db/commit.rs",
+            file: "crates/tamis/src/write/commit.rs",
             find: r#"waiter.give(Turn::Done(result.clone()));"#,
             replace: r#"waiter.give(Turn::Done(Ok(())));"#,
         }],
@@ -258,7 +258,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "stop-for-good",
         story: "writers stall on a level 0 that is never compacted",
         edits: &[Edit {
-            file: "crates/tamis/src/db/pressure.rs",
+            file: "crates/tamis/src/catalogue/pressure.rs",
             find: r#"            Pressure::Slowdown(1.0)
         }"#,
             replace: r#"            Pressure::Stop
@@ -270,14 +270,14 @@ const MUTATIONS: &[Mutation] = &[
         story: "obsolete files are removed only when nothing is to be flushed or merged",
         edits: &[
             Edit {
-                file: "crates/tamis/src/db/background.rs",
+                file: "crates/tamis/src/open/background.rs",
                 find: r#"                // Not when there is nothing to flush: that may never be.
                 db.remove_obsolete();
 "#,
                 replace: "",
             },
             Edit {
-                file: "crates/tamis/src/db/compact.rs",
+                file: "crates/tamis/src/work/compact.rs",
                 find: r#"        self.garbage.remove_all(&*self.fs);
 "#,
                 replace: "",
@@ -293,13 +293,13 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         story: "a flushed memtable is kept only after it left the view",
         edits: &[
             Edit {
-                file: "crates/tamis/src/db/flush.rs",
+                file: "crates/tamis/src/work/flush.rs",
                 find: r#"        self.keep_for_transactions(keyspace, slots);
 "#,
                 replace: "",
             },
             Edit {
-                file: "crates/tamis/src/db/flush.rs",
+                file: "crates/tamis/src/work/flush.rs",
                 find: r#"        // Under the lock: an image that is taken next has this flush.
 "#,
                 replace: r#"        sync::point();
@@ -312,7 +312,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         name: "history-before-view",
         story: "what is kept is asked for before the view",
         edits: &[Edit {
-            file: "crates/tamis/src/db/transaction/condition.rs",
+            file: "crates/tamis/src/session/condition.rs",
             find: r#"        let view = part.keyspace.view.load();
 "#,
             replace: r#"        let early = self.history.since(part.keyspace.id, part.since, |_| {});
@@ -329,7 +329,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         name: "judged-up-to-now",
         story: "what was judged ahead of the lock is taken for judged up to the moment of its end",
         edits: &[Edit {
-            file: "crates/tamis/src/db/transaction/condition.rs",
+            file: "crates/tamis/src/session/condition.rs",
             find: r#"            part.since = seen;"#,
             replace: r#"            crate::sync::point();
             part.since = self.visible();"#,
@@ -339,7 +339,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         name: "group-not-compared",
         story: "a transaction is not compared with the batches before it in its group",
         edits: &[Edit {
-            file: "crates/tamis/src/db/transaction/condition.rs",
+            file: "crates/tamis/src/session/condition.rs",
             find: r#"        if let Some((part, key)) = met {
             return Err(conflict(part, key));
         }"#,
@@ -350,7 +350,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         name: "floor-forgotten",
         story: "memtables beyond the limit are forgotten without a trace",
         edits: &[Edit {
-            file: "crates/tamis/src/db/history.rs",
+            file: "crates/tamis/src/session/history.rs",
             find: r#"is_some_and(|floor| *floor > since)"#,
             replace: r#"is_some_and(|floor| *floor > since && since == SeqNo::MAX)"#,
         }],

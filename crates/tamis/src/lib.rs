@@ -64,14 +64,23 @@ macro_rules! debug_as {
     };
 }
 
+mod api;
 mod batch;
+mod catalogue;
 mod compaction;
-mod db;
 mod error;
 mod external;
+mod gate;
+mod handles;
 mod idle;
 mod interrupt;
 pub mod io;
+mod log;
+mod open;
+mod session;
+mod transaction;
+mod work;
+mod write;
 #[cfg(feature = "simulation")]
 pub mod simulation {
     //! The hook for deterministic simulations: a scheduler that decides which of the engine's
@@ -108,9 +117,12 @@ pub mod changes {
     //! The change feed: what [`Db::changes`](crate::Db::changes) and
     //! [`Db::change_consumer`](crate::Db::change_consumer) return.
 
-    pub use crate::db::changes::{Change, Changes, Operation, OperationKind};
-    pub use crate::db::consumers::Consumer;
     pub use crate::error::ChangesError;
+    pub use crate::handles::changes::Change;
+    pub use crate::handles::changes::Changes;
+    pub use crate::handles::changes::Operation;
+    pub use crate::handles::changes::OperationKind;
+    pub use crate::handles::consumers::Consumer;
 }
 
 pub mod clock {
@@ -145,35 +157,50 @@ pub mod ingest {
     //! External tables: sorted tables built outside a database, and their ingestion with
     //! [`Db::ingest`](crate::Db::ingest) or [`Keyspace::ingest`](crate::Keyspace::ingest).
 
-    pub use crate::db::{IngestOptions, IngestReport, IngestedTable};
     pub use crate::external::{ExternalTableBuilder, ExternalTableInfo};
+    pub use crate::work::ingest::IngestOptions;
+    pub use crate::work::ingest::IngestReport;
+    pub use crate::work::ingest::IngestedTable;
 }
 
 pub mod maintenance {
     //! Work on request: compactions, their pauses and cancellation, and the report of
     //! [`Db::verify`](crate::Db::verify).
 
-    pub use crate::db::{
-        CancelToken, CompactOptions, CompactionPause, VerifiedFile, VerifiedKind, VerifyReport,
-    };
     pub use crate::interrupt::{interruptible, is_interrupted};
+    pub use crate::work::jobs::CancelToken;
+    pub use crate::work::jobs::CompactOptions;
+    pub use crate::work::jobs::CompactionPause;
+    pub use crate::work::verify::VerifiedFile;
+    pub use crate::work::verify::VerifiedKind;
+    pub use crate::work::verify::VerifyReport;
 }
 
 pub mod live_files {
     //! The files that make up a database at one moment: see
     //! [`Db::live_files`](crate::Db::live_files).
 
-    pub use crate::db::live_files::{LiveFile, LiveFileKind, LiveFiles};
+    pub use crate::handles::live_files::LiveFile;
+    pub use crate::handles::live_files::LiveFileKind;
+    pub use crate::handles::live_files::LiveFiles;
 }
 
 #[doc(hidden)]
 pub mod repair {
     //! What the crate `tamis-doctor` needs of the engine. **No stable interface.**
 
-    pub use crate::db::doctor::{
-        DEFAULT_NAME, Plan, Repair, check_trees, file_system, free_name, in_words, keyspace_options, locked,
-        open, open_read_only, open_to_check,
-    };
+    pub use crate::api::doctor::DEFAULT_NAME;
+    pub use crate::api::doctor::Plan;
+    pub use crate::api::doctor::Repair;
+    pub use crate::api::doctor::check_trees;
+    pub use crate::api::doctor::file_system;
+    pub use crate::api::doctor::free_name;
+    pub use crate::api::doctor::in_words;
+    pub use crate::api::doctor::keyspace_options;
+    pub use crate::api::doctor::locked;
+    pub use crate::api::doctor::open;
+    pub use crate::api::doctor::open_read_only;
+    pub use crate::api::doctor::open_to_check;
 }
 
 pub mod stats {
@@ -190,35 +217,55 @@ pub mod stats {
     //! escaped (`\\`, `\t`, `\n`, `\r`, `\x00`), and bytes that are not UTF-8 as `\xff`; different
     //! bytes give different strings.
 
-    pub use crate::db::{
-        ConsumerStats, DamagedTable, ElasticStats, JobStats, KeyspaceStats, LevelStats, MemoryReport,
-        OverlapStats, ReaderStats, RunStats, ScrubStats, SegmentStats, SnapshotStats, Stats, TableStats,
-        TuningDecision, WriteCost,
-    };
+    pub use crate::catalogue::scrubbed::DamagedTable;
+    pub use crate::catalogue::scrubbed::ScrubStats;
+    pub use crate::catalogue::tuning::TuningDecision;
+    pub use crate::gate::counters::WriteCost;
+    pub use crate::handles::layout::TableStats;
+    pub use crate::handles::memory_report::MemoryReport;
+    pub use crate::handles::readers::ReaderStats;
+    pub use crate::handles::stats::ConsumerStats;
+    pub use crate::handles::stats::KeyspaceStats;
+    pub use crate::handles::stats::LevelStats;
+    pub use crate::handles::stats::OverlapStats;
+    pub use crate::handles::stats::RunStats;
+    pub use crate::handles::stats::SnapshotStats;
+    pub use crate::handles::stats::Stats;
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;
     pub use crate::observe::cost::ReadCost;
     pub use crate::observe::latency::{Latencies, LatencyHistogram, Operation};
     pub use crate::observe::{StallCause, StallStats};
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
+    pub use crate::session::elastic::report::ElasticStats;
+    pub use crate::session::elastic::report::SegmentStats;
+    pub use crate::work::jobs::JobStats;
     pub use tamis_policy::compaction::Promise;
 }
 
 pub mod transactions {
     //! The options of [transactions](crate::Transaction), and other types that only they need.
 
-    pub use crate::db::{
-        Isolation, LockOptions, LockTransaction, Mismatch, PreparedTransaction, Savepoint, TransactionOptions,
-    };
+    pub use crate::api::atomic::Mismatch;
     pub use crate::error::WaitsFor;
+    pub use crate::transaction::lock_transaction::LockOptions;
+    pub use crate::transaction::lock_transaction::LockTransaction;
+    pub use crate::transaction::options::Isolation;
+    pub use crate::transaction::options::TransactionOptions;
+    pub use crate::transaction::prepared::PreparedTransaction;
+    pub use crate::transaction::savepoint::Savepoint;
 }
 
+pub use api::readable::Readable;
+pub use api::snapshot::{Snapshot, SnapshotView};
+pub use api::view::TransactionView;
 pub use batch::WriteBatch;
-pub use db::{Db, KeyRange, Keyspace, Readable, Snapshot, SnapshotView, Transaction, TransactionView};
 pub use error::{
     AdminError, Corruption, Error, ExternalTableError, IoFailure, OpenError, OptionsError, ReadError,
     StorageError, TransactionError, WriteError,
 };
+pub use handles::approximate::KeyRange;
+pub use handles::handle::{Db, Keyspace};
 pub use options::definition::{KeyspaceOptions, Options};
 pub use options::values::Durability;
 pub use read::{Iter, Keys};
@@ -226,3 +273,4 @@ pub use read::{Iter, Keys};
 pub use select::without_rejection_checks;
 pub use slice::Slice;
 pub use tamis_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use transaction::optimistic::Transaction;

@@ -1,8 +1,9 @@
 //! Documents that show commands with their outputs: the program prints what they say.
 //!
-//! In a block that begins with "```console", a line `$ tamis …` is a command, run in the root of the repository, with `\` at its end if it
-//! continues; the lines up to the next command or the end of the block are its output. A line `…` stands for any lines.
-//! `UPDATE_DOCUMENTS=1` rewrites outputs that have no such line.
+//! In a block that begins with "```console", a line `$ tamis …` is a command, run in the root of
+//! the repository, with `\` at its end if it continues; the lines up to the next command or the end
+//! of the block are its output. A line `…` stands for any lines. `UPDATE_DOCUMENTS=1` rewrites
+//! outputs that have no such line.
 
 use std::path::{Path, PathBuf};
 

@@ -541,8 +541,8 @@ impl Plan {
 /// Restores the damaged database in `path` to a consistent state, with everything that can still be
 /// read, so that it can be opened. No file is removed or overwritten: files that are no longer part
 /// of the database are renamed to `….aside` (or `….damaged`), `CURRENT` and `OPTIONS` are copied
-/// there before they are replaced, and the report lists them all. A directory in which no file bears
-/// the mark of a database is [not touched](OpenError::Foreign).
+/// there before they are replaced, and the report lists them all. A directory in which no file
+/// bears the mark of a database is [not touched](OpenError::Foreign).
 ///
 /// If the manifest is damaged or missing, the tree is rebuilt from the tables and logs found.
 /// Damaged records of logs are left out, and so are tables that cannot be opened. Writes may be

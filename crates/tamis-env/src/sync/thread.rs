@@ -61,8 +61,9 @@ pub fn spawn<T: Send + 'static>(
     })
 }
 
-/// Makes the calling thread step behind those with a lower nice value: by `nice`, and at most to 19. Linux only, since elsewhere the
-/// value belongs to the whole process. Threads that it starts inherit it.
+/// Makes the calling thread step behind those with a lower nice value: by `nice`, and at most to
+/// 19. Linux only, since elsewhere the value belongs to the whole process. Threads that it starts
+/// inherit it.
 pub fn lower_priority(nice: usize) {
     #[cfg(target_os = "linux")]
     if nice > 0 {

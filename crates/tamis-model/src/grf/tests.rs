@@ -130,9 +130,9 @@ fn mean_sizes_match_every_key_of_a_full_tree() {
         for policy in POLICIES {
             for digits in [Digits::Fractional, Digits::Whole] {
                 let digit = digits.bits(radix(tree, policy));
-                // T^L - 1 flushes: all levels as full as possible. Flush f is in the level of the highest digit in
-                // which f and their number differ; as the number has all digits T - 1, that is the highest digit that
-                // is not T - 1.
+                // T^L - 1 flushes: all levels as full as possible. Flush f is in the level of the
+                // highest digit in which f and their number differ; as the number has all digits T
+                // - 1, that is the highest digit that is not T - 1.
                 let flushes = t.pow(levels) - 1;
                 let (mut sum, mut uncollected, mut counts) = (0.0, 0.0, vec![0u64; levels as usize]);
                 for f in 0..flushes {

@@ -47,10 +47,11 @@ pub struct Range<'a> {
 }
 
 impl Manager {
-    /// Returns the hotness of a new table's segments; call this before the tables that it comes from are removed.
-    /// `run_segments` is the number of segments of the run that the table joins, at least 1: where nothing is known, they are
-    /// assumed to be asked equally often, once per get in total. Without inheritance, merged and flushed tables are cold.
-    /// O((segments of the table + old segments that overlap it) · log of old segments).
+    /// Returns the hotness of a new table's segments; call this before the tables that it comes
+    /// from are removed. `run_segments` is the number of segments of the run that the table joins,
+    /// at least 1: where nothing is known, they are assumed to be asked equally often, once per get
+    /// in total. Without inheritance, merged and flushed tables are cold. O((segments of the table
+    /// + old segments that overlap it) · log of old segments).
     pub fn inherited(&self, spec: &TableSpec, origin: Origin<'_>, run_segments: u64) -> Vec<Hotness> {
         let alike = 1.0 / run_segments.max(1) as f64;
         let unknown = Hotness { misses: alike, asked: alike };

@@ -11,11 +11,12 @@ use tamis_files::tree::tombstones::{RangeTombstone, Tombstones};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 use super::*;
-use crate::db::{Db, IngestOptions};
 use crate::error::{AdminError, StorageError};
+use crate::handles::handle::Db;
 use crate::io::{MemFs, Usage, read_file};
 use crate::options::{FilterChoice, KeyspaceOptions, Options, PerLevel};
 use crate::reseal;
+use crate::work::ingest::IngestOptions;
 
 const TABLE: &str = "/out/table.tam";
 

@@ -425,9 +425,9 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Unavailable`] for an
-    /// option of another version or build, [`OptionsError::Value`] for a text that the option does
-    /// not accept.
+    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Unavailable`] for
+    /// an option of another version or build, [`OptionsError::Value`] for a text that the option
+    /// does not accept.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }
@@ -650,9 +650,9 @@ impl KeyspaceOptions {
     ///
     /// # Errors
     ///
-    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Unavailable`] for an
-    /// option of another version or build, [`OptionsError::Value`] for a text that the option does
-    /// not accept.
+    /// [`OptionsError::Unknown`] for a name that no option has, [`OptionsError::Unavailable`] for
+    /// an option of another version or build, [`OptionsError::Value`] for a text that the option
+    /// does not accept.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
         self.set_at(0, name, value)
     }

@@ -6,7 +6,8 @@
 //! compaction has dropped anything that the read needs at that number. A view replaced between the
 //! loads lacks only later writes, and those form a suffix; it is loaded again if the horizon hides
 //! anything. What has expired by the horizon has also expired for every read at a later number (see
-//! [`expiry`](crate::db::expiry)). A read at a snapshot uses the snapshot's number and horizon.
+//! [`expiry`](crate::session::expiry)). A read at a snapshot uses the snapshot's number and
+//! horizon.
 //!
 //! A read point serves one read on one thread. While it lives, no memtable or table of its view is
 //! freed.

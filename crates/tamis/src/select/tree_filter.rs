@@ -195,7 +195,8 @@ impl GlobalFilter {
     }
 
     /// Adds the keys of flushed tables before the tables are published, if the filter is in force
-    /// or being built. Hold the returned guard until they are. Do not call with the `state` lock held.
+    /// or being built. Hold the returned guard until they are. Do not call with the `state` lock
+    /// held.
     pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> MutexGuard<'_, Work> {
         let mut work = self.grf.work();
         if self.stage() != Stage::PerTable {

@@ -580,8 +580,8 @@ fn weak_points(filter: FilterChoice) -> (FaultyFs, Options, PathBuf, u64, u64) {
     (fs, options, path, list.expect("a byte of the key list"), data.expect("a byte of the data"))
 }
 
-/// Regression: the warning was repeated with every rebuild of a partition, and was missing entirely under some
-/// filters.
+/// Regression: the warning was repeated with every rebuild of a partition, and was missing entirely
+/// under some filters.
 #[test]
 fn a_damaged_key_list_causes_one_warning_and_no_wrong_answer() {
     for filter in filters() {
@@ -609,8 +609,8 @@ fn a_damaged_key_list_causes_one_warning_and_no_wrong_answer() {
     }
 }
 
-/// Regression: one table whose keys could not be read, neither from its list nor from its data, kept every partition
-/// from being built, and the attempt was repeated after each flush.
+/// Regression: one table whose keys could not be read, neither from its list nor from its data,
+/// kept every partition from being built, and the attempt was repeated after each flush.
 #[test]
 fn an_unreadable_table_does_not_affect_the_others() {
     for filter in filters() {
@@ -639,7 +639,8 @@ fn an_unreadable_table_does_not_affect_the_others() {
                 }
             }
         });
-        // One of its blocks is lost; all other keys are found, and only that table is searched in vain.
+        // One of its blocks is lost; all other keys are found, and only that table is searched in
+        // vain.
         assert!(
             failed > 0 && failed < 400 && right + failed >= 1600,
             "{filter:?}: {right} right, {failed} failed"
@@ -650,8 +651,8 @@ fn an_unreadable_table_does_not_affect_the_others() {
     }
 }
 
-/// Reads fail while filters are built, from the n-th on, until the disk works again. The keys come from lists, or from the data of
-/// merged tables.
+/// Reads fail while filters are built, from the n-th on, until the disk works again. The keys come
+/// from lists, or from the data of merged tables.
 #[test]
 fn failed_reads_leave_partitions_unbuilt_until_the_tree_changes() {
     for (filter, merged) in filters().into_iter().flat_map(|filter| [(filter, false), (filter, true)]) {

@@ -207,8 +207,8 @@ fn a_level_costs_the_sum_of_its_lookups() {
     }
 }
 
-/// Equations 13 and 4 drop `L/(T^L-1)` probes of each lookup that finds its key; 13's condition "T > 3 or L > 3" is
-/// not enough to call that negligible.
+/// Equations 13 and 4 drop `L/(T^L-1)` probes of each lookup that finds its key; 13's condition "T
+/// > 3 or L > 3" is not enough to call that negligible.
 #[test]
 fn the_closed_form_is_low_by_the_term_equation_13_drops() {
     for tree in small_trees() {

@@ -4,7 +4,7 @@
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tamis --lib gaps::model
 //! ```
 //! One key, which a writer gives a value while readers look for it and learn that it has none. The
-//! steps of the writer are in the order of [`commit`](crate::db::commit): the number under the
+//! steps of the writer are in the order of [`commit`](crate::write::commit): the number under the
 //! log's lock, the gaps, the insertion, the visible number. Those of a reader: the visible number,
 //! the key, the gaps. The claim: no reader jumps over a value that it must see. Each [`Mistake`]
 //! must be found to break it.

@@ -22,7 +22,7 @@
 //! * **Following a writer** in another process: tables arrive that were not flushed or merged here.
 //!   A table is [`unseen`](Grf::unseen) if it may have keys of a flush that was not published when
 //!   the last version was made. Unseen tables are candidates for every key until they are added
-//!   like ingested ones ([`follow`](crate::db)).
+//!   like ingested ones ([`follow`](crate::open::follow)).
 //! * **Rebuild** of a key range: builds cells from the keys of one version's tables, adds what was
 //!   flushed meanwhile (the paper's waiting buffer; here the flushed tables themselves), then
 //!   publishes a version with the new directory. Older versions keep their directory. If one is

@@ -1,0 +1,86 @@
+//! The keyspaces whose active memtables may hold writes, by the oldest log of these memtables. Of
+//! ten thousand keyspaces usually few do, so a search for writes that are not in tables need not
+//! visit the others. Keyspaces with sealed memtables are in the
+//! [scheduler](crate::catalogue::scheduler)'s queue.
+//!
+//! # Threads
+//!
+//! The holder of the log's lock adds a keyspace before it appends a write to it, if the active
+//! memtable is empty. A thread that replaces the memtable removes the keyspace, with the log's lock
+//! held and nothing in flight. A drop always removes it: a writer that had looked up the keyspace
+//! before does not add it again. The list has a leaf lock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tamis_base::ids::{KeyspaceId, LogId};
+
+use crate::catalogue::keyspace::KeyspaceInner;
+use crate::sync::Mutex;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Filled(Mutex<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    /// How often the whole list was read.
+    #[cfg(test)]
+    lists: usize,
+    keyspaces: BTreeMap<KeyspaceId, (LogId, Arc<KeyspaceInner>)>,
+    by_log: BTreeSet<(LogId, KeyspaceId)>,
+}
+
+impl List {
+    fn remove(&mut self, keyspace: KeyspaceId) {
+        if let Some((log, _)) = self.keyspaces.remove(&keyspace) {
+            self.by_log.remove(&(log, keyspace));
+        }
+    }
+}
+
+impl Filled {
+    /// Adds a keyspace whose active memtable is empty and about to get a write that is in `log`.
+    pub(crate) fn add(&self, keyspace: &Arc<KeyspaceInner>, log: LogId) {
+        let mut list = self.0.lock();
+        // An earlier write may have failed.
+        list.remove(keyspace.id);
+        if !keyspace.is_dropped() {
+            list.keyspaces.insert(keyspace.id, (log, keyspace.clone()));
+            list.by_log.insert((log, keyspace.id));
+        }
+    }
+
+    /// Removes a keyspace that has a fresh active memtable, or that was dropped.
+    pub(crate) fn remove(&self, keyspace: KeyspaceId) {
+        self.0.lock().remove(keyspace);
+    }
+
+    /// Returns the keyspaces, in order of id.
+    pub(crate) fn list(&self) -> Vec<Arc<KeyspaceInner>> {
+        #[cfg(test)]
+        {
+            self.0.lock().lists += 1;
+        }
+        self.0.lock().keyspaces.values().map(|(_, keyspace)| keyspace.clone()).collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lists(&self) -> usize {
+        self.0.lock().lists
+    }
+
+    /// Returns the keyspaces whose active memtables hold back this log or an earlier one.
+    pub(crate) fn holding_back(&self, log: LogId) -> Vec<Arc<KeyspaceInner>> {
+        let list = self.0.lock();
+        let held = list.by_log.range(..=(log, KeyspaceId::MAX));
+        held.map(|(_, id)| list.keyspaces[id].1.clone()).collect()
+    }
+
+    /// Returns the oldest log that may hold writes of active memtables of other keyspaces than
+    /// `without`.
+    pub(crate) fn oldest_log(&self, without: Option<KeyspaceId>) -> Option<LogId> {
+        let list = self.0.lock();
+        list.by_log.iter().find(|(_, id)| Some(*id) != without).map(|(log, _)| *log)
+    }
+}

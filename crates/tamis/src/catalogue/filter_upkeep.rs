@@ -1,0 +1,83 @@
+//! Which work on global filters is due. The work itself is in [`filters`](crate::work::filters).
+
+use std::sync::Arc;
+
+use tamis_base::collections::HashSet;
+use tamis_base::ids::KeyspaceId;
+
+use crate::catalogue::Catalogue;
+use crate::catalogue::keyspace::KeyspaceInner;
+use crate::catalogue::scheduler::Rounds;
+use crate::select::Task;
+
+/// Which keyspaces' filters are being worked on. Behind the `state` lock.
+#[derive(Debug, Default)]
+pub(crate) struct FilterUpkeep {
+    /// Whether images are saved.
+    saves: bool,
+    pub(crate) working: HashSet<KeyspaceId>,
+    /// The keyspaces whose last work failed or is under way: it is not retried before the tree has
+    /// changed.
+    failed: HashSet<KeyspaceId>,
+    /// Where to look for the next work.
+    rounds: Rounds,
+}
+
+impl FilterUpkeep {
+    pub(crate) fn new(saves: bool) -> FilterUpkeep {
+        FilterUpkeep { saves, ..FilterUpkeep::default() }
+    }
+
+    /// Returns the next work on a filter of any keyspace.
+    pub(crate) fn next(&mut self, catalogue: &Catalogue) -> Option<(Arc<KeyspaceInner>, Task)> {
+        for keyspace in self.rounds.next(&catalogue.keyspaces().filtered) {
+            if let Some(task) = self.task(&keyspace) {
+                self.rounds.note_work(keyspace.id);
+                return Some((keyspace, task));
+            }
+            self.rounds.note_nothing(keyspace.id);
+        }
+        None
+    }
+
+    /// Records that work may be due on each filter.
+    pub(crate) fn note_all(&mut self, catalogue: &Catalogue) {
+        self.rounds.note_all(&catalogue.keyspaces().filtered);
+    }
+
+    /// Returns the work due for a keyspace's filter, unless a thread is already working on it.
+    fn task(&self, keyspace: &KeyspaceInner) -> Option<Task> {
+        let held = self.working.contains(&keyspace.id) || self.failed.contains(&keyspace.id);
+        let global = keyspace.filter.global().filter(|_| !held)?;
+        global.task(&keyspace.view.load().version, self.saves)
+    }
+
+    /// Reports whether work on a keyspace's filter is under way or due.
+    pub(crate) fn is_busy(&self, keyspace: &KeyspaceInner) -> bool {
+        self.working.contains(&keyspace.id) || self.task(keyspace).is_some()
+    }
+
+    /// Marks the start of work. Until the work succeeds it counts as failed. A change of the tree
+    /// in the meantime clears that mark, so the change is not forgotten if the work does fail.
+    pub(crate) fn start(&mut self, keyspace: KeyspaceId) {
+        self.working.insert(keyspace);
+        self.failed.insert(keyspace);
+    }
+
+    /// Marks the end of work. If it is not `done` and the tree has changed meanwhile, the change
+    /// may be what it needed.
+    pub(crate) fn end(&mut self, keyspace: KeyspaceId, done: bool) {
+        self.working.remove(&keyspace);
+        self.rounds.note_change(keyspace);
+        if done {
+            self.failed.remove(&keyspace);
+        }
+    }
+
+    pub(crate) fn tree_changed(&mut self, keyspace: &KeyspaceInner) {
+        self.failed.remove(&keyspace.id);
+        if keyspace.filter.global().is_some() {
+            self.rounds.note_change(keyspace.id);
+        }
+    }
+}

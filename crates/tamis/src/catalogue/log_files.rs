@@ -1,0 +1,247 @@
+//! The log files behind the `state` lock, rolled and retained, and the limits of all logs. See
+//! [`log`](super).
+
+use tamis_base::ids::LogId;
+use tamis_base::key::SeqNo;
+use tamis_files::wal::LogWriter;
+
+use crate::catalogue::retained::{ClosedLog, Consumer, Place, RetainedLogs};
+use crate::error::StorageError;
+use crate::options::Options;
+
+/// The files of all logs.
+#[derive(Debug, Default)]
+pub(crate) struct LogFiles {
+    /// Rolled logs that are still needed, oldest first.
+    pub(crate) rolled: Vec<ClosedLog>,
+    pub(crate) current: LogId,
+    /// The number of the current log's first write, once there is one; 0 before the session has
+    /// begun.
+    pub(crate) current_first: SeqNo,
+    /// Obsolete logs kept for readers of changes.
+    pub(crate) retained: RetainedLogs,
+    /// Obsolete logs kept to be overwritten.
+    pub(crate) recyclable: Vec<ClosedLog>,
+    /// Obsolete logs to be removed.
+    pub(crate) obsolete: Vec<ClosedLog>,
+}
+
+impl LogFiles {
+    /// Returns the current log: every later write is in it or in a later one.
+    pub(crate) fn current(&self) -> LogId {
+        self.current
+    }
+
+    /// Sets the log from which on files count, before a session has begun.
+    pub(crate) fn wait_at(&mut self, floor: LogId) {
+        self.current = floor;
+    }
+
+    /// Returns the rolled logs from `floor` on, oldest first.
+    pub(crate) fn rolled_from(&self, floor: LogId) -> impl Iterator<Item = LogId> + '_ {
+        self.rolled.iter().map(|log| log.id).filter(move |id| *id >= floor)
+    }
+
+    /// Returns the rolled logs that are still needed, oldest first, to be linked elsewhere. From
+    /// now on their files are never overwritten.
+    pub(crate) fn share(&mut self) -> impl Iterator<Item = LogId> + '_ {
+        self.rolled.iter_mut().map(|log| {
+            log.keep = true;
+            log.id
+        })
+    }
+
+    /// Returns the number of rolled logs that are still needed, and the bytes of their records.
+    pub(crate) fn rolled(&self) -> (usize, u64) {
+        (self.rolled.len(), self.rolled.iter().map(|log| log.bytes).sum())
+    }
+
+    /// Returns the oldest log that is still needed.
+    pub(crate) fn oldest(&self) -> LogId {
+        self.rolled.first().map_or(self.current, |log| log.id)
+    }
+
+    pub(crate) fn recyclable_bytes(&self) -> u64 {
+        self.recyclable.iter().map(|log| log.allocated).sum()
+    }
+
+    pub(crate) fn obsolete_bytes(&self) -> u64 {
+        self.obsolete.iter().map(|log| log.allocated).sum()
+    }
+}
+
+/// The limits that the options set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The most that all logs may take, in bytes.
+    pub(crate) most: u64,
+    /// The expected size of a log when it is rolled, in bytes.
+    pub(crate) expected: u64,
+    /// The number of obsolete logs that may be kept.
+    pub(crate) recycled: usize,
+}
+
+impl Limits {
+    pub(crate) fn new(options: &Options) -> Limits {
+        let bytes = options.keyspace.memtable_bytes.min(options.max_log_bytes);
+        Limits {
+            most: options.max_log_bytes,
+            expected: bytes.saturating_add(bytes / 8),
+            recycled: options.recycled_logs,
+        }
+    }
+
+    /// Returns the most that all logs may take when `free` bytes are free and needed logs take
+    /// `needed`. The limit falls as space gets scarce, since flushing their contents needs as much
+    /// again. It is never much less than one memtable's writes.
+    pub(crate) fn most(&self, needed: u64, free: Option<u64>) -> u64 {
+        let least = self.expected.saturating_mul(2).min(LEAST_LOGS);
+        let part = free.map_or(u64::MAX, |free| free.saturating_add(needed) / PART_OF_FREE);
+        self.most.min(part.max(least))
+    }
+
+    /// Returns the size of the next reservation of a log of `len` bytes.
+    pub(crate) fn step(&self, len: u64) -> u64 {
+        let of_all = (self.most / 8).max(1);
+        let first = FIRST_STEP.min(self.expected).min(of_all);
+        (len / 2).clamp(first, LARGEST_STEP.min(of_all).max(first))
+    }
+
+    /// Returns how much space appending `bytes` would add to the log.
+    pub(crate) fn growth(&self, log: &LogWriter, bytes: u64) -> u64 {
+        let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
+        // Half a step ahead of need: the file system prepares reserved space for appends in the
+        // background.
+        let step = self.step(end);
+        if end.saturating_add(step / 2) <= log.allocated() {
+            return 0;
+        }
+        end.saturating_add(step).saturating_sub(log.allocated())
+    }
+}
+
+impl LogFiles {
+    /// Creates the list of a database whose session has not begun.
+    pub(crate) fn new(options: &Options) -> LogFiles {
+        let mut files = LogFiles::default();
+        files.retained.keep_bytes = options.changes_keep_bytes;
+        files.retained.keep_time = options.changes_keep_time.map(|time| time.as_secs());
+        files.retained.most_bytes = options.changes_max_bytes;
+        files
+    }
+
+    /// Returns all logs but the current one that are needed, by the database or by readers of
+    /// changes, oldest first with their lengths.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = (LogId, u64)> + '_ {
+        let retained = self.retained.logs.iter().map(|(log, _)| log).filter(|log| !log.abandoned);
+        retained.chain(&self.rolled).map(|log| (log.id, log.bytes))
+    }
+
+    /// Returns the logs that can be read, oldest first, each with its first number.
+    fn readable(&self) -> impl DoubleEndedIterator<Item = (LogId, SeqNo)> + '_ {
+        // Writes before a log that cannot be read may have been superseded by writes in it.
+        let unknown = self.retained.logs.iter().rposition(|(log, _)| log.first_seq.is_none());
+        let known = &self.retained.logs[unknown.map_or(0, |unknown| unknown + 1)..];
+        let closed = known.iter().map(|(log, _)| log).chain(&self.rolled);
+        let closed = closed.filter_map(|log| Some((log.id, log.first_seq?)));
+        closed.chain((self.current_first > 0).then_some((self.current, self.current_first)))
+    }
+
+    /// Returns the log that holds the write with this number, or will hold it; `None` if the log is
+    /// gone.
+    pub(crate) fn place_of(&self, seq: SeqNo) -> Option<Place> {
+        let mut until = SeqNo::MAX;
+        for (log, first) in self.readable().rev() {
+            if first <= seq {
+                return Some(Place { log, until });
+            }
+            until = until.min(first);
+        }
+        None
+    }
+
+    /// Returns the smallest number whose write can be read, or will be.
+    pub(crate) fn oldest_change(&self) -> SeqNo {
+        self.readable().map(|(_, first)| first).min().unwrap_or(0)
+    }
+
+    /// Returns the number of logs kept for readers of changes, and their size on disk in bytes.
+    pub(crate) fn retained(&self) -> (usize, u64) {
+        (self.retained.logs.len(), self.retained.allocated())
+    }
+
+    /// Reports whether a log of an earlier session is kept.
+    pub(crate) fn retains(&self, id: LogId) -> bool {
+        self.retained.logs.iter().any(|(log, _)| log.id == id)
+    }
+
+    /// Reports whether logs of earlier sessions should be kept for readers of changes.
+    pub(crate) fn keeps_changes(&self) -> bool {
+        self.retained.keeps_any()
+    }
+
+    /// Keeps logs of earlier sessions whose writes are in tables, given by their numbers, first
+    /// writes and sizes. A log that cannot be read now has no first write, and is kept for the next
+    /// session.
+    pub(crate) fn retain_found(&mut self, logs: &[(LogId, Option<SeqNo>, u64)], now: u64) {
+        let found = logs.iter().map(|&(id, first, bytes)| ClosedLog::found(id, first, bytes));
+        self.retained.extend_found(found, now);
+    }
+
+    /// Keeps all logs, since it is unknown who needs them.
+    pub(crate) fn keep_all(&mut self, error: StorageError) {
+        self.retained.keeps_all = Some(error);
+    }
+
+    /// Returns why there may be unknown consumers.
+    pub(crate) fn unknown_consumers(&self) -> Option<&StorageError> {
+        self.retained.keeps_all.as_ref()
+    }
+
+    /// Returns the consumers with the last number that each has acknowledged.
+    pub(crate) fn consumers(&self) -> impl Iterator<Item = (&str, SeqNo)> {
+        self.retained.consumers.iter().map(|(name, consumer)| (&name[..], consumer.position))
+    }
+
+    /// Returns the position of a consumer.
+    pub(crate) fn consumer(&self, name: &str) -> Option<SeqNo> {
+        self.retained.consumers.get(name).map(|consumer| consumer.position)
+    }
+
+    /// Adds a consumer that has acknowledged everything up to `position`, unless the name is taken.
+    pub(crate) fn add_consumer(&mut self, name: &str, position: SeqNo) {
+        let new = Consumer { position, held: position, pending: None, written: 0 };
+        self.retained.consumers.entry(name.to_owned()).or_insert(new);
+    }
+
+    /// Removes a consumer. Returns `false` if there is none of this name.
+    pub(crate) fn remove_consumer(&mut self, name: &str) -> bool {
+        self.retained.consumers.remove(name).is_some()
+    }
+
+    /// Records an acknowledgement that was written at or before the number `written`. Returns
+    /// `false` if there is no such consumer.
+    pub(crate) fn acknowledge(&mut self, name: &str, position: SeqNo, written: SeqNo) -> bool {
+        let Some(consumer) = self.retained.consumers.get_mut(name) else { return false };
+        (consumer.position, consumer.written) = (consumer.position.max(position), written);
+        // An earlier one stays: otherwise frequent acknowledgements would never become durable.
+        consumer.pending.get_or_insert((consumer.position, written));
+        true
+    }
+}
+
+/// The first step of a log, in bytes.
+pub(crate) const FIRST_STEP: u64 = 256 << 10;
+
+/// The largest step, in bytes.
+pub(crate) const LARGEST_STEP: u64 = 4 << 20;
+
+/// An upper bound on a record's size without its batches, in bytes: two heads (one is the closing
+/// record's) and a group's header.
+pub(crate) const RECORD_BYTES: u64 = 96;
+
+/// All logs take at most the free space divided by this, or [`LEAST_LOGS`] if that is more.
+pub(crate) const PART_OF_FREE: u64 = 4;
+
+/// Logs may take this many bytes however little is free.
+pub(crate) const LEAST_LOGS: u64 = 128 << 10;

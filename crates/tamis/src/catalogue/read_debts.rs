@@ -1,0 +1,68 @@
+//! What reads have paid for: the work of gets and seeks in extra runs of a keyspace, as bytes that
+//! a merge may cost. See [`for_reads`](crate::work::for_reads).
+
+use tamis_base::collections::HashMap;
+use tamis_base::ids::KeyspaceId;
+use tamis_base::key::SeqNo;
+
+use crate::idle::IdleTimer;
+use crate::observe::cost::ReadCost;
+
+/// What runs beyond the first cost a keyspace's reads.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// The counters at the last update.
+    seen: ReadCost,
+    pub(crate) debt: u64,
+}
+
+impl Account {
+    /// Adds the losses since the last call. Returns the debt in bytes.
+    pub(crate) fn update(&mut self, now: ReadCost) -> u64 {
+        self.debt = self.debt.saturating_add(loss(now - self.seen));
+        self.seen = now;
+        self.debt
+    }
+}
+
+/// Returns what reads paid, in bytes, for runs beyond the first and for entries that merges would
+/// remove.
+pub(crate) fn loss(reads: ReadCost) -> u64 {
+    let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
+    let probes = reads.filter_probes.saturating_sub(reads.gets);
+    let steps = reads.tombstones_skipped + reads.versions_skipped;
+    searches
+        .saturating_mul(PRICE_OF_SEARCH)
+        .saturating_add(probes.saturating_mul(PRICE_OF_PROBE))
+        .saturating_add(steps.saturating_mul(PRICE_OF_STEP))
+}
+
+/// The accounts of all keyspaces.
+#[derive(Debug)]
+pub(crate) struct ReadDebts {
+    accounts: HashMap<KeyspaceId, Account>,
+    /// The time since the last write.
+    pub(crate) idle_timer: IdleTimer<SeqNo>,
+}
+
+impl ReadDebts {
+    pub(crate) fn new() -> ReadDebts {
+        ReadDebts { accounts: HashMap::default(), idle_timer: IdleTimer::default() }
+    }
+
+    pub(crate) fn of(&mut self, keyspace: KeyspaceId) -> &mut Account {
+        self.accounts.entry(keyspace).or_default()
+    }
+}
+
+/// The price of a wasted search of a run, in bytes rewritten. A search takes half a microsecond
+/// from memory, and longer from a device; a merge moves some hundred bytes in that time. But a
+/// reader loses this time, while an idle thread does the merge. LevelDB's price is 16 KiB.
+pub(crate) const PRICE_OF_SEARCH: u64 = 4 << 10;
+
+/// The price of one more filter probe: a search takes about 32 times as long.
+pub(crate) const PRICE_OF_PROBE: u64 = 128;
+
+/// The price of stepping over a deleted key or an obsolete version that a merge would have removed:
+/// about a twelfth of a search.
+pub(crate) const PRICE_OF_STEP: u64 = 320;

@@ -1,0 +1,288 @@
+//! The gate of a session: whether it accepts writes now, and if not, why.
+//!
+//! Only the gate refuses writes for the session's sake. A session is in one
+//! [`Phase`](phase::Phase); that type's table has all transitions. The reason why writes fail is
+//! kept beside the phase.
+//!
+//! # Threads
+//!
+//! Any thread may ask, with one load while nothing is in the way. The causes are behind leaf
+//! mutexes: a phase is entered after its cause is stored, and left before its cause is removed.
+//! Writes may be suspended with or without the log's lock held. Only the flush thread resumes them,
+//! and takes that lock to begin the new log, so that a group leader that found no suspension first
+//! finishes its group in the old log. `close` is called under the log's lock and `end` under the
+//! state's, so neither happens while another thread holds that lock.
+
+pub(crate) mod backoff;
+pub(crate) mod counters;
+pub(crate) mod pace;
+pub(crate) mod reserve;
+pub(crate) mod room;
+pub(crate) mod warnings;
+
+pub(crate) mod phase;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use phase::{Condition, Phases, Stage, Step};
+use tamis_base::ids::LogId;
+
+use crate::error::{StorageError, WriteError};
+use crate::gate::backoff::{Backoff, RETRY};
+use crate::gate::counters::WriteCounters;
+use crate::observe::Observer;
+use crate::observe::events::Event;
+use crate::sync::{Condvar, Mutex, Process};
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    dir: PathBuf,
+    /// The process that opened the database.
+    process: Process,
+    phases: Phases,
+    stopped: OnceLock<String>,
+    suspended: Mutex<Option<Suspension>>,
+    /// Why a session that waits for room could not begin.
+    waits: Mutex<String>,
+    counters: Arc<WriteCounters>,
+    observer: Arc<Observer>,
+    /// The [monitor](crate::catalogue::monitor)'s.
+    changed: Arc<Condvar>,
+}
+
+/// A suspension of writes until the logs are replaced.
+#[derive(Clone, Debug)]
+struct Suspension {
+    cause: String,
+    /// The log begun in place of the abandoned ones.
+    begun: Option<LogId>,
+    /// The backoff if the last attempt to resume failed.
+    backoff: Option<Backoff>,
+}
+
+impl Gate {
+    pub(crate) fn new(
+        dir: &Path,
+        read_only: bool,
+        counters: &Arc<WriteCounters>,
+        observer: &Arc<Observer>,
+    ) -> Gate {
+        Gate {
+            dir: dir.to_owned(),
+            process: Process::current(),
+            phases: Phases::new(if read_only { Condition::ReadOnly } else { Condition::Open }),
+            stopped: OnceLock::new(),
+            suspended: Mutex::default(),
+            waits: Mutex::default(),
+            counters: counters.clone(),
+            observer: observer.clone(),
+            changed: Arc::default(),
+        }
+    }
+
+    pub(crate) fn changed(&self) -> Arc<Condvar> {
+        self.changed.clone()
+    }
+
+    /// Reports whether this process opened the database, rather than a process that it was forked
+    /// from.
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process.is_current()
+    }
+
+    /// Returns an error in the child of a fork. There, locks may be held forever by threads that do
+    /// not exist, so this comes before any lock.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), StorageError> {
+        match self.is_ours() {
+            true => Ok(()),
+            false => Err(self.forked()),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn forked(&self) -> StorageError {
+        StorageError::Forked { path: self.dir.clone() }
+    }
+
+    /// Returns an error if nothing may be written now. A session that waits for room begins in
+    /// [`Session::check_ready`](crate::session::Session::check_ready), not here.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<(), WriteError> {
+        self.check_process()?;
+        if self.phases.is_open() { Ok(()) } else { self.refusal() }
+    }
+
+    #[cold]
+    fn refusal(&self) -> Result<(), WriteError> {
+        let phase = self.phases.get();
+        if phase.condition == Condition::ReadOnly {
+            return Err(WriteError::ReadOnly);
+        }
+        if phase.stage != Stage::Here {
+            return Err(WriteError::Closed);
+        }
+        self.check()
+    }
+
+    /// Returns an error if writes fail.
+    pub(crate) fn check(&self) -> Result<(), WriteError> {
+        if let Some(cause) = self.stopped() {
+            return Err(WriteError::Poisoned { cause: cause.clone() });
+        }
+        self.suspended().map_or(Ok(()), |cause| Err(WriteError::Suspended { cause }))
+    }
+
+    /// Like [`check_writable`](Self::check_writable), but succeeds while writes are suspended: for
+    /// work that frees space.
+    pub(crate) fn check_open(&self) -> Result<(), WriteError> {
+        match self.check_writable() {
+            Err(WriteError::Suspended { .. }) => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// Reports whether the database was opened read-only.
+    #[inline]
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.phases.get().condition == Condition::ReadOnly
+    }
+
+    /// Reports whether background work should end as soon as possible.
+    pub(crate) fn cancels(&self) -> bool {
+        let phase = self.phases.get();
+        phase.stage >= Stage::Closed || self.stopped().is_some()
+    }
+
+    /// Announces that the database is being closed. Returns `false` if that was done before.
+    pub(crate) fn leave(&self) -> bool {
+        self.phases.take(Step::Leave)
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.phases.get().stage != Stage::Here
+    }
+
+    /// Refuses all writes from now on. Under the log's lock.
+    pub(crate) fn close(&self) {
+        self.phases.take(Step::Close);
+    }
+
+    /// Tells the background threads to end. With the state locked.
+    pub(crate) fn end(&self) {
+        self.phases.take(Step::End);
+    }
+
+    /// Reports whether background threads should end. Called with the state locked; between calls,
+    /// threads wait for a change of the state.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.phases.get().stage == Stage::Ending
+    }
+
+    /// Returns why writes stopped for good.
+    pub(crate) fn stopped(&self) -> Option<&String> {
+        if self.phases.is_open() { None } else { self.stopped.get() }
+    }
+
+    /// Returns why writes are suspended.
+    pub(crate) fn suspended(&self) -> Option<String> {
+        if self.phases.get().condition != Condition::Suspended {
+            return None;
+        }
+        self.suspended.lock().as_ref().map(|suspension| suspension.cause.clone())
+    }
+
+    /// Returns why nothing can be written now, though it may be later.
+    pub(crate) fn held_up(&self) -> Option<String> {
+        let waits = || self.is_waiting().then(|| self.waits.lock().clone());
+        self.suspended().or_else(waits)
+    }
+
+    /// Reports whether the session has not begun yet for lack of room.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.phases.is_open() && self.phases.get().condition == Condition::Waiting
+    }
+
+    /// Records that the session waits for room.
+    pub(crate) fn wait(&self, error: &StorageError) {
+        *self.waits.lock() = error.to_string();
+        self.phases.take(Step::Wait);
+    }
+
+    /// Records that a waiting session has begun.
+    pub(crate) fn begin(&self) {
+        self.phases.take(Step::Begin);
+    }
+
+    /// Records why writes stop for good, unless they have stopped already. Callers that hold no
+    /// lock wake waiting threads with
+    /// [`Monitor::poison`](crate::catalogue::monitor::Monitor::poison).
+    #[cold]
+    pub(crate) fn stop(&self, cause: &dyn std::fmt::Display) {
+        let first = self.stopped.set(cause.to_string()).is_ok();
+        self.phases.take(Step::Stop);
+        if first {
+            log::error!("{}: writes stop: {cause}", self.dir.display());
+            self.observer.raise(|| Event::WritesStopped { cause: cause.to_string() });
+        }
+    }
+
+    /// Suspends writes: a log, or the record of which logs count, may not be safely on disk.
+    #[cold]
+    pub(crate) fn suspend(&self, error: &StorageError) {
+        {
+            let mut suspended = self.suspended.lock();
+            if suspended.is_none() {
+                log::error!("{}: writes are suspended: {error}", self.dir.display());
+                *suspended = Some(Suspension { cause: error.to_string(), begun: None, backoff: None });
+                self.counters.suspensions.add(1);
+                self.observer.raise(|| Event::WritesSuspended { cause: error.to_string() });
+                self.phases.take(Step::Suspend);
+            }
+        }
+        // The `state` lock may be held here: a thread that misses the signal checks again within a
+        // second.
+        self.changed.notify_all();
+    }
+
+    /// Reports whether writes are suspended and an attempt to resume them is due.
+    pub(crate) fn resume_is_due(&self) -> bool {
+        let due = |suspension: &Suspension| suspension.backoff.as_ref().is_none_or(Backoff::is_over);
+        !self.phases.is_open() && self.suspended.lock().as_ref().is_some_and(due)
+    }
+
+    /// Returns the log begun in place of the abandoned ones. `None` if writes are not suspended.
+    pub(crate) fn begun(&self) -> Option<Option<LogId>> {
+        self.suspended.lock().as_ref().map(|suspension| suspension.begun)
+    }
+
+    pub(crate) fn has_begun(&self, log: LogId) {
+        self.suspended.lock().as_mut().expect("the flush thread alone resumes").begun = Some(log);
+    }
+
+    /// Ends the suspension and returns its cause. With the `state` locked: the next failed edit
+    /// suspends writes again.
+    pub(crate) fn resumed(&self) -> Option<String> {
+        let mut suspended = self.suspended.lock();
+        self.phases.take(Step::Resume);
+        let cause = suspended.take()?.cause;
+        self.observer.raise(|| Event::WritesResumed { cause: cause.clone() });
+        Some(cause)
+    }
+
+    /// Records that an attempt to resume failed.
+    pub(crate) fn stays_suspended(&self, error: &StorageError) {
+        if let Some(suspension) = self.suspended.lock().as_mut() {
+            let before = suspension.backoff.take();
+            if before.is_none() {
+                log::warn!("{}: writes stay suspended: {error}", self.dir.display());
+            }
+            suspension.backoff = Some(Backoff::after(before, RETRY, error));
+            suspension.cause = error.to_string();
+        }
+    }
+}

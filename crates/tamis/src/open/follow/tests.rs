@@ -1,0 +1,340 @@
+//! A writer that acts between any two file operations of a follower, and faults of those
+//! operations.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
+
+use crate::error::OpenError;
+use crate::open::beside::tests::Content;
+use crate::open::beside::tests::Interrupted;
+use crate::open::beside::tests::Steps;
+use crate::open::beside::tests::Work;
+use crate::open::beside::tests::compacts;
+use crate::open::beside::tests::content;
+use crate::open::beside::tests::database;
+use crate::open::beside::tests::flushes;
+use crate::open::beside::tests::ingests;
+use crate::open::beside::tests::options;
+use crate::open::beside::tests::puts;
+use crate::open::beside::tests::rolls;
+use crate::{Db, KeyspaceOptions, Options};
+
+fn beside(machine: &FaultyFs) -> Interrupted {
+    Interrupted {
+        machine: machine.clone(),
+        due: Arc::new(Mutex::new((u64::MAX, None))),
+        listed: Arc::default(),
+    }
+}
+
+fn with_adding(fs: impl crate::io::FileSystem + 'static) -> Options {
+    let mut options = options(fs);
+    options.keyspace.merge_operator = Some("add".into());
+    options
+}
+
+fn changes_keyspaces(db: &Db, _: &FaultyFs, done: &mut dyn FnMut()) {
+    for round in 0..3 {
+        let other = db.get_or_create_keyspace("other", KeyspaceOptions::default()).unwrap();
+        other.put("key", "value").unwrap();
+        db.put("a", format!("round {round}")).unwrap();
+        done();
+        if round == 1 {
+            db.rename_keyspace("other", "renamed").unwrap();
+            db.drop_keyspace("renamed").unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_follower_shows_a_state_that_existed_whatever_the_writer_does_meanwhile() {
+    let base = database();
+    let works: [Work; 6] = [puts, flushes, compacts, ingests, rolls, changes_keyspaces];
+    let mut caught_up = 0;
+    for work in works {
+        for at in 0.. {
+            let machine = base.after_crash(CrashMode::KeepAll);
+            let writer = Db::open("/db", options(machine.clone())).unwrap();
+            let beside = beside(&machine);
+            let follower = Db::open_follower("/db", options(beside.clone())).unwrap();
+            let first = content(&writer);
+            assert_eq!(content(&follower), first);
+            let pinned = follower.snapshot();
+            // So that there is something to read.
+            puts(&writer, &machine, &mut || ());
+            let states = Arc::new(Mutex::new(vec![content(&writer)]));
+            let (steps, fs, noted) = (writer.clone(), machine.clone(), states.clone());
+            let steps: Steps =
+                Box::new(move || work(&steps, &fs, &mut || noted.lock().unwrap().push(content(&steps))));
+            *beside.due.lock().unwrap() = (at, Some(steps));
+            follower.catch_up().unwrap();
+            let seen = content(&follower);
+            assert!(states.lock().unwrap().contains(&seen), "at operation {at}: {seen:?}");
+            caught_up += 1;
+            let files = follower.live_files().unwrap();
+            // It may have caught up once more.
+            assert_eq!(content(&copy_of(&files)), content(&follower), "at operation {at}");
+            let is_over = beside.due.lock().unwrap().1.take().is_some();
+            // What it lacked then comes with the next call, and snapshots keep their state.
+            flushes(&writer, &machine, &mut || ());
+            writer.compact().unwrap();
+            follower.catch_up().unwrap();
+            assert_eq!(content(&follower), content(&writer), "at operation {at}");
+            assert_eq!(follower.keyspaces(), writer.keyspaces());
+            let kept: Content =
+                pinned.iter().map(|item| item.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+            assert_eq!(kept, first, "at operation {at}");
+            if is_over {
+                break;
+            }
+        }
+    }
+    assert!(caught_up > 60, "only {caught_up} calls");
+}
+
+/// A failed operation is an error or is made up for, and the state shown before stays.
+#[test]
+fn a_failed_operation_leaves_what_was_shown() {
+    let machine = database();
+    let writer = Db::open("/db", with_adding(machine.clone())).unwrap();
+    let reading = FaultyFs::clone(&machine);
+    let (mut failed, mut unharmed) = (0, 0);
+    for at in 0.. {
+        writer.compact().unwrap();
+        let follower = Db::open_follower("/db", with_adding(reading.clone())).unwrap();
+        let before = content(&follower);
+        for i in 0..3u64 {
+            writer.merge(format!("counter {}", i % 2), 1u64.to_le_bytes()).unwrap();
+            writer.put("a", format!("{at} {i}")).unwrap();
+            if i == 1 {
+                writer.flush().unwrap();
+            }
+        }
+        let state = content(&writer);
+        let done = machine.operations();
+        machine.plan(FaultPlan { fail_at: Some(done + at), sticky: at == 9, ..FaultPlan::none() });
+        let failures = machine.failures();
+        let caught_up = follower.catch_up();
+        unharmed += u32::from(machine.failures() == failures);
+        machine.plan(FaultPlan::none());
+        let shown = content(&follower);
+        match caught_up {
+            Ok(_) => assert_eq!(shown, state, "{at}"),
+            Err(_) => {
+                failed += 1;
+                assert_eq!(shown, before, "{at}");
+            }
+        }
+        follower.catch_up().unwrap();
+        assert_eq!(content(&follower), state, "{at}");
+        if unharmed > 3 {
+            assert!(at > 15 && failed > 0, "{at} {failed}");
+            break;
+        }
+    }
+}
+
+#[test]
+fn damage_is_reported_and_not_taken_for_a_writer() {
+    let fs = database();
+    for (path, len) in fs.files() {
+        let is_needed =
+            path.extension().is_some_and(|e| e == "tam") || path.to_string_lossy().contains("MANIFEST");
+        if !path.starts_with("/db") || !is_needed || len < 60 {
+            continue;
+        }
+        let hurt = fs.after_crash(CrashMode::KeepAll);
+        hurt.truncate(&path, 40).unwrap();
+        if let Ok(follower) = Db::open_follower("/db", options(hurt)) {
+            // A manifest that is not in force, or a table that a merge left behind.
+            assert_eq!(content(&follower), content(&Db::open_read_only("/db", options(fs.clone())).unwrap()));
+        }
+    }
+    // The first record of the log, which later ones show to be damaged.
+    let log = fs
+        .files()
+        .into_iter()
+        .filter(|(path, _)| path.starts_with("/db") && path.extension().is_some_and(|e| e == "log"));
+    for (path, _) in log {
+        let hurt = fs.after_crash(CrashMode::KeepAll);
+        let writer = Db::open("/db", options(hurt.clone())).unwrap();
+        for i in 0..20 {
+            writer.put(format!("{i}"), "value").unwrap();
+            writer.sync().unwrap();
+        }
+        let hurt = hurt.after_crash(CrashMode::KeepAll);
+        let logs: Vec<_> = hurt
+            .files()
+            .into_iter()
+            .filter(|(path, len)| {
+                path.starts_with("/db") && path.extension().is_some_and(|e| e == "log") && *len > 300
+            })
+            .collect();
+        for (path, _) in logs {
+            hurt.corrupt(&path, 90, 0x41).unwrap();
+        }
+        let error = Db::open_follower("/db", options(hurt)).map(|db| content(&db)).unwrap_err();
+        assert!(matches!(error, OpenError::Storage(_)), "{}: {error}", path.display());
+    }
+    let missing = Db::open_follower("/nothing", options(fs.clone())).unwrap_err();
+    assert!(matches!(missing, OpenError::NotFound { .. }), "{missing}");
+    let reader = Db::open_read_only("/db", options(fs)).unwrap();
+    assert!(matches!(reader.catch_up(), Err(OpenError::NotFollower { .. })));
+}
+
+/// A writer whose sync fails answers with an error, and the next write gets the number: a follower
+/// may have shown the first one, but not both, and never less than what was acknowledged.
+#[test]
+fn a_write_that_failed_gives_way_to_the_one_that_got_its_number() {
+    let machine = FaultyFs::new(7);
+    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    writer.put("a", "acknowledged").unwrap();
+    writer.sync().unwrap();
+    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    machine.plan(FaultPlan {
+        fail_at: Some(0),
+        sticky: true,
+        only: Some(OpClass::Sync),
+        ..FaultPlan::none()
+    });
+    let mut batch = crate::WriteBatch::new();
+    batch.put("b", "failed");
+    writer.write_with(batch, crate::Durability::Synced).unwrap_err();
+    machine.plan(FaultPlan::none());
+    follower.catch_up().unwrap();
+    let mut shown = BTreeMap::from([(b"a".to_vec(), b"acknowledged".to_vec())]);
+    let seen = content(&follower);
+    if seen.len() > 1 {
+        assert_eq!(seen[&b"b"[..]], b"failed");
+    }
+    // Once the writer has resumed.
+    let mut tries = 0;
+    while writer.put("c", "next").is_err() {
+        tries += 1;
+        assert!(tries < 1000, "writes are suspended for good");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    follower.catch_up().unwrap();
+    shown.insert(b"c".to_vec(), b"next".to_vec());
+    assert_eq!(content(&follower), content(&writer));
+    assert_eq!(content(&follower), shown);
+}
+
+fn copy_of(files: &crate::live_files::LiveFiles) -> Db {
+    use crate::io::{FileSystem, Usage};
+    let fs = FaultyFs::new(1);
+    fs.create_dir_all("/copy".as_ref()).unwrap();
+    for file in files.files() {
+        let mut bytes = vec![0; file.len() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let path = std::path::Path::new("/copy").join(file.name());
+        fs.create(&path, Usage::Table).unwrap().append(&bytes).unwrap();
+    }
+    Db::open("/copy", options(fs)).unwrap()
+}
+
+/// The writer flushed what the follower had not read, and closed: the follower took the number of
+/// its last write for damage, until the next session.
+#[test]
+fn a_writer_that_flushes_and_closes_is_no_damage() {
+    let machine = FaultyFs::new(7);
+    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    writer.put("a", "1").unwrap();
+    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    for i in 0..50 {
+        writer.put(format!("{i}"), "value").unwrap();
+    }
+    writer.flush().unwrap();
+    writer.close().unwrap();
+    assert_eq!(follower.catch_up().unwrap(), 51);
+    assert_eq!(follower.iter().count(), 51);
+    assert_eq!(content(&copy_of(&follower.live_files().unwrap())), content(&follower));
+}
+
+/// Edits of the manifest whose sync failed are not in the next manifest: the follower had dropped
+/// the writes that they said were in tables.
+#[test]
+fn an_edit_that_was_withdrawn_takes_no_writes_along() {
+    for at in 0..30 {
+        let machine = FaultyFs::new(at);
+        let mut options = with_adding(machine.clone());
+        options.keyspace.filter = "grf".parse().unwrap();
+        let writer = Db::open("/db", options.clone()).unwrap();
+        writer.merge("counter", 1u64.to_le_bytes()).unwrap();
+        writer.flush().unwrap();
+        let follower = Db::open_follower("/db", options.clone()).unwrap();
+        writer.merge("counter", 2u64.to_le_bytes()).unwrap();
+        writer.put("a", "b").unwrap();
+        let plan = FaultPlan {
+            fail_at: Some(machine.operations() + at / 2),
+            only: Some(OpClass::Sync),
+            sticky: at % 2 == 0,
+            ..FaultPlan::none()
+        };
+        machine.plan(plan);
+        let _ = writer.flush();
+        let _ = writer.create_keyspace("other", KeyspaceOptions::default());
+        let _ = follower.catch_up();
+        machine.plan(FaultPlan::none());
+        let _ = follower.catch_up();
+        assert_eq!(content(&follower), content(&writer), "{at}");
+        let mut tries = 0;
+        while writer.merge("counter", 4u64.to_le_bytes()).is_err() {
+            tries += 1;
+            assert!(tries < 1000, "writes are suspended for good");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        let _ = writer.create_keyspace("another", KeyspaceOptions::default());
+        for _ in 0..3 {
+            follower.catch_up().unwrap();
+            assert_eq!(content(&follower), content(&writer), "{at}");
+            assert_eq!(follower.keyspaces(), writer.keyspaces(), "{at}");
+            writer.flush().unwrap();
+            writer.put("late", "value").unwrap();
+        }
+    }
+}
+
+/// A reader that has a former view and the new number walked over deleted keys that have values in
+/// the new view, and taught others to jump over them.
+#[test]
+fn a_reader_with_a_former_view_teaches_no_gap() {
+    let machine = FaultyFs::new(7);
+    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    (0..200u8).for_each(|i| writer.put([i], "value").unwrap());
+    writer.flush().unwrap();
+    (0..200u8).for_each(|i| writer.delete([i]).unwrap());
+    writer.flush().unwrap();
+    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    let keyspace = follower.default_keyspace().inner.clone();
+    let view = keyspace.view.load();
+    writer.put([100], "again").unwrap();
+    writer.flush().unwrap();
+    follower.catch_up().unwrap();
+    let seq = follower.stats().visible_seq;
+    let reader = crate::read::ReadAt { view, seq, horizon: 0, operator: None, sharing: true };
+    assert_eq!(reader.iter(crate::read::Bounds::default(), keyspace.reads.clone(), None).count(), 0);
+    assert_eq!(follower.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [[100]]);
+}
+
+/// Merges to the last level forget the numbers of entries, so a keyspace that was created after a
+/// snapshot looked older than it.
+#[test]
+fn a_snapshot_sees_nothing_of_a_keyspace_that_came_later() {
+    let machine = FaultyFs::new(7);
+    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    writer.put("a", "1").unwrap();
+    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    let snapshot = follower.snapshot();
+    let other = writer.create_keyspace("other", options(machine.clone()).keyspace).unwrap();
+    other.put("key", "value").unwrap();
+    other.compact().unwrap();
+    follower.catch_up().unwrap();
+    let other = follower.keyspace("other").unwrap();
+    assert_eq!(other.get("key").unwrap().unwrap(), "value");
+    assert_eq!(snapshot.of(&other).get("key").unwrap(), None);
+    assert_eq!(snapshot.of(&other).iter().count(), 0);
+    assert_eq!(snapshot.of(&other).multi_get(&["key"]).unwrap(), [None]);
+}

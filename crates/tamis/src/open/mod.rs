@@ -1,0 +1,574 @@
+//! Opening: lock, manifest and tables. The logs, and the first commit of the new session, are in
+//! `recover`.
+
+pub(crate) mod background;
+pub(crate) mod beside;
+pub(crate) mod follow;
+
+pub(crate) mod recover;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tamis_base::collections::HashMap;
+use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
+use tamis_base::key::SeqNo;
+use tamis_files::error::is_lasting;
+use tamis_files::table::{OpenFiles, ReaderConfig};
+use tamis_files::tree::edit::NUMBER_LIMIT;
+use tamis_files::tree::files::{FileKind, lock_path, log_path, manifest_path, parse};
+use tamis_files::tree::found::check_state;
+use tamis_files::tree::manifest::{LoadedManifest, Manifest};
+use tamis_files::tree::place::{self, Place};
+use tamis_files::tree::state::{KeyspaceState, ManifestState};
+use tamis_files::wal::End;
+
+use crate::catalogue::age::Age;
+use crate::catalogue::filled::Filled;
+use crate::catalogue::filter_files::FilterFiles;
+use crate::catalogue::filter_upkeep::FilterUpkeep;
+use crate::catalogue::keyspace::{KeyspaceInner, SharedParts};
+use crate::catalogue::log_files::LogFiles;
+use crate::catalogue::monitor::Monitor;
+use crate::catalogue::progress::Background;
+use crate::catalogue::read_debts::ReadDebts;
+use crate::catalogue::reshaping::Reshaping;
+use crate::catalogue::scheduler::Scheduler;
+use crate::catalogue::state::State;
+use crate::catalogue::stored_options::StoredOptions;
+use crate::catalogue::{Catalogue, Directory, FileNumbers};
+use crate::clock::SystemClock;
+use crate::error::{OpenError, StorageError};
+use crate::gate::Gate;
+use crate::gate::counters::WriteCounters;
+use crate::gate::reserve::Reserve;
+use crate::gate::room::Room;
+use crate::gate::warnings::Warnings;
+use crate::io::batch::BatchReader;
+use crate::io::{DirectFs, DiskFs, FileSystem};
+use crate::log::{Log, LogParts};
+use crate::memtable::ChunkPool;
+use crate::observe::{Observer, span};
+use crate::operators::{Names, Unregistered};
+use crate::options::{
+    AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
+};
+use crate::read::{AllReads, Numbering};
+use crate::select::TreeFilter;
+use crate::session::committer::Committer;
+use crate::session::elastic::Elastic;
+use crate::session::expiry::Expiry;
+use crate::session::history::History;
+use crate::session::repair::{Plan, Repaired, explain, explain_missing};
+use crate::session::throttle::{OwnMemtables, Throttle};
+use crate::session::{Files, Lifecycle, Observed, OpenKeyspaces, Session, Space, Transactions};
+use crate::sync::{Mutex, Process};
+use crate::tree::garbage::Garbage;
+use crate::tree::open_table::OpenTable;
+use crate::tree::version::Version;
+use crate::work::tune;
+
+/// The name of the keyspace that always exists.
+pub const DEFAULT_NAME: &str = "default";
+
+static INSTANCES: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the file system that the options name.
+pub fn file_system(options: &Options) -> Arc<dyn FileSystem> {
+    let logs = match options.log_writes {
+        LogWrites::Auto => options.read_mode == ReadMode::Mapped,
+        LogWrites::Mapped => true,
+        LogWrites::System => false,
+    };
+    match (&options.file_system, options.read_mode) {
+        (Some(fs), _) => fs.clone(),
+        (None, ReadMode::Mapped) => Arc::new(DiskFs::new().with_mapped_logs(logs)),
+        (None, ReadMode::Buffered) => Arc::new(DiskFs::without_mapping().with_mapped_logs(logs)),
+        (None, ReadMode::Direct) => Arc::new(DirectFs::new().with_mapped_logs(logs)),
+    }
+}
+
+/// Returns the reader that overlaps block reads, if the options enable it.
+fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Arc<BatchReader>> {
+    let depth = options.read_queue_depth;
+    if options.read_mode == ReadMode::Mapped || options.async_reads == AsyncReads::Off || depth < 2 {
+        return None;
+    }
+    let reads = BatchReader::new(depth, options.async_reads != AsyncReads::Threads);
+    if options.async_reads == AsyncReads::IoUring && reads.method() != "io-uring" {
+        warnings.push("io_uring is unavailable here: block reads overlap using threads".to_owned());
+    }
+    Some(Arc::new(reads))
+}
+
+/// What a database is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// To be written to.
+    Writer,
+    /// To be read as it is now.
+    Reader,
+    /// To be read beside a writer, catching up with it. The logs are not read yet.
+    Follower,
+}
+
+/// Opens or creates the database in `dir`; starts no threads.
+pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<Session>, OpenError> {
+    open_as(dir, options, role, None)
+}
+
+/// The same, as a repair makes it of a damaged one, if there is a `plan`.
+pub(crate) fn open_as(
+    dir: &Path,
+    options: Options,
+    role: Role,
+    plan: Option<&Plan<'_>>,
+) -> Result<Arc<Session>, OpenError> {
+    span!("open", path = %dir.display(), ?role);
+    options.check()?;
+    refuse_empty(dir)?;
+    Process::watch().map_err(|e| StorageError::io("watch for forks with", dir, e))?;
+    let read_only = role != Role::Writer;
+    // A file that a writer in another process has removed could not be opened again.
+    let most_files = if read_only { 0 } else { options.max_open_files };
+    let plain = file_system(&options);
+    let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
+    let place = place::look_at(&*plain, dir)?;
+    let creates = !read_only && options.create_if_missing;
+    let exists = match &place {
+        Place::Unproven if plan.is_some() => {
+            let found = "`CURRENT`, but no file that bears the mark of a database".to_owned();
+            return Err(OpenError::Foreign { path: dir.to_owned(), found });
+        }
+        Place::Database | Place::Unproven => true,
+        Place::Headless => plan.is_some(),
+        Place::Foreign(found) => {
+            return Err(OpenError::Foreign { path: dir.to_owned(), found: found.clone() });
+        }
+        Place::Others(found) if !creates => {
+            return Err(OpenError::Foreign { path: dir.to_owned(), found: found.clone() });
+        }
+        Place::Others(found) if !options.create_among_others => {
+            return Err(OpenError::NotEmpty { path: dir.to_owned(), found: found.clone() });
+        }
+        Place::Free | Place::Others(_) => false,
+    };
+    if !read_only && exists && options.error_if_exists {
+        return Err(OpenError::Exists { path: dir.to_owned() });
+    }
+    if !exists && !creates {
+        return Err(OpenError::NotFound { path: dir.to_owned() });
+    }
+    if !exists {
+        create_dir_durably(&*plain, dir)?;
+    }
+    // From here on the database is the directory, not its name.
+    let held = plain.hold(dir).map_err(|e| io("open", dir, e))?.unwrap_or(plain);
+    let open_files = Arc::new(OpenFiles::new(held, most_files));
+    let fs: Arc<dyn FileSystem> = open_files.clone();
+    let lock = if read_only {
+        None
+    } else {
+        let path = lock_path(dir);
+        let lock = fs.lock(&path).map_err(|e| io("lock", &path, e))?;
+        Some(lock.ok_or_else(|| locked(&*fs, path))?)
+    };
+    let mut warnings = Vec::new();
+    let repair = plan.map(|plan| plan(&*fs)).transpose()?.flatten();
+    let loaded = match &repair {
+        Some(repair) => {
+            warnings.extend(repair.warnings.iter().cloned());
+            Some(repair.manifest.clone())
+        }
+        None => Manifest::open(&*fs, dir).map_err(|error| explain(&*fs, dir, error.into()))?,
+    };
+    let (mut tree, manifest_number, manifest_end) = match loaded {
+        Some(LoadedManifest { state, number, end }) => {
+            if let End::Torn { offset } = &end {
+                let path = manifest_path(dir, number);
+                warnings.push(format!("{}: cut at offset {offset}: the last edit is torn", path.display()));
+            }
+            check_state(&state)
+                .map_err(|what| StorageError::corrupt(&manifest_path(dir, number), None, what))?;
+            (state, number, Some(end))
+        }
+        None if read_only => return Err(OpenError::NotFound { path: dir.to_owned() }),
+        None => {
+            refuse_headless(&*fs, dir)?;
+            (ManifestState::new(DEFAULT_NAME, &options.keyspace.to_text()), 0, None)
+        }
+    };
+
+    let mut options = options;
+    if let Some(until) = options.recover_to.filter(|_| role != Role::Follower) {
+        options.recover_to = Some(recover::cut(&*fs, dir, &mut tree, until)?);
+    }
+    if options.operators.accepts_unknown() && options.keyspace.merge_operator.is_none() {
+        let stored = KeyspaceOptions::from_stored(&tree.keyspaces[&DEFAULT_KEYSPACE].options)?;
+        options.keyspace.merge_operator = stored.merge_operator;
+    }
+    let declared = options.keyspace.workload;
+    let begun = tune::at_opening(dir, &mut options, &mut tree, read_only);
+    let observer = Observer::new(dir, &options.listeners, options.slow_operation_threshold);
+    let read_counters = Arc::new(AllReads::new(&observer));
+    let (elastic, cache) = Elastic::new(&options, dir, &read_counters);
+    let cache = Some(cache);
+    let reader_config = ReaderConfig {
+        map: options.read_mode == ReadMode::Mapped,
+        verify: options.verify_checksums.of_files(),
+        cache: cache.clone(),
+        pin_metadata: options.pin_metadata,
+        reads: overlapping_reads(&options, &mut warnings),
+        files: Some(open_files),
+    };
+    let garbage = Arc::new(Garbage::new(repair.is_some() || options.on_damage == OnDamage::Quarantine));
+    let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
+    let files: Vec<(String, FileKind)> =
+        names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();
+    let largest = files.iter().map(|(name, kind)| match *kind {
+        FileKind::Table(number)
+        | FileKind::Log(number)
+        | FileKind::Filter(number)
+        | FileKind::Blob(number)
+        | FileKind::Manifest(number) => (number, &name[..]),
+        _ => (0, ""),
+    });
+    let (largest, name) = largest.max().unwrap_or((0, ""));
+    if largest >= NUMBER_LIMIT / 2 {
+        // The number of the next file would have to be larger.
+        let what = "its number is one that no database reaches";
+        return Err(StorageError::corrupt(&dir.join(name), None, what).into());
+    }
+
+    let mut keyspaces = Directory::default();
+    let chunks = Arc::new(ChunkPool::new(kept_chunk_bytes(&options)));
+    let numbering = Arc::new(Numbering::new());
+    let opening = Opening {
+        fs: &*fs,
+        dir,
+        options: &options,
+        read_only,
+        config: &reader_config,
+        garbage: &garbage,
+        shared: SharedParts {
+            sampler: &elastic.sampler,
+            reads: &read_counters,
+            chunks: &chunks,
+            numbering: &numbering,
+        },
+    };
+    let mut parsed = StoredOptions::default();
+    for (&id, stored) in tree.keyspaces.iter() {
+        let opened = open_keyspace(&opening, id, stored, &mut parsed, &mut warnings);
+        let mut keyspace =
+            opened.map_err(|error| explain_missing(&files, manifest_number, &tree, dir, error))?;
+        keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
+        // The stored workload was declared once, or was seen; a workload seen now takes precedence.
+        keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
+        keyspaces.insert(id, Arc::new(keyspace));
+    }
+    garbage.blobs.all_opened();
+
+    let floor = tree.log_floor();
+    let logs = files.iter().filter_map(|(_, kind)| match *kind {
+        FileKind::Log(id) if id >= floor => Some(id),
+        _ => None,
+    });
+    let unreadable = |id: &LogId| repair.as_ref().is_some_and(|repair| repair.unreadable.contains(id));
+    let logs = logs.filter(|id| !unreadable(id));
+    let mut logs: Vec<LogId> = logs.collect();
+    logs.sort_unstable();
+    if floor > 0 && logs.first() != Some(&floor) && !repair.as_ref().is_some_and(|repair| repair.rebuilt) {
+        let missing = log_path(dir, floor);
+        let error =
+            StorageError::corrupt(&missing, None, "the log is missing, and writes in it are in no table");
+        if repair.is_none() {
+            return Err(explain_missing(&files, manifest_number, &tree, dir, error.into()));
+        }
+        warnings.push(error.to_string());
+    }
+
+    let lacks_operators = keyspaces.values().any(|keyspace| keyspace.operators.missing.is_some());
+    let write_counters = Arc::<WriteCounters>::default();
+    let gate = Arc::new(Gate::new(dir, read_only, &write_counters, &observer));
+    let numbers = Arc::new(FileNumbers::from(tree.next_file.max(largest + 1)));
+    let room = Arc::<Room>::default();
+    let committer = Arc::new(Committer::new(tree.last_seq));
+    let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
+    let expiry = Expiry::new(tree.times.clone(), clock, &committer);
+    let open_warnings = Arc::new(Warnings::new(dir, &observer));
+    let reserve = Reserve::new(dir.to_owned(), &fs, &options, &room, &write_counters, &open_warnings);
+    let filter_files = Arc::new(FilterFiles::new(dir.to_owned(), &fs, &garbage, &open_warnings, read_only));
+    let catalogue = Catalogue::new(
+        (dir.to_owned(), &fs),
+        &garbage,
+        &numbers,
+        &gate,
+        &filter_files,
+        (tree, manifest_number),
+        keyspaces,
+    );
+    let directory = catalogue.published();
+    let state = State {
+        catalogue,
+        scheduler: Scheduler::default(),
+        filters: FilterUpkeep::new(!read_only),
+        reshaping: Reshaping::having_seen(begun.seen),
+        read_debts: ReadDebts::new(),
+        logs: LogFiles::new(&options),
+    };
+    let monitor = Arc::new(Monitor::new(state, &gate));
+    let parts = LogParts {
+        fs: &fs,
+        numbers: &numbers,
+        monitor: &monitor,
+        gate: &gate,
+        room: &room,
+        counters: &write_counters,
+        observer: &observer,
+    };
+    let log = Arc::new(Log::new(dir.to_owned(), &options, parts));
+    let set = numbering.set(Arc::<Log>::downgrade(&log));
+    debug_assert!(set.is_ok(), "set once");
+
+    let share = options.shared_write_memory.as_ref().filter(|_| !read_only);
+    let filled = Arc::<Filled>::default();
+    let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&chunks, &filled, &monitor))));
+    let memory = (&chunks, &filled);
+    let throttle = Throttle::new(&options, memory, share, &monitor, &gate, &write_counters, &observer);
+    let inner = Session {
+        dir: dir.to_owned(),
+        instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
+        gate,
+        log,
+        committer,
+        throttle,
+        monitor,
+        keyspaces: OpenKeyspaces { directory, filled, lacks_operators, read_counters, chunks, numbering },
+        files: Files { numbers, garbage, reader_config, cache, filter_files },
+        snapshots: Mutex::default(),
+        expiry,
+        transactions: Transactions {
+            history: History::new(options.transaction_history_bytes),
+            locks: Default::default(),
+            prepared: Default::default(),
+        },
+        space: Space { room, reserve },
+        elastic,
+        background: Background::new(&options),
+        observed: Observed {
+            observer,
+            warnings: open_warnings,
+            write_counters,
+            decisions: Mutex::new(begun.decisions.into()),
+        },
+        lifecycle: Lifecycle {
+            beginning: Default::default(),
+            lock: Mutex::new(lock),
+            follows: role == Role::Follower,
+            repaired: repair.as_ref().map(Repaired::of),
+        },
+        fs,
+        options,
+    };
+    warnings.into_iter().for_each(|warning| inner.warn(warning));
+    inner.keyspaces.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
+    {
+        let state = inner.state();
+        let views: Vec<_> =
+            state.catalogue.keyspaces().values().map(|keyspace| keyspace.view.load_full()).collect();
+        let stored = |id| state.catalogue.tree().hotness(id);
+        inner.elastic.opened(views.iter().map(|view| &**view), stored);
+    }
+    // Tables that were opened first did not know of the others.
+    inner.keep_filters_in_memory(None);
+    inner.expiry.configure(inner.keyspaces.directory.load().values().map(|keyspace| &**keyspace));
+    if !read_only {
+        inner.space.reserve.find();
+    }
+    if role == Role::Follower {
+        return Ok(Arc::new(inner));
+    }
+    let found = recover::Found { logs: &logs, files, manifest_end: manifest_end.as_ref(), repair };
+    recover::recover(&inner, found)?;
+    Ok(Arc::new(inner))
+}
+
+/// Returns the error of a lock that is held, and says by whom.
+pub fn locked(fs: &dyn FileSystem, path: PathBuf) -> OpenError {
+    match fs.is_locked_here(&path) {
+        Ok(true) => OpenError::OpenHere { path },
+        _ => OpenError::Locked { path },
+    }
+}
+
+/// Returns how much memory of dropped memtables is kept for the next ones, in bytes: that of one,
+/// and none of the memory that databases share, which others may need.
+fn kept_chunk_bytes(options: &Options) -> usize {
+    let bytes = match options.shared_write_memory {
+        Some(_) => 0,
+        None => options.keyspace.memtable_bytes.min(options.memtable_budget_bytes / 4),
+    };
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// The state shared by the keyspaces of a database that is being opened.
+struct Opening<'a> {
+    fs: &'a dyn FileSystem,
+    dir: &'a Path,
+    options: &'a Options,
+    read_only: bool,
+    config: &'a ReaderConfig,
+    garbage: &'a Arc<Garbage>,
+    shared: SharedParts<'a>,
+}
+
+fn open_keyspace(
+    opening: &Opening<'_>,
+    id: KeyspaceId,
+    stored: &KeyspaceState,
+    parsed: &mut StoredOptions,
+    warnings: &mut Vec<String>,
+) -> Result<KeyspaceInner, OpenError> {
+    let &Opening { fs, dir, options: database, read_only, config, garbage, ref shared } = opening;
+    let stored_options = parsed.get(&stored.options)?;
+    let options = if id == DEFAULT_KEYSPACE { database.keyspace.clone() } else { stored_options.clone() };
+    let deepest = stored.runs.keys().map(|(level, _)| *level as usize).max().unwrap_or(0);
+    if let Some(Incompatible { name, stored, asked, advice }) =
+        incompatible(stored_options, &options, deepest)
+    {
+        return Err(OpenError::Incompatible { name, stored, asked, advice });
+    }
+    let lenient = database.operators.accepts_unknown();
+    let look_up = |names| match lenient {
+        true => database.operators.look_up(names),
+        false => database.operators.resolve(names),
+    };
+    let mut operators = look_up(options.operators());
+    if let Err(Unregistered { option: "filter", name }) = &operators
+        && (id != DEFAULT_KEYSPACE || lenient)
+    {
+        // The opener has no say in these options, or accepts any; and reads are right without a
+        // filter.
+        let keyspace = &stored.name;
+        warnings.push(format!(
+            "keyspace `{keyspace}` is read without a filter: its filter `{name}` is not registered with the options"
+        ));
+        operators = look_up(Names { selector: None, ..options.operators() });
+    }
+    let operators = operators.map_err(|Unregistered { option, name }| OpenError::Unregistered {
+        keyspace: (*stored.name).to_owned(),
+        option,
+        name,
+    })?;
+    if let Some(Unregistered { option, name }) = &operators.missing {
+        let keyspace = &stored.name;
+        warnings.push(format!(
+            "keyspace `{keyspace}` takes no writes: its option `{option} = {name}` names an operator that this program does not have"
+        ));
+    }
+    let mut tables: HashMap<TableId, Arc<OpenTable>> = HashMap::default();
+    for meta in stored.tables() {
+        let meta = Arc::new(meta.clone());
+        let table = match OpenTable::open(fs, dir, meta.clone(), config, garbage) {
+            Err(why) if database.on_damage == OnDamage::Quarantine && is_lasting(&why) => {
+                warnings
+                    .push(format!("table {} of keyspace `{}` is quarantined: {why}", meta.id, stored.name));
+                OpenTable::lost(fs, dir, meta.clone(), why, config, garbage)
+            }
+            opened => opened?,
+        };
+        tables.insert(meta.id, table);
+    }
+    let lost: BTreeSet<String> = tables.values().flat_map(|table| table.blobs.lost()).collect();
+    warnings
+        .extend(lost.into_iter().map(|why| format!("values of keyspace `{}` are lost: {why}", stored.name)));
+    let filter = TreeFilter::new(&options, database, read_only, shared.sampler, &operators);
+    let version = Version::build(stored, None, |id| tables[&id].clone());
+    if let Some(global) = filter.global() {
+        global.open(&version.tables);
+    }
+    Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, shared))
+}
+
+/// Opens a keyspace that the writer of a database that is followed has created.
+pub(crate) fn open_newcomer(
+    db: &Session,
+    id: KeyspaceId,
+    stored: &KeyspaceState,
+    last_seq: SeqNo,
+) -> Result<KeyspaceInner, OpenError> {
+    let opening = Opening {
+        fs: &*db.fs,
+        dir: &db.dir,
+        options: &db.options,
+        read_only: true,
+        config: &db.files.reader_config,
+        garbage: &db.files.garbage,
+        shared: SharedParts {
+            sampler: &db.elastic.sampler,
+            reads: &db.keyspaces.read_counters,
+            chunks: &db.keyspaces.chunks,
+            numbering: &db.keyspaces.numbering,
+        },
+    };
+    let mut warnings = Vec::new();
+    let mut keyspace = open_keyspace(&opening, id, stored, &mut StoredOptions::default(), &mut warnings)?;
+    keyspace.age = Age::new(&keyspace.options, stored.ages, last_seq);
+    warnings.into_iter().for_each(|warning| db.warn(warning));
+    Ok(keyspace)
+}
+
+/// Refuses to treat a directory that has lost its `CURRENT` as empty: a new database names its
+/// manifest before it makes its first log or table.
+fn refuse_headless(fs: &dyn FileSystem, dir: &Path) -> Result<(), OpenError> {
+    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, e))?;
+    let data = |name: &&String| matches!(parse(name), Some(FileKind::Table(_) | FileKind::Log(_)));
+    match names.iter().find(data) {
+        None => Ok(()),
+        Some(name) => {
+            let what = format!("it is missing although there is data ({name})");
+            let error = StorageError::corrupt(&tamis_files::tree::files::current_path(dir), None, what);
+            Err(explain(fs, dir, error.into()))
+        }
+    }
+}
+
+/// Refuses the empty path of a directory. No system call does in time: names joined to it are those
+/// of files in the current directory, which may belong to others.
+pub(crate) fn refuse_empty(dir: &Path) -> Result<(), StorageError> {
+    if dir.as_os_str().is_empty() {
+        let empty = std::io::Error::new(std::io::ErrorKind::InvalidInput, "the path is empty");
+        return Err(StorageError::io("use", dir, empty));
+    }
+    Ok(())
+}
+
+/// Creates a directory and its missing parents, and makes all of their names durable.
+pub(crate) fn create_dir_durably(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
+    let mut made = Vec::new();
+    for dir in dir.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
+        if fs.exists(dir).map_err(|e| StorageError::io("look for", dir, e))? {
+            break;
+        }
+        made.push(dir);
+    }
+    fs.create_dir_all(dir).map_err(|e| StorageError::io("create", dir, e))?;
+    // The directory itself always: an interrupted attempt may have created it without syncing its
+    // name.
+    if made.is_empty() {
+        made.push(dir);
+    }
+    made.iter().try_for_each(|dir| sync_parent(fs, dir))
+}
+
+/// Makes the name of a directory durable in its parent.
+fn sync_parent(fs: &dyn FileSystem, dir: &Path) -> Result<(), StorageError> {
+    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs.sync_dir(parent).map_err(|e| StorageError::io("sync", parent, e))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! What a transaction depends on: the keys and ranges that nobody else may have written since it
+//! read them. Plain data.
+//!
+//! A footprint is compared with the memtables, which hold everything that is committed, and with
+//! the batches before it in its group, which hold what is about to be. Digests are compared first,
+//! then the keys if the digests are equal: two keys are never confused.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tamis_base::key::{KeyEnd, MAX_SEQNO, RangeTombstone, SeqNo};
+use tamis_files::wal::ops::BatchOp;
+use tamis_filter::Digest;
+use tamis_policy::compaction::shape::KeyRange;
+
+use crate::batch::WriteBatch;
+use crate::catalogue::keyspace::KeyspaceInner;
+use crate::memtable::Memtable;
+use crate::read::pending::{Span, reaches};
+
+/// A key with its digest.
+#[derive(Debug)]
+pub(crate) struct Point {
+    pub(crate) digest: Digest,
+    /// The last write that the transaction may have seen under the key.
+    pub(crate) since: SeqNo,
+    pub(crate) key: Box<[u8]>,
+}
+
+pub(crate) type Points = SmallVec<[Point; 1]>;
+
+/// Non-empty ranges, each with the last write that the transaction may have seen in it.
+pub(crate) type Ranges = Vec<(SeqNo, Span)>;
+
+/// The footprint in one keyspace.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) keyspace: Arc<KeyspaceInner>,
+    /// Nothing up to this sequence number conflicts: all of it was seen or already judged.
+    pub(crate) since: SeqNo,
+    /// Points by digest.
+    points: Points,
+    ranges: Ranges,
+}
+
+/// Returns the end of a range as the first key after it.
+fn exclusive(end: &KeyEnd) -> Option<Vec<u8>> {
+    match end {
+        KeyEnd::Included(last) => Some([&last[..], &[0]].concat()),
+        KeyEnd::Excluded(end) => Some(end.to_vec()),
+        KeyEnd::Unbounded => None,
+    }
+}
+
+fn overlap(a: (&[u8], Option<&[u8]>), b: (&[u8], Option<&[u8]>)) -> bool {
+    reaches(a.1, b.0) && reaches(b.1, a.0)
+}
+
+impl Part {
+    /// No point or range was seen as of a number below `since`.
+    pub(crate) fn new(
+        keyspace: Arc<KeyspaceInner>,
+        since: SeqNo,
+        mut points: Points,
+        ranges: Ranges,
+    ) -> Part {
+        if points.len() > 1 {
+            points.sort_unstable_by_key(|point| point.digest.get());
+        }
+        Part { keyspace, since, points, ranges }
+    }
+
+    /// Returns a part that depends only on the keyspace's existence.
+    pub(crate) fn existence(keyspace: Arc<KeyspaceInner>) -> Part {
+        Part::new(keyspace, MAX_SEQNO, SmallVec::new(), Vec::new())
+    }
+
+    /// Reports whether the transaction depends only on the keyspace's existence.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.is_empty() && self.ranges.is_empty()
+    }
+
+    pub(crate) fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    fn has_point(&self, key: &[u8], digest: Digest) -> bool {
+        let first = self.points.partition_point(|point| point.digest.get() < digest.get());
+        let mut same = self.points[first..].iter().take_while(|point| point.digest == digest);
+        same.any(|point| *point.key == *key)
+    }
+
+    fn in_range(&self, key: &[u8]) -> bool {
+        self.ranges.iter().any(|(_, (start, end))| &start[..] <= key && reaches(end.as_deref(), key))
+    }
+
+    /// Returns a key of the footprint changed by a range write with the number `seq`, if there is
+    /// one.
+    fn meets_range(&self, range: (&[u8], Option<&[u8]>), seq: SeqNo) -> Option<Vec<u8>> {
+        let within = |key: &[u8]| range.0 <= key && reaches(range.1, key);
+        if let Some(point) = self.points.iter().find(|point| point.since < seq && within(&point.key)) {
+            return Some(point.key.to_vec());
+        }
+        let mut ranges = self.ranges.iter().filter(|(since, _)| *since < seq);
+        let met = ranges.find(|(_, (start, end))| overlap((start, end.as_deref()), range));
+        met.map(|(_, (start, _))| (&start[..]).max(range.0).to_vec())
+    }
+
+    /// Returns a key of the footprint that an ingested file may change.
+    pub(crate) fn meets_ingested(&self, range: &KeyRange, seq: SeqNo) -> Option<Vec<u8>> {
+        let end = exclusive(&range.largest);
+        self.meets_range((&range.smallest, end.as_deref()), seq)
+    }
+
+    /// Returns a key of the footprint that an operation of a batch writes; `digest` is that of its
+    /// key, if it has one.
+    fn meets(&self, op: &BatchOp<'_>, digest: Option<Digest>) -> Option<Vec<u8>> {
+        match *op {
+            BatchOp::Put { key, .. } | BatchOp::Merge { key, .. } | BatchOp::Delete { key, .. } => {
+                let meets = digest.is_some_and(|digest| self.has_point(key, digest)) || self.in_range(key);
+                meets.then(|| key.to_vec())
+            }
+            // Newer than everything that was seen.
+            BatchOp::DeleteRange { start, end, .. } => self.meets_range((start, end), MAX_SEQNO),
+            BatchOp::Ingestion { .. } => None,
+        }
+    }
+
+    /// Returns a key of the footprint for which a memtable has a newer write.
+    ///
+    /// Cost: for each point, a probe of the memtable's filter, and a search if it says "maybe"; for
+    /// each range, a step for each version that the memtable has in it.
+    pub(crate) fn meets_memtable(&self, memtable: &Arc<Memtable>) -> Option<Vec<u8>> {
+        if memtable.max_seq().is_none_or(|last| last <= self.since) {
+            return None;
+        }
+        for Point { digest, since, key } in &self.points {
+            let since = self.since.max(*since);
+            if memtable.may_contain(*digest)
+                && memtable.get(key, MAX_SEQNO).is_some_and(|newest| newest.seq > since)
+            {
+                return Some(key.to_vec());
+            }
+        }
+        for (since, (start, end)) in &self.ranges {
+            let since = self.since.max(*since);
+            let mut cursor = memtable.cursor();
+            cursor.seek(start, MAX_SEQNO);
+            while cursor.valid() && reaches(end.as_deref(), cursor.key()) {
+                if cursor.seq() > since {
+                    return Some(cursor.key().to_vec());
+                }
+                cursor.next();
+            }
+        }
+        memtable.newest_range_tombstones(self.since, |RangeTombstone { start, end, seq }| {
+            self.meets_range((start, end.as_deref()), *seq)
+        })
+    }
+}
+
+/// Returns the first part of a footprint that a batch writes to, with the key.
+pub(crate) fn met_by<'p>(parts: &'p [Part], batch: &WriteBatch) -> Option<(&'p Part, Vec<u8>)> {
+    if !parts.iter().any(|part| batch.keyspaces().contains(&part.keyspace.id)) {
+        return None;
+    }
+    let mut digests = batch.digests().iter();
+    for op in batch.ops() {
+        let op = op.expect("a batch decodes what it encoded");
+        let digest = op.key().and_then(|_| digests.next().copied());
+        for part in parts.iter().filter(|part| part.keyspace.id == op.keyspace()) {
+            if let Some(key) = part.meets(&op, digest) {
+                return Some((part, key));
+            }
+        }
+    }
+    None
+}

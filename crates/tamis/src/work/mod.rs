@@ -1,0 +1,23 @@
+//! Background work and its parts: flushes, merges, filters, the scrub, upkeep of a full disk,
+//! ingestion.
+
+pub(crate) mod begin;
+pub(crate) mod compact;
+pub(crate) mod covered;
+pub(crate) mod deletions;
+pub(crate) mod filters;
+pub(crate) mod flush;
+pub(crate) mod for_reads;
+pub(crate) mod full_disk;
+pub(crate) mod guarded;
+pub(crate) mod health;
+pub(crate) mod images;
+pub(crate) mod ingest;
+pub(crate) mod jobs;
+pub(crate) mod leftovers;
+pub(crate) mod maintain;
+pub(crate) mod reshape;
+pub(crate) mod saving;
+pub(crate) mod scrub;
+pub(crate) mod tune;
+pub(crate) mod verify;
