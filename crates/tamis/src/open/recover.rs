@@ -88,8 +88,8 @@ pub(super) fn recover(db: &Session, found: Found<'_>) -> Result<(), OpenError> {
         begin_new(db)?;
         return remove_leftovers(db, &files, &preserved);
     }
-    let mut pending = Beginning::default();
-    pending.empty_log = logs.last().copied().filter(|_| replayed.last_empty);
+    let empty_log = logs.last().copied().filter(|_| replayed.last_empty);
+    let mut pending = Beginning { empty_log, ..Beginning::default() };
     let mut kept = logs.to_vec();
     // Of a state that is restored nothing is changed before it is in place, and then none of its
     // logs is kept.

@@ -143,17 +143,17 @@ options_table! {
             "Time from which on a get, `multi_get`, seek, write or flush is logged as slow and reported to `listeners`, \
              with what it did: at most ten in a second. While it is set, every operation is timed, which costs a get about \
              50 ns; `none`: only a sample is.";
-    }
-    measured {
-        log_writes: LogWrites = "auto", OneOf,
+        Expert, log_writes: LogWrites = "auto", OneOf,
             "How an unsynced write reaches the log: copied into a `mapped` part of it, prepared ahead by a background \
              thread, or by a `system` call. Either way it survives the process. `mapped` applies to ext4 and tmpfs \
              on Linux; as with mapped tables, a file that another program truncates, and a device that fails, kill \
              the process. `auto` is `mapped` where `read_mode` is.";
-        async_reads: AsyncReads = "auto", OneOf,
+        Expert, async_reads: AsyncReads = "auto", OneOf,
             "How block reads overlap when several are needed at once (`multi_get`, positioning an iterator in \
              several runs) and tables are not mapped: through `io-uring`, in `threads`, or not at all (`off`). \
              `auto` is io_uring where the system allows it, otherwise threads.";
+    }
+    measured {
         read_queue_depth: usize = "32", Count { min: 1, max: 256 },
             "Maximum number of overlapping block reads, and of blocks that a scan reads ahead; 1 turns both off. A \
              deeper queue keeps more of a device busy. Each reading thread may hold one buffer per queue entry.";
