@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn what_only_an_experimenter_sets_is_refused_with_the_reason() {
         for (name, value) in [("hash_sharing", "false"), ("deterministic", "false"), ("keyspace.key_map", "mixed")] {
-            let refused = set(&mut Options::default(), name, value).expect_err("no option of this build");
+            let refused = set(&mut Opening::default(), name, value).expect_err("no option of this build");
             assert_eq!(refused.code, crate::Code::UnknownOption);
             assert!(refused.text.ends_with("needs a build with the feature `measure`"), "{}", refused.text);
             assert!(!describe().contains(&format!("\"{name}\"")));
