@@ -137,7 +137,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "visible-out-of-turn",
         story: "a write is visible before one ahead of it in the log is in the memtable",
         edits: &[Edit {
-            file: "crates/tamis/src/write/commit.rs",
+            file: "crates/tamis/src/session/committer.rs",
             find: r#"self.turns.finish(ticket, last, |last| self.publish(last));"#,
             replace: r#"self.turns.finish(ticket, last, |_| ());
         self.publish(self.visible_seq.load(Ordering::SeqCst).max(last));"#,
@@ -186,14 +186,14 @@ const MUTATIONS: &[Mutation] = &[
         story: "a read takes its sequence number before its view",
         edits: &[
             Edit {
-                file: "crates/tamis/src/handles/keyspace.rs",
+                file: "crates/tamis/src/session/mod.rs",
                 find: r#"        let mut view = keyspace.view.load();"#,
                 replace: r#"        let early = self.visible();
         crate::sync::point();
         let mut view = keyspace.view.load();"#,
             },
             Edit {
-                file: "crates/tamis/src/handles/keyspace.rs",
+                file: "crates/tamis/src/session/mod.rs",
                 find: r#"break (live_from(expired), self.visible());"#,
                 replace: r#"break (live_from(expired), early);"#,
             },
@@ -223,15 +223,15 @@ const MUTATIONS: &[Mutation] = &[
         story: "a flush survives a power cut that earlier writes of another keyspace do not",
         edits: &[Edit {
             file: "crates/tamis/src/work/flush.rs",
-            find: r#"if self.directory.load().len() > 1 ||"#,
-            replace: r#"if self.directory.load().len() > 1000 ||"#,
+            find: r#"if self.keyspaces.directory.load().len() > 1 ||"#,
+            replace: r#"if self.keyspaces.directory.load().len() > 1000 ||"#,
         }],
     },
     Mutation {
         name: "linked-log-reused",
         story: "a log that a checkpoint shares is overwritten",
         edits: &[Edit {
-            file: "crates/tamis/src/catalogue/retained.rs",
+            file: "crates/tamis/src/log.rs",
             find: r#"if !log.keep && self.may_recycle"#,
             replace: r#"if self.may_recycle"#,
         }],
@@ -240,7 +240,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "followers-always-succeed",
         story: "followers of a write group succeed although their leader failed",
         edits: &[Edit {
-            file: "crates/tamis/src/write/commit.rs",
+            file: "crates/tamis/src/session/committer.rs",
             find: r#"waiter.give(Turn::Done(result.clone()));"#,
             replace: r#"waiter.give(Turn::Done(Ok(())));"#,
         }],
@@ -278,7 +278,7 @@ const MUTATIONS: &[Mutation] = &[
             },
             Edit {
                 file: "crates/tamis/src/work/compact.rs",
-                find: r#"        self.garbage.remove_all(&*self.fs);
+                find: r#"        self.files.garbage.remove_all(&*self.fs);
 "#,
                 replace: "",
             },
@@ -300,7 +300,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
             },
             Edit {
                 file: "crates/tamis/src/work/flush.rs",
-                find: r#"        // Under the lock: an image that is taken next has this flush.
+                find: r#"        // Under the lock, so that the next image includes this flush.
 "#,
                 replace: r#"        sync::point();
         self.keep_for_transactions(keyspace, slots);
@@ -312,10 +312,10 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         name: "history-before-view",
         story: "what is kept is asked for before the view",
         edits: &[Edit {
-            file: "crates/tamis/src/session/condition.rs",
+            file: "crates/tamis/src/write/judge.rs",
             find: r#"        let view = part.keyspace.view.load();
 "#,
-            replace: r#"        let early = self.history.since(part.keyspace.id, part.since, |_| {});
+            replace: r#"        let early = self.transactions.history.since(part.keyspace.id, part.since, |_| {});
         crate::sync::point();
         let view = part.keyspace.view.load();
         if early.is_some_and(|kept| kept.is_empty()) {
@@ -329,7 +329,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         name: "judged-up-to-now",
         story: "what was judged ahead of the lock is taken for judged up to the moment of its end",
         edits: &[Edit {
-            file: "crates/tamis/src/session/condition.rs",
+            file: "crates/tamis/src/write/judge.rs",
             find: r#"            part.since = seen;"#,
             replace: r#"            crate::sync::point();
             part.since = self.visible();"#,
@@ -339,7 +339,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         name: "group-not-compared",
         story: "a transaction is not compared with the batches before it in its group",
         edits: &[Edit {
-            file: "crates/tamis/src/session/condition.rs",
+            file: "crates/tamis/src/write/judge.rs",
             find: r#"        if let Some((part, key)) = met {
             return Err(conflict(part, key));
         }"#,

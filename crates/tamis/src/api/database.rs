@@ -408,7 +408,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`get`](Readable::get).
+    /// Those of [`get`](crate::Readable::get).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -139,7 +139,8 @@ impl Drop for Handle {
 }
 
 /// An open database: a handle that is cheap to clone and usable from any thread. Methods that name
-/// no keyspace use the default one. It has the read methods of [`Readable`]; no import needed.
+/// no keyspace use the default one. It has the read methods of [`Readable`](crate::Readable); no
+/// import needed.
 ///
 /// ```
 /// use tamis::{Db, Options};
