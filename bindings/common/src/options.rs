@@ -240,22 +240,29 @@ mod tests {
 
     #[test]
     fn what_only_an_experimenter_sets_is_refused_with_the_reason() {
-        for (name, value) in [("hash_sharing", "false"), ("deterministic", "false"), ("keyspace.key_map", "mixed")] {
+        for (name, value) in
+            [("hash_sharing", "false"), ("deterministic", "false"), ("keyspace.key_map", "mixed")]
+        {
             let refused = set(&mut Opening::default(), name, value).expect_err("no option of this build");
             assert_eq!(refused.code, crate::Code::UnknownOption);
             assert!(refused.text.ends_with("needs a build with the feature `measure`"), "{}", refused.text);
             assert!(!describe().contains(&format!("\"{name}\"")));
         }
-        let refused = set_of_keyspace(&mut KeyspaceOptions::default(), "picker", "oldest").expect_err("no option");
+        let refused =
+            set_of_keyspace(&mut KeyspaceOptions::default(), "picker", "oldest").expect_err("no option");
         assert!(refused.text.contains("`measure`"), "{}", refused.text);
         let options = Options { hash_sharing: false, ..Options::default() };
         let refused = options.check().expect_err("a value of experiments").to_string();
-        assert!(refused.contains("another value than true needs a build with the feature `measure`"), "{refused}");
+        assert!(
+            refused.contains("another value than true needs a build with the feature `measure`"),
+            "{refused}"
+        );
         // A database of an experiment opens all the same.
         let dir = tempfile::tempdir().expect("a directory");
         drop(tamis::Db::open(dir.path(), Options::default()).expect("it opens"));
         let path = dir.path().join("OPTIONS");
-        let text = std::fs::read_to_string(&path).expect("options") + "hash_sharing = false\nkeyspace.picker = oldest\n";
+        let text = std::fs::read_to_string(&path).expect("options")
+            + "hash_sharing = false\nkeyspace.picker = oldest\n";
         std::fs::write(&path, text).expect("writing");
         assert_eq!(Options::stored_in(dir.path()).expect("options"), Some(Options::default()));
     }

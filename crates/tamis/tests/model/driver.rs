@@ -444,8 +444,7 @@ impl Driver {
 
     fn read_snapshot(&self, snapshot: &Snapshot, pair: &Pair, range: &Range) {
         let view = snapshot.of(&pair.engine);
-        // Dropped since then.
-        if matches!(view.get(""), Err(tamis::ReadError::Dropped { .. })) {
+        if is_dropped(&view) {
             return;
         }
         let found = view.multi_get(&self.keys).expect("a multi_get");
@@ -463,7 +462,13 @@ impl Driver {
         let held = snapshot.and_then(|which| nth(&self.snapshots, which));
         let (pair, iter) = match held {
             Some(held) => match &held.keyspaces[slot] {
-                Some(pair) => (pair, held.snapshot.of(&pair.engine).range(range.clone())),
+                Some(pair) => {
+                    let view = held.snapshot.of(&pair.engine);
+                    if is_dropped(&view) {
+                        return;
+                    }
+                    (pair, view.range(range.clone()))
+                }
                 None => return,
             },
             None => match &self.keyspaces[slot] {
@@ -601,6 +606,11 @@ impl Driver {
             (other, _) => panic!("{other:?}"),
         }
     }
+}
+
+/// Reports whether the keyspace was dropped since the snapshot was taken.
+fn is_dropped(view: &tamis::SnapshotView<'_>) -> bool {
+    matches!(view.get(""), Err(tamis::ReadError::Dropped { .. }))
 }
 
 fn nth<T>(items: &[T], which: usize) -> Option<&T> {
