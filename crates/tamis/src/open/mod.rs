@@ -16,6 +16,7 @@ use tamis_base::collections::HashMap;
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
 use tamis_files::error::is_lasting;
+use tamis_files::table::cache::BlockCache;
 use tamis_files::table::{OpenFiles, ReaderConfig};
 use tamis_files::tree::edit::NUMBER_LIMIT;
 use tamis_files::tree::files::{FileKind, lock_path, log_path, manifest_path, parse};
@@ -24,6 +25,7 @@ use tamis_files::tree::manifest::{LoadedManifest, Manifest};
 use tamis_files::tree::place::{self, Place};
 use tamis_files::tree::state::{KeyspaceState, ManifestState};
 use tamis_files::wal::End;
+use tamis_model::engine::Workload;
 
 use crate::catalogue::age::Age;
 use crate::catalogue::filled::Filled;
@@ -47,7 +49,7 @@ use crate::gate::reserve::Reserve;
 use crate::gate::room::Room;
 use crate::gate::warnings::Warnings;
 use crate::io::batch::BatchReader;
-use crate::io::{DirectFs, DiskFs, FileSystem};
+use crate::io::{DirLock, DirectFs, DiskFs, FileSystem};
 use crate::log::{Log, LogParts};
 use crate::memtable::ChunkPool;
 use crate::observe::{Observer, span};
@@ -61,7 +63,7 @@ use crate::session::committer::Committer;
 use crate::session::elastic::Elastic;
 use crate::session::expiry::Expiry;
 use crate::session::history::History;
-use crate::session::repair::{Plan, Repaired, explain, explain_missing};
+use crate::session::repair::{Plan, Repair, Repaired, explain, explain_missing};
 use crate::session::throttle::{OwnMemtables, Throttle};
 use crate::session::{Files, Lifecycle, Observed, OpenKeyspaces, Session, Space, Transactions};
 use crate::sync::{Mutex, Process};
@@ -120,9 +122,13 @@ pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<Sessi
 }
 
 /// The same, as a repair makes it of a damaged one, if there is a `plan`.
+///
+/// In stages: the directory and its lock; what its manifest says, or the repair; the keyspaces with
+/// their tables; the logs that are needed; the session made of all this; and the recovery of what
+/// the logs have.
 pub(crate) fn open_as(
     dir: &Path,
-    options: Options,
+    mut options: Options,
     role: Role,
     plan: Option<&Plan<'_>>,
 ) -> Result<Arc<Session>, OpenError> {
@@ -131,118 +137,33 @@ pub(crate) fn open_as(
     refuse_empty(dir)?;
     Process::watch().map_err(|e| StorageError::io("watch for forks with", dir, e))?;
     let read_only = role != Role::Writer;
-    // A file that a writer in another process has removed could not be opened again.
-    let most_files = if read_only { 0 } else { options.max_open_files };
-    let plain = file_system(&options);
-    let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
-    let place = place::look_at(&*plain, dir)?;
-    let creates = !read_only && options.create_if_missing;
-    let exists = match &place {
-        Place::Unproven if plan.is_some() => {
-            let found = "`CURRENT`, but no file that bears the mark of a database".to_owned();
-            return Err(OpenError::Foreign { path: dir.to_owned(), found });
-        }
-        Place::Database | Place::Unproven => true,
-        Place::Headless => plan.is_some(),
-        Place::Foreign(found) => {
-            return Err(OpenError::Foreign { path: dir.to_owned(), found: found.clone() });
-        }
-        Place::Others(found) if !creates => {
-            return Err(OpenError::Foreign { path: dir.to_owned(), found: found.clone() });
-        }
-        Place::Others(found) if !options.create_among_others => {
-            return Err(OpenError::NotEmpty { path: dir.to_owned(), found: found.clone() });
-        }
-        Place::Free | Place::Others(_) => false,
-    };
-    if !read_only && exists && options.error_if_exists {
-        return Err(OpenError::Exists { path: dir.to_owned() });
-    }
-    if !exists && !creates {
-        return Err(OpenError::NotFound { path: dir.to_owned() });
-    }
-    if !exists {
-        create_dir_durably(&*plain, dir)?;
-    }
-    // From here on the database is the directory, not its name.
-    let held = plain.hold(dir).map_err(|e| io("open", dir, e))?.unwrap_or(plain);
-    let open_files = Arc::new(OpenFiles::new(held, most_files));
+    let (open_files, lock) = enter(dir, &options, role, plan.is_some())?;
     let fs: Arc<dyn FileSystem> = open_files.clone();
-    let lock = if read_only {
-        None
-    } else {
-        let path = lock_path(dir);
-        let lock = fs.lock(&path).map_err(|e| io("lock", &path, e))?;
-        Some(lock.ok_or_else(|| locked(&*fs, path))?)
-    };
     let mut warnings = Vec::new();
-    let repair = plan.map(|plan| plan(&*fs)).transpose()?.flatten();
-    let loaded = match &repair {
-        Some(repair) => {
-            warnings.extend(repair.warnings.iter().cloned());
-            Some(repair.manifest.clone())
-        }
-        None => Manifest::open(&*fs, dir).map_err(|error| explain(&*fs, dir, error.into()))?,
-    };
-    let (mut tree, manifest_number, manifest_end) = match loaded {
-        Some(LoadedManifest { state, number, end }) => {
-            if let End::Torn { offset } = &end {
-                let path = manifest_path(dir, number);
-                warnings.push(format!("{}: cut at offset {offset}: the last edit is torn", path.display()));
-            }
-            check_state(&state)
-                .map_err(|what| StorageError::corrupt(&manifest_path(dir, number), None, what))?;
-            (state, number, Some(end))
-        }
-        None if read_only => return Err(OpenError::NotFound { path: dir.to_owned() }),
-        None => {
-            refuse_headless(&*fs, dir)?;
-            (ManifestState::new(DEFAULT_NAME, &options.keyspace.to_text()), 0, None)
-        }
-    };
-
-    let mut options = options;
+    let mut loaded = load(&*fs, dir, &options, role, plan, &mut warnings)?;
     if let Some(until) = options.recover_to.filter(|_| role != Role::Follower) {
-        options.recover_to = Some(recover::cut(&*fs, dir, &mut tree, until)?);
+        options.recover_to = Some(recover::cut(&*fs, dir, &mut loaded.tree, until)?);
     }
     if options.operators.accepts_unknown() && options.keyspace.merge_operator.is_none() {
-        let stored = KeyspaceOptions::from_stored(&tree.keyspaces[&DEFAULT_KEYSPACE].options)?;
+        let stored = KeyspaceOptions::from_stored(&loaded.tree.keyspaces[&DEFAULT_KEYSPACE].options)?;
         options.keyspace.merge_operator = stored.merge_operator;
     }
     let declared = options.keyspace.workload;
-    let begun = tune::at_opening(dir, &mut options, &mut tree, read_only);
+    let begun = tune::at_opening(dir, &mut options, &mut loaded.tree, read_only);
     let observer = Observer::new(dir, &options.listeners, options.slow_operation_threshold);
     let read_counters = Arc::new(AllReads::new(&observer));
     let (elastic, cache) = Elastic::new(&options, dir, &read_counters);
-    let cache = Some(cache);
     let reader_config = ReaderConfig {
         map: options.read_mode == ReadMode::Mapped,
         verify: options.verify_checksums.of_files(),
-        cache: cache.clone(),
+        cache: Some(cache.clone()),
         pin_metadata: options.pin_metadata,
         reads: overlapping_reads(&options, &mut warnings),
         files: Some(open_files),
     };
-    let garbage = Arc::new(Garbage::new(repair.is_some() || options.on_damage == OnDamage::Quarantine));
-    let names = fs.list(dir).map_err(|e| io("list", dir, e))?;
-    let files: Vec<(String, FileKind)> =
-        names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();
-    let largest = files.iter().map(|(name, kind)| match *kind {
-        FileKind::Table(number)
-        | FileKind::Log(number)
-        | FileKind::Filter(number)
-        | FileKind::Blob(number)
-        | FileKind::Manifest(number) => (number, &name[..]),
-        _ => (0, ""),
-    });
-    let (largest, name) = largest.max().unwrap_or((0, ""));
-    if largest >= NUMBER_LIMIT / 2 {
-        // The number of the next file would have to be larger.
-        let what = "its number is one that no database reaches";
-        return Err(StorageError::corrupt(&dir.join(name), None, what).into());
-    }
-
-    let mut keyspaces = Directory::default();
+    let is_lenient = loaded.repair.is_some() || options.on_damage == OnDamage::Quarantine;
+    let garbage = Arc::new(Garbage::new(is_lenient));
+    let listed = list(&*fs, dir)?;
     let chunks = Arc::new(ChunkPool::new(kept_chunk_bytes(&options)));
     let numbering = Arc::new(Numbering::new());
     let opening = Opening {
@@ -259,63 +180,267 @@ pub(crate) fn open_as(
             numbering: &numbering,
         },
     };
+    let directory = open_keyspaces(&opening, &loaded, &listed, declared, &mut warnings)?;
+    garbage.blobs.all_opened();
+    let logs = needed_logs(dir, &loaded, &listed, &mut warnings)?;
+    let Loaded { tree, number, end, repair } = loaded;
+    let session = compose(Opened {
+        dir,
+        fs,
+        options,
+        role,
+        lock,
+        tree: (tree, number),
+        largest: listed.largest,
+        repaired: repair.as_ref().map(Repaired::of),
+        directory,
+        begun,
+        observer,
+        read_counters,
+        elastic,
+        cache,
+        reader_config,
+        garbage,
+        chunks,
+        numbering,
+    });
+    complete(&session, warnings);
+    if !read_only {
+        session.space.reserve.find();
+    }
+    if role != Role::Follower {
+        let found = recover::Found { logs: &logs, files: listed.files, manifest_end: end.as_ref(), repair };
+        recover::recover(&session, found)?;
+    }
+    Ok(Arc::new(session))
+}
+
+/// Looks at the directory, creates it if it is missing and may be created, and takes its lock if it
+/// is opened to be written to.
+fn enter(
+    dir: &Path,
+    options: &Options,
+    role: Role,
+    repairs: bool,
+) -> Result<(Arc<OpenFiles>, Option<Box<dyn DirLock>>), OpenError> {
+    let read_only = role != Role::Writer;
+    let plain = file_system(options);
+    let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
+    let creates = !read_only && options.create_if_missing;
+    let exists = match place::look_at(&*plain, dir)? {
+        Place::Unproven if repairs => {
+            let found = "`CURRENT`, but no file that bears the mark of a database".to_owned();
+            return Err(OpenError::Foreign { path: dir.to_owned(), found });
+        }
+        Place::Database | Place::Unproven => true,
+        Place::Headless => repairs,
+        Place::Foreign(found) => return Err(OpenError::Foreign { path: dir.to_owned(), found }),
+        Place::Others(found) if !creates => {
+            return Err(OpenError::Foreign { path: dir.to_owned(), found });
+        }
+        Place::Others(found) if !options.create_among_others => {
+            return Err(OpenError::NotEmpty { path: dir.to_owned(), found });
+        }
+        Place::Free | Place::Others(_) => false,
+    };
+    if !read_only && exists && options.error_if_exists {
+        return Err(OpenError::Exists { path: dir.to_owned() });
+    }
+    if !exists && !creates {
+        return Err(OpenError::NotFound { path: dir.to_owned() });
+    }
+    if !exists {
+        create_dir_durably(&*plain, dir)?;
+    }
+    // From here on the database is the directory, not its name.
+    let held = plain.hold(dir).map_err(|e| io("open", dir, e))?.unwrap_or(plain);
+    // A file that a writer in another process has removed could not be opened again.
+    let most_files = if read_only { 0 } else { options.max_open_files };
+    let files = Arc::new(OpenFiles::new(held, most_files));
+    if read_only {
+        return Ok((files, None));
+    }
+    let path = lock_path(dir);
+    let lock = files.lock(&path).map_err(|e| io("lock", &path, e))?;
+    let lock = lock.ok_or_else(|| locked(&*files, path))?;
+    Ok((files, Some(lock)))
+}
+
+/// What the manifest says, or the repair in its place.
+struct Loaded {
+    tree: ManifestState,
+    /// The number of the manifest; 0 for a new database.
+    number: u64,
+    end: Option<End>,
+    repair: Option<Repair>,
+}
+
+fn load(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    options: &Options,
+    role: Role,
+    plan: Option<&Plan<'_>>,
+    warnings: &mut Vec<String>,
+) -> Result<Loaded, OpenError> {
+    let repair = plan.map(|plan| plan(fs)).transpose()?.flatten();
+    let loaded = match &repair {
+        Some(repair) => {
+            warnings.extend(repair.warnings.iter().cloned());
+            Some(repair.manifest.clone())
+        }
+        None => Manifest::open(fs, dir).map_err(|error| explain(fs, dir, error.into()))?,
+    };
+    match loaded {
+        Some(LoadedManifest { state, number, end }) => {
+            let path = manifest_path(dir, number);
+            if let End::Torn { offset } = &end {
+                warnings.push(format!("{}: cut at offset {offset}: the last edit is torn", path.display()));
+            }
+            check_state(&state).map_err(|what| StorageError::corrupt(&path, None, what))?;
+            Ok(Loaded { tree: state, number, end: Some(end), repair })
+        }
+        None if role != Role::Writer => Err(OpenError::NotFound { path: dir.to_owned() }),
+        None => {
+            refuse_headless(fs, dir)?;
+            let tree = ManifestState::new(DEFAULT_NAME, &options.keyspace.to_text());
+            Ok(Loaded { tree, number: 0, end: None, repair })
+        }
+    }
+}
+
+/// The database's files, and the largest number of one.
+struct Listed {
+    files: Vec<(String, FileKind)>,
+    largest: u64,
+}
+
+fn list(fs: &dyn FileSystem, dir: &Path) -> Result<Listed, OpenError> {
+    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, e))?;
+    let files: Vec<(String, FileKind)> =
+        names.into_iter().filter_map(|name| parse(&name).map(|kind| (name, kind))).collect();
+    let numbers = files.iter().map(|(name, kind)| match *kind {
+        FileKind::Table(number)
+        | FileKind::Log(number)
+        | FileKind::Filter(number)
+        | FileKind::Blob(number)
+        | FileKind::Manifest(number) => (number, &name[..]),
+        _ => (0, ""),
+    });
+    let (largest, name) = numbers.max().unwrap_or((0, ""));
+    if largest >= NUMBER_LIMIT / 2 {
+        // The number of the next file would have to be larger.
+        let what = "its number is one that no database reaches";
+        return Err(StorageError::corrupt(&dir.join(name), None, what).into());
+    }
+    Ok(Listed { files, largest })
+}
+
+/// Opens the keyspaces with their tables.
+fn open_keyspaces(
+    opening: &Opening<'_>,
+    loaded: &Loaded,
+    listed: &Listed,
+    declared: Option<Workload>,
+    warnings: &mut Vec<String>,
+) -> Result<Directory, OpenError> {
+    let mut keyspaces = Directory::default();
     let mut parsed = StoredOptions::default();
-    for (&id, stored) in tree.keyspaces.iter() {
-        let opened = open_keyspace(&opening, id, stored, &mut parsed, &mut warnings);
-        let mut keyspace =
-            opened.map_err(|error| explain_missing(&files, manifest_number, &tree, dir, error))?;
-        keyspace.age = Age::new(&keyspace.options, stored.ages, tree.last_seq);
+    for (&id, stored) in loaded.tree.keyspaces.iter() {
+        let mut keyspace = open_keyspace(opening, id, stored, &mut parsed, warnings).map_err(|error| {
+            explain_missing(&listed.files, loaded.number, &loaded.tree, opening.dir, error)
+        })?;
+        keyspace.age = Age::new(&keyspace.options, stored.ages, loaded.tree.last_seq);
         // The stored workload was declared once, or was seen; a workload seen now takes precedence.
         keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
         keyspaces.insert(id, Arc::new(keyspace));
     }
-    garbage.blobs.all_opened();
+    Ok(keyspaces)
+}
 
-    let floor = tree.log_floor();
-    let logs = files.iter().filter_map(|(_, kind)| match *kind {
-        FileKind::Log(id) if id >= floor => Some(id),
-        _ => None,
-    });
-    let unreadable = |id: &LogId| repair.as_ref().is_some_and(|repair| repair.unreadable.contains(id));
-    let logs = logs.filter(|id| !unreadable(id));
-    let mut logs: Vec<LogId> = logs.collect();
+/// Returns the logs whose writes may be in no table, in the order of their numbers.
+fn needed_logs(
+    dir: &Path,
+    loaded: &Loaded,
+    listed: &Listed,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<LogId>, OpenError> {
+    let (floor, repair) = (loaded.tree.log_floor(), loaded.repair.as_ref());
+    let is_readable = |id: &LogId| repair.is_none_or(|repair| !repair.unreadable.contains(id));
+    let mut logs: Vec<LogId> = listed
+        .files
+        .iter()
+        .filter_map(|(_, kind)| match *kind {
+            FileKind::Log(id) if id >= floor => Some(id),
+            _ => None,
+        })
+        .filter(is_readable)
+        .collect();
     logs.sort_unstable();
-    if floor > 0 && logs.first() != Some(&floor) && !repair.as_ref().is_some_and(|repair| repair.rebuilt) {
-        let missing = log_path(dir, floor);
-        let error =
-            StorageError::corrupt(&missing, None, "the log is missing, and writes in it are in no table");
+    if floor > 0 && logs.first() != Some(&floor) && !repair.is_some_and(|repair| repair.rebuilt) {
+        let what = "the log is missing, and writes in it are in no table";
+        let error = StorageError::corrupt(&log_path(dir, floor), None, what);
         if repair.is_none() {
-            return Err(explain_missing(&files, manifest_number, &tree, dir, error.into()));
+            return Err(explain_missing(&listed.files, loaded.number, &loaded.tree, dir, error.into()));
         }
         warnings.push(error.to_string());
     }
+    Ok(logs)
+}
 
-    let lacks_operators = keyspaces.values().any(|keyspace| keyspace.operators.missing.is_some());
+/// What a session is composed of.
+struct Opened<'a> {
+    dir: &'a Path,
+    fs: Arc<dyn FileSystem>,
+    options: Options,
+    role: Role,
+    lock: Option<Box<dyn DirLock>>,
+    /// The tree, and the number of its manifest.
+    tree: (ManifestState, u64),
+    /// The largest number of a file.
+    largest: u64,
+    repaired: Option<Repaired>,
+    directory: Directory,
+    begun: tune::Begun,
+    observer: Arc<Observer>,
+    read_counters: Arc<AllReads>,
+    elastic: Arc<Elastic>,
+    cache: Arc<BlockCache>,
+    reader_config: ReaderConfig,
+    garbage: Arc<Garbage>,
+    chunks: Arc<ChunkPool>,
+    numbering: Arc<Numbering>,
+}
+
+fn compose(opened: Opened<'_>) -> Session {
+    let Opened { dir, fs, options, garbage, observer, chunks, numbering, .. } = opened;
+    let (tree, read_only) = (opened.tree, opened.role != Role::Writer);
+    let lacks_operators = opened.directory.values().any(|keyspace| keyspace.operators.missing.is_some());
     let write_counters = Arc::<WriteCounters>::default();
     let gate = Arc::new(Gate::new(dir, read_only, &write_counters, &observer));
-    let numbers = Arc::new(FileNumbers::from(tree.next_file.max(largest + 1)));
+    let numbers = Arc::new(FileNumbers::from(tree.0.next_file.max(opened.largest + 1)));
     let room = Arc::<Room>::default();
-    let committer = Arc::new(Committer::new(tree.last_seq));
+    let committer = Arc::new(Committer::new(tree.0.last_seq));
     let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock));
-    let expiry = Expiry::new(tree.times.clone(), clock, &committer);
-    let open_warnings = Arc::new(Warnings::new(dir, &observer));
-    let reserve = Reserve::new(dir.to_owned(), &fs, &options, &room, &write_counters, &open_warnings);
-    let filter_files = Arc::new(FilterFiles::new(dir.to_owned(), &fs, &garbage, &open_warnings, read_only));
+    let expiry = Expiry::new(tree.0.times.clone(), clock, &committer);
+    let warnings = Arc::new(Warnings::new(dir, &observer));
+    let reserve = Reserve::new(dir.to_owned(), &fs, &options, &room, &write_counters, &warnings);
+    let filter_files = Arc::new(FilterFiles::new(dir.to_owned(), &fs, &garbage, &warnings, read_only));
     let catalogue = Catalogue::new(
         (dir.to_owned(), &fs),
         &garbage,
         &numbers,
         &gate,
         &filter_files,
-        (tree, manifest_number),
-        keyspaces,
+        tree,
+        opened.directory,
     );
     let directory = catalogue.published();
     let state = State {
         catalogue,
         scheduler: Scheduler::default(),
         filters: FilterUpkeep::new(!read_only),
-        reshaping: Reshaping::having_seen(begun.seen),
+        reshaping: Reshaping::having_seen(opened.begun.seen),
         read_debts: ReadDebts::new(),
         logs: LogFiles::new(&options),
     };
@@ -338,7 +463,8 @@ pub(crate) fn open_as(
     let share = share.map(|memory| memory.join(dir, Arc::new(OwnMemtables::new(&chunks, &filled, &monitor))));
     let memory = (&chunks, &filled);
     let throttle = Throttle::new(&options, memory, share, &monitor, &gate, &write_counters, &observer);
-    let inner = Session {
+    let read_counters = opened.read_counters;
+    Session {
         dir: dir.to_owned(),
         instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
         gate,
@@ -347,7 +473,13 @@ pub(crate) fn open_as(
         throttle,
         monitor,
         keyspaces: OpenKeyspaces { directory, filled, lacks_operators, read_counters, chunks, numbering },
-        files: Files { numbers, garbage, reader_config, cache, filter_files },
+        files: Files {
+            numbers,
+            garbage,
+            reader_config: opened.reader_config,
+            cache: Some(opened.cache),
+            filter_files,
+        },
         snapshots: Mutex::default(),
         expiry,
         transactions: Transactions {
@@ -356,44 +488,40 @@ pub(crate) fn open_as(
             prepared: Default::default(),
         },
         space: Space { room, reserve },
-        elastic,
+        elastic: opened.elastic,
         background: Background::new(&options),
         observed: Observed {
             observer,
-            warnings: open_warnings,
+            warnings,
             write_counters,
-            decisions: Mutex::new(begun.decisions.into()),
+            decisions: Mutex::new(opened.begun.decisions.into()),
         },
         lifecycle: Lifecycle {
             beginning: Default::default(),
-            lock: Mutex::new(lock),
-            follows: role == Role::Follower,
-            repaired: repair.as_ref().map(Repaired::of),
+            lock: Mutex::new(opened.lock),
+            follows: opened.role == Role::Follower,
+            repaired: opened.repaired,
         },
         fs,
         options,
-    };
-    warnings.into_iter().for_each(|warning| inner.warn(warning));
-    inner.keyspaces.directory.load().values().for_each(|keyspace| inner.warn_of_filter(keyspace));
+    }
+}
+
+/// Tells the parts of a session what they have to know of its tables.
+fn complete(session: &Session, warnings: Vec<String>) {
+    warnings.into_iter().for_each(|warning| session.warn(warning));
+    let directory = session.keyspaces.directory.load();
+    directory.values().for_each(|keyspace| session.warn_of_filter(keyspace));
     {
-        let state = inner.state();
+        let state = session.state();
         let views: Vec<_> =
             state.catalogue.keyspaces().values().map(|keyspace| keyspace.view.load_full()).collect();
         let stored = |id| state.catalogue.tree().hotness(id);
-        inner.elastic.opened(views.iter().map(|view| &**view), stored);
+        session.elastic.opened(views.iter().map(|view| &**view), stored);
     }
     // Tables that were opened first did not know of the others.
-    inner.keep_filters_in_memory(None);
-    inner.expiry.configure(inner.keyspaces.directory.load().values().map(|keyspace| &**keyspace));
-    if !read_only {
-        inner.space.reserve.find();
-    }
-    if role == Role::Follower {
-        return Ok(Arc::new(inner));
-    }
-    let found = recover::Found { logs: &logs, files, manifest_end: manifest_end.as_ref(), repair };
-    recover::recover(&inner, found)?;
-    Ok(Arc::new(inner))
+    session.keep_filters_in_memory(None);
+    session.expiry.configure(directory.values().map(|keyspace| &**keyspace));
 }
 
 /// Returns the error of a lock that is held, and says by whom.
