@@ -2,8 +2,8 @@
 //!
 //! # Owners
 //!
-//! Each owner keeps its fields private. Its module says what it promises, who may call what, and
-//! what holds after a failure:
+//! The module of each owner says what it promises, who may call what, and what holds after a
+//! failure:
 //!
 //! | owner | what it owns |
 //! | --- | --- |
