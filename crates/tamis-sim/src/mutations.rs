@@ -270,7 +270,7 @@ const MUTATIONS: &[Mutation] = &[
         story: "obsolete files are removed only when nothing is to be flushed or merged",
         edits: &[
             Edit {
-                file: "crates/tamis/src/open/background.rs",
+                file: "crates/tamis/src/work/loops.rs",
                 find: r#"                // Not when there is nothing to flush: that may never be.
                 db.remove_obsolete();
 "#,

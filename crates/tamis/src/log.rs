@@ -28,8 +28,8 @@
 //!   and before its file can get another name. The flush thread [trims](Log::trim) it, since that
 //!   may take milliseconds.
 //! * After idle seconds, obsolete logs are removed, and the next log gives its space back.
-//! * Logs kept for [readers of changes](crate::handles::changes) are [retained] first, with limits
-//!   of their own.
+//! * Logs kept for [readers of changes](crate::handles::changes) are
+//!   [retained](crate::catalogue::retained) first, with limits of their own.
 //! * Before a step that would exceed [`max_log_bytes`](crate::Options::max_log_bytes), or a quarter
 //!   of the free space, obsolete logs are removed, and the memtables that hold back the oldest log
 //!   are flushed: see [`throttle`](crate::session::throttle).

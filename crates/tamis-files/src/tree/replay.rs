@@ -12,7 +12,6 @@
 //! No log that holds a synced write can go missing unnoticed: the manifest names the first log that
 //! is needed, and each rolled log names its successor in its closing record, which is synced before
 //! any write of that successor is.
-//! any write of that successor is.
 
 use std::path::Path;
 

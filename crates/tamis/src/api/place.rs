@@ -61,7 +61,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Seals [`Readable`] to the types of this crate.
+/// Seals [`Readable`](crate::Readable) to the types of this crate.
 pub trait HasPlace {
     #[doc(hidden)]
     fn place(&self) -> Place<'_>;

@@ -10,7 +10,9 @@
 //!   keyspace changes to such a policy, its view is added to all live snapshots before anything is
 //!   dropped.
 //!
-//! The `snapshots` lock guards the list ([`LiveSnapshots`]). Reads from a snapshot take no lock.
+//! The `snapshots` lock guards the list
+//! ([`LiveSnapshots`](crate::session::live_snapshots::LiveSnapshots)). Reads from a snapshot take
+//! no lock.
 
 use std::sync::Arc;
 

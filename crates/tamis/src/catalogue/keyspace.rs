@@ -80,7 +80,7 @@ pub(crate) struct KeyspaceInner {
     /// Former views that are still being read.
     pub(crate) old_views: OldViews,
     pub(crate) dropped: AtomicBool,
-    /// The pressure on writers; see [`Session::update_pressure`].
+    /// The pressure on writers; see `Session::update_pressure`.
     pub(crate) pressure: KnownPressure,
     pub(crate) age: Age,
     /// The cost of reads of this keyspace.

@@ -5,7 +5,9 @@
 //!
 //! * A table and its name are durable before an edit names it; a file is removed only after the
 //!   edit that drops it.
-//! * The tree in memory is that of the versions in use. Only durable edits change it.
+//! * The tree in memory is that of the versions in use. Only durable edits change it, but for
+//!   counters that the next edit records: epochs taken, the next file number, and the times of
+//!   writes that a power failure took back.
 //! * The effect of a failed edit on disk is unknown, so no edit builds on it: the next one first
 //!   writes a new manifest of the tree in memory and switches to it
 //!   ([`settle`](Catalogue::settle)). Until then, nothing is removed that either manifest may name.

@@ -11,11 +11,12 @@
 //! An abandoned log may hold a record that never became part of the database, because its sync
 //! failed. The record's numbers were then assigned again, to writes in a later log. So a number
 //! counts only in the last log that holds it: each log counts up to the first number of every later
-//! one ([`LogFiles::place_of`]). How a log ended does not matter otherwise, so logs left by a crash
-//! are read like those of a running database. Where logs are kept, they are synced before tables
-//! with the same writes are published, so that no power failure cuts them short while the tables
-//! survive. After a power failure, numbering continues where the logs end. Numbers are missing in
-//! between only if a log could not be synced: readers are then told that they have fallen behind.
+//! one ([`LogFiles::place_of`](crate::catalogue::log_files::LogFiles::place_of)). How a log ended
+//! does not matter otherwise, so logs left by a crash are read like those of a running database.
+//! Where logs are kept, they are synced before tables with the same writes are published, so that
+//! no power failure cuts them short while the tables survive. After a power failure, numbering
+//! continues where the logs end. Numbers are missing in between only if a log could not be synced:
+//! readers are then told that they have fallen behind.
 //!
 //! # Consumers
 //!

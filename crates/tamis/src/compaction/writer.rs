@@ -24,7 +24,8 @@ use crate::io::Usage;
 use crate::read::merge::MergeCursor;
 use crate::tree::new_tables::NewFiles;
 
-/// Bytes of keys and values written between two calls to the [`JobControl`], approximately.
+/// Bytes of keys and values written between two calls to the
+/// [`JobControl`](crate::compaction::sink::JobControl), approximately.
 const STRETCH_BYTES: u64 = 32 << 10;
 
 /// The tables that a merge wrote.

@@ -1,6 +1,7 @@
 //! The gate of a session: whether it accepts writes now, and if not, why.
 //!
-//! Only the gate refuses writes for the session's sake. A session is in one
+//! Only the gate refuses writes for the session's sake; the [reserve](reserve) refuses them where
+//! the device is full. A session is in one
 //! [`Phase`](phase::Phase); that type's table has all transitions. The reason why writes fail is
 //! kept beside the phase.
 //!

@@ -298,8 +298,8 @@ impl Keyspace {
     }
 
     /// Deletes all keys that start with `prefix`, at the cost of one write regardless of how many
-    /// there are. An empty prefix is that of every key.
     /// there are. The empty prefix matches every key.
+    ///
     /// # Errors
     ///
     /// Those of [`Db::delete_range`], and [`WriteError::Dropped`](crate::WriteError::Dropped).

@@ -147,7 +147,7 @@ impl Session {
             ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
             ..VersionEdit::default()
         };
-        self.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
+        self.commit_without_tables(&mut state, edit)?;
         let inner = Arc::new(KeyspaceInner::empty(
             id,
             name,
@@ -187,7 +187,7 @@ impl Session {
             rename_keyspaces: vec![(keyspace.id, new_name.to_owned())],
             ..VersionEdit::default()
         };
-        self.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
+        self.commit_without_tables(&mut state, edit)?;
         keyspace.names.add(new_name);
         state.catalogue.publish_keyspaces();
         Ok(())

@@ -30,7 +30,7 @@
 //!
 //! [`publish`](Follower::publish) raises the horizons and the visible number before it replaces the
 //! views, one keyspace after the other. A reader loads its view first
-//! ([`read_at`](crate::read::read_at)). With an old view, the new number shows it a prefix of all
+//! ([`read_at`](crate::read::ReadAt)). With an old view, the new number shows it a prefix of all
 //! writes that includes everything it was promised. A new view never comes with the old number, at
 //! which its tables may lack versions that were overwritten since. A snapshot has its own number,
 //! so it also holds the views of its moment: the writer does not know of it and merges away what it

@@ -215,14 +215,12 @@ pub(crate) fn open_as(
     Ok(Arc::new(session))
 }
 
+/// The directory of a database as a file system, and its lock, if it is opened to be written to.
+type Entered = (Arc<OpenFiles>, Option<Box<dyn DirLock>>);
+
 /// Looks at the directory, creates it if it is missing and may be created, and takes its lock if it
 /// is opened to be written to.
-fn enter(
-    dir: &Path,
-    options: &Options,
-    role: Role,
-    repairs: bool,
-) -> Result<(Arc<OpenFiles>, Option<Box<dyn DirLock>>), OpenError> {
+fn enter(dir: &Path, options: &Options, role: Role, repairs: bool) -> Result<Entered, OpenError> {
     let read_only = role != Role::Writer;
     let plain = file_system(options);
     let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);

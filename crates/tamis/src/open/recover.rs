@@ -1,5 +1,4 @@
-//! What an opening does with the logs that it finds, and with the files that nothing needs any
-//! more.
+//! What an opening does with the logs that it finds.
 
 use std::path::Path;
 
@@ -23,7 +22,6 @@ use crate::read::{MemtableSlot, Memtables};
 use crate::session::Session;
 use crate::session::beginning::Beginning;
 use crate::session::repair::Repair;
-use crate::tree::new_tables::NewTables;
 use crate::work::begin::Flushed;
 use crate::work::leftovers::{keeps_changes, remove_leftovers};
 use crate::write::commit::insert;
@@ -250,7 +248,7 @@ fn begin_new(db: &Session) -> Result<(), StorageError> {
     db.log.begin(&mut log, &mut state.logs, first, db.visible());
     let mut edit = VersionEdit::default();
     db.describe_session(&state, &keyspaces, id, &mut edit);
-    db.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
+    db.commit_without_tables(&mut state, edit)?;
     drop(state);
     drop(log);
     db.write_options()

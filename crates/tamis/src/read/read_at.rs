@@ -2,10 +2,11 @@
 //!
 //! # Invariant: a read sees a prefix of all writes, including everything acknowledged before it
 //!
-//! [`ReadAt`] loads the view first, then the horizon, then the visible sequence number. So no
-//! compaction has dropped anything that the read needs at that number. A view replaced between the
-//! loads lacks only later writes, and those form a suffix; it is loaded again if the horizon hides
-//! anything. What has expired by the horizon has also expired for every read at a later number (see
+//! Whoever makes a [`ReadAt`] (`Session::read_now`, and `Keyspace::at` for a snapshot) loads the
+//! view first, then the horizon, then the visible sequence number. So no compaction has dropped
+//! anything that the read needs at that number. A view replaced between the loads lacks only later
+//! writes, and those form a suffix; it is loaded again if the horizon hides anything. What has
+//! expired by the horizon has also expired for every read at a later number (see
 //! [`expiry`](crate::session::expiry)). A read at a snapshot uses the snapshot's number and
 //! horizon.
 //!

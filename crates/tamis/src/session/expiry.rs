@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //!
-//! * A horizon never goes back, in memory or on disk ([`Ages::expired`]). A merge may drop an
+//! * A horizon never goes back, in memory or on disk (`Ages::expired`). A merge may drop an
 //!   expired entry and leave older versions, which the entry had replaced, in tables that the merge
 //!   does not read. The horizon hides these, so it must be permanent, even if the clock goes back
 //!   or the time to live is lengthened or removed. So a merge raises the horizon before it drops
@@ -32,7 +32,7 @@
 //!
 //! # Threads and costs
 //!
-//! `times` has its own lock (see [`inner`](crate::session) for its place), held for a few
+//! `times` has its own lock (see [`session`](crate::session) for its place), held for a few
 //! comparisons. In a database without any time to live, a group of writes pays a relaxed load, and
 //! a read pays a load and a comparison. With one, each group of writes and each read of a keyspace
 //! that has it reads the clock (about 25 ns, on common systems without a system call). Each group

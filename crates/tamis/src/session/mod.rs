@@ -19,10 +19,10 @@
 //! | [`FilterFiles`] | the filter files that were opened |
 //! | [`Monitor`] | the `state` lock, and waiting for changes of the state behind it: |
 //! | [`Catalogue`] | – the keyspaces, their trees, and the manifest |
-//! | [`Scheduler`] | – flushes and compactions under way, due or in backoff |
-//! | [`FilterUpkeep`] | – work on global filters |
-//! | [`Reshaping`] | – options that are about to change |
-//! | [`ReadDebts`] | – what reads have paid for |
+//! | [`Scheduler`](crate::catalogue::scheduler::Scheduler) | – flushes and compactions under way, due or in backoff |
+//! | [`FilterUpkeep`](crate::catalogue::filter_upkeep::FilterUpkeep) | – work on global filters |
+//! | [`Reshaping`](crate::catalogue::reshaping::Reshaping) | – options that are about to change |
+//! | [`ReadDebts`](crate::catalogue::read_debts::ReadDebts) | – what reads have paid for |
 //!
 //! Owners do not know [`Session`]. Work that needs several of them (flushes, compactions,
 //! ingestion, checkpoints, opening, the end of a suspension) is a method of `Session` that calls
@@ -48,8 +48,9 @@
 //!    ([`commit`](crate::write::commit)). Group commit leaders, sealing, checkpoints and periodic
 //!    syncs take it by [`lock_log`](Session::lock_log), which waits for such batches: from then on
 //!    only the holder writes. Under it comes the log's `next`: the log to come.
-//! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the [scheduler](Scheduler) and the rest of
-//!    [`State`]. Every change to a keyspace's view is made under it.
+//! 3. `state` ([`Monitor`]): the [catalogue](Catalogue), the
+//!    [scheduler](crate::catalogue::scheduler) and the rest of [`State`]. Every change to a
+//!    keyspace's view is made under it.
 //! 4. The log's `unsynced`: rolled logs that are not synced yet.
 //! 5. `snapshots`: live snapshots.
 //! 6. `expiry.times`: samples of when writes were made.
@@ -285,6 +286,16 @@ impl Session {
         self.observed.observer.record(Operation::ManifestEdit, sync::since(started));
         self.publish_edit(state, &edit, &opened, change);
         Ok(())
+    }
+
+    /// The same for an edit that changes no tables.
+    pub(crate) fn commit_without_tables(
+        &self,
+        state: &mut State,
+        edit: VersionEdit,
+    ) -> Result<(), StorageError> {
+        let none = |_, _: &Memtables| unreachable!("no tables change");
+        self.commit_edit(state, edit, NewTables::default(), none)
     }
 
     /// Fails if the database's files were removed from outside: what is written to them is lost.

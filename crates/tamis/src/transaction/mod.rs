@@ -1,13 +1,14 @@
-//! Optimistic transactions: reads from a snapshot, writes kept aside, and a commit that succeeds
-//! unless somebody else has meanwhile written what the transaction depends on.
+//! Transactions. Those that lock are in [`lock_transaction`], and prepared ones in [`prepared`];
+//! this is about optimistic ones: reads from a snapshot, writes kept aside, and a commit that
+//! succeeds unless somebody else has meanwhile written what the transaction depends on.
 //!
 //! # The parts
 //!
 //! * A transaction reads from its own snapshot, through its pending writes
 //!   ([`Pending`](crate::read::pending::Pending)).
 //! * What it reads is noted if the commit will validate it ([`reads`]).
-//! * Its commit is one batch with a [`condition`], which the leader of its group judges against the
-//!   [`footprint`].
+//! * Its commit is one batch with a [`condition`](crate::session::condition), which the leader of
+//!   its group judges against the [`footprint`](crate::session::footprint).
 //! * [`history`](crate::session::history) keeps what the judgement needs while the transaction is
 //!   open.
 //!

@@ -14,7 +14,7 @@
 //!   first record is the state with all replayed data in tables, so that a single step leads from
 //!   the last session to this one.
 //! * The first log exists before the manifest, since a closed manifest without a later log means
-//!   that nothing was written after it (see `wrong_end` in [`open`](crate::open)).
+//!   that nothing was written after it (see `wrong_end` in the recovery).
 //! * A waiting database has neither a log nor a manifest. No memtable changes, and no background
 //!   work that would need either one runs.
 //! * If the last log is empty and not closed, an opening reuses its number, so that any number of
@@ -74,8 +74,8 @@ impl Flushed {
 }
 
 impl Session {
-    /// Like [`check_writable`](Self::check_writable), but also begins the session if it has not
-    /// begun. Call without holding any lock.
+    /// Like [`check_writable`](crate::gate::Gate::check_writable), but also begins the session if
+    /// it has not begun. Call without holding any lock.
     pub(crate) fn check_ready(&self) -> Result<(), WriteError> {
         self.gate.check_writable()?;
         self.check_begun()

@@ -7,7 +7,7 @@
 //!
 //! | what failed | what happens |
 //! | --- | --- |
-//! | a write of a log, or its sync | writes are *suspended*: they return [`WriteError::Suspended`]. Everything acknowledged is in memtables. All of these are written to tables, a new log is begun, and one edit of the manifest publishes the tables and declares earlier logs obsolete. Then writes resume |
+//! | a write of a log, or its sync | writes are *suspended*: they return [`WriteError::Suspended`](crate::WriteError::Suspended). Everything acknowledged is in memtables. All of these are written to tables, a new log is begun, and one edit of the manifest publishes the tables and declares earlier logs obsolete. Then writes resume |
 //! | a write of the manifest, or its sync | the next edit begins with a new manifest of the tree in memory, so that the state on disk is known again. Writes continue, since the logs hold them. They are suspended after a failed drop of a keyspace, since the keyspace may be gone, and after a failed ingestion, which the next opening may find but must not once a later write is acknowledged |
 //! | a flush, before its edit | its memtable and its logs stay. It is retried with backoff |
 //! | a compaction, before its edit | its outputs are removed, and its keyspace backs off |
@@ -22,8 +22,8 @@
 //! there is enough room again.
 //!
 //! A caller does not keep waiting for a flush or compaction that has failed twice in a row, or for
-//! a compaction that lacks room. It gets the reason, also as [`WriteError::Suspended`], and may
-//! retry at any time.
+//! a compaction that lacks room. It gets the reason, also as
+//! [`WriteError::Suspended`](crate::WriteError::Suspended), and may retry at any time.
 
 use std::sync::Arc;
 

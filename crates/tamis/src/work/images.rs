@@ -21,8 +21,8 @@
 //! The [upkeep of filters](crate::work::filters) saves and loads. One thread at a time saves, in
 //! any keyspace, holding the mutex `saving`. This mutex comes before every other lock of the
 //! database except the lock of a late beginning. `known`, a leaf, guards the list of opened files.
-//! [`FilterFiles::release`] and adding an opened file both happen under `state`, where the tree
-//! says which files exist.
+//! [`FilterFiles::release`](crate::catalogue::filter_files::FilterFiles::release) and adding an
+//! opened file both happen under `state`, where the tree says which files exist.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,6 @@ use crate::gate::backoff::Backoff;
 use crate::io::FileSystem;
 use crate::select::{Moment, Span};
 use crate::session::Session;
-use crate::tree::new_tables::NewTables;
 
 mod reclaim;
 #[cfg(test)]
@@ -256,7 +255,7 @@ impl Session {
             self.files.filter_files.release(written.map(|file| file.number()));
             return Ok(());
         }
-        self.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
+        self.commit_without_tables(&mut state, edit)?;
         if let Some(file) = written {
             let number = file.number();
             let file = OpenImages::new(file, &self.files.garbage);

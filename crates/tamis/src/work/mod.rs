@@ -15,6 +15,7 @@ pub(crate) mod images;
 pub(crate) mod ingest;
 pub(crate) mod jobs;
 pub(crate) mod leftovers;
+pub(crate) mod loops;
 pub(crate) mod maintain;
 pub(crate) mod reshape;
 pub(crate) mod saving;

@@ -8,9 +8,10 @@
 //!
 //! # Threads and failures
 //!
-//! [`Reshaping`] is behind the `state` lock, which also guards the replacement; readers load a
-//! [`Shaping`] without a lock. A change takes effect only after the edit that stores it. If that
-//! fails, the options stay as they were, in memory and on disk.
+//! [`Reshaping`](crate::catalogue::reshaping::Reshaping) is behind the `state` lock, which also
+//! guards the replacement; readers load a [`Shaping`] without a lock. A change takes effect only
+//! after the edit that stores it. If that fails, the options stay as they were, in memory and on
+//! disk.
 
 use std::sync::Arc;
 
@@ -22,7 +23,6 @@ use crate::catalogue::shaping::Shaping;
 use crate::catalogue::state::State;
 use crate::error::{AdminError, OptionsError};
 use crate::session::Session;
-use crate::tree::new_tables::NewTables;
 
 /// The options that may change while a keyspace is in use.
 pub(crate) const CHANGEABLE: &[&str] = &[
@@ -85,7 +85,7 @@ impl Session {
         let stored = state.reshaping.to_store(keyspace.id, &options);
         let edit =
             VersionEdit { set_options: vec![(keyspace.id, stored.to_text())], ..VersionEdit::default() };
-        self.commit_edit(&mut state, edit, NewTables::default(), |_, _| unreachable!("no tables change"))?;
+        self.commit_without_tables(&mut state, edit)?;
         let next = Arc::new(Shaping::new(options));
         if current.options.deterministic && !keyspace.view.load().version.runs.is_empty() {
             state.reshaping.of(keyspace.id).waiting = Some(next);

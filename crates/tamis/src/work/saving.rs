@@ -4,9 +4,7 @@
 use tamis_files::tree::edit::VersionEdit;
 
 use crate::catalogue::state::State;
-use crate::read::Memtables;
 use crate::session::Session;
-use crate::tree::new_tables::NewTables;
 
 impl Session {
     /// Stores new samples if none were stored for a while: a memtable may take days to fill. For an
@@ -15,8 +13,7 @@ impl Session {
         let stopped = self.gate.cancels() || !state.catalogue.is_open();
         if !stopped && self.expiry.is_save_due(state.catalogue.tree().times.newest()) {
             // On failure, a later edit saves them.
-            let none = |_, _: &Memtables| unreachable!("no tables change");
-            let _ = self.commit_edit(state, VersionEdit::default(), NewTables::default(), none);
+            let _ = self.commit_without_tables(state, VersionEdit::default());
         }
     }
 }
@@ -41,9 +38,8 @@ impl Session {
             return;
         }
         let edit = VersionEdit { hotness, ..VersionEdit::default() };
-        let none = |_, _: &Memtables| unreachable!("no tables change");
         // On failure, the catalogue has logged why.
-        let _ = self.commit_edit(&mut state, edit, NewTables::default(), none);
+        let _ = self.commit_without_tables(&mut state, edit);
     }
 
     fn may_save_hotness(&self, state: &State) -> bool {

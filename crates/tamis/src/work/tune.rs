@@ -1,4 +1,5 @@
-//! Self-tuning options: when the [`Tuner`](crate::Tuner) is asked, and what becomes of its answers.
+//! Self-tuning options: when the [`Tuner`](crate::options::Tuner) is asked, and what becomes of its
+//! answers.
 //!
 //! With a budget in `auto_memory_bytes`, the tuner chooses filter, bits per key, their allocation
 //! and the compaction policy of every keyspace, for its declared (`workload`) or observed workload:
@@ -30,8 +31,9 @@
 //!
 //! # Locking
 //!
-//! [`Tuning`] is behind the `state` lock, in [`Reshaping`](crate::catalogue::reshaping::Reshaping).
-//! Compaction threads decide with no lock held, one at a time per keyspace.
+//! [`Tuning`](crate::catalogue::tuning::Tuning) is behind the `state` lock, in
+//! [`Reshaping`](crate::catalogue::reshaping::Reshaping). Compaction threads decide with no lock
+//! held, one at a time per keyspace.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

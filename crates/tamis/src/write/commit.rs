@@ -29,12 +29,12 @@
 //! it until their group is visible; so does sealing. The queue, each waiting writer and the turns
 //! have leaf locks.
 //!
-//! The [turns](turns) of batches in flight form a ring. A thread that has finished its batch
-//! publishes all batches that are finished in order. A thread that loses its processor between its
-//! append and its turn holds up others; but once it runs again, it makes them visible without
-//! waiting for any of them to run. A number is published by a `SeqCst` store and awaited by
-//! `SeqCst` loads, and so is the count of threads that sleep until then: either the publisher sees
-//! the sleeper, or the sleeper sees the number.
+//! The [turns](crate::session::committer::turns) of batches in flight form a ring. A thread that
+//! has finished its batch publishes all batches that are finished in order. A thread that loses its
+//! processor between its append and its turn holds up others; but once it runs again, it makes them
+//! visible without waiting for any of them to run. A number is published by a `SeqCst` store and
+//! awaited by `SeqCst` loads, and so is the count of threads that sleep until then: either the
+//! publisher sees the sleeper, or the sleeper sees the number.
 //!
 //! # Choices
 //!

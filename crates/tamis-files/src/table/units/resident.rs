@@ -2,8 +2,8 @@
 //! now.
 //!
 //! Y. Li et al., "ElasticBF: Elastic Bloom Filter with Hotness Awareness for Boosting Read
-//! Performance in Large Key-Value Stores" (ATC 2019), section 3. `db/elastic` decides which units
-//! are in memory; this module probes them.
+//! Performance in Large Key-Value Stores" (ATC 2019), section 3. `session/elastic` of the engine
+//! decides which units are in memory; this module probes them.
 //!
 //! # Structure
 //!

@@ -7,7 +7,8 @@
 //! Computer Programming, vol. 3, 5.4.6).
 //!
 //! * A seek is prepared in every run before it is made in any. The blocks that it needs are one
-//!   batch, together with those that scans of this keyspace usually go on to ([`ReadHabits`]).
+//!   batch, together with those that scans of this keyspace usually go on to
+//!   ([`ReadHabits`](crate::read::habits::ReadHabits)).
 //! * A run stops at the edge of a block, at a lazy position. When the merge gets there, the next
 //!   batch is read: twice as many blocks each time, up to the queue depth for each run and 1 MiB
 //!   for all.

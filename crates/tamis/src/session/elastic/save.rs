@@ -1,17 +1,18 @@
 //! Saves the hotness learned from reads, in the manifest.
 //!
-//! Every edit includes the hotness if it was last saved [`SAVE_EVERY`] ago. A database that is only
-//! read makes no edits. There the idle flush thread makes an edit of only the hotness, when as much
-//! time has passed and there were gets. So with or without writes, a crash loses half a minute of
-//! learning.
+//! Every edit includes the hotness if it was last saved [`SAVE_EVERY`](super::saved::SAVE_EVERY)
+//! ago. A database that is only read makes no edits. There the idle flush thread makes an edit of
+//! only the hotness, when as much time has passed and there were gets. So with or without writes, a
+//! crash loses half a minute of learning.
 //!
 //! # Failures
 //!
 //! The edit is like any other: if it fails, the next one begins with a new manifest, and nothing
 //! else happens ([`health`](crate::work::health)). Writes go on, since no log depends on it, and
-//! the hotness is due again after [`SAVE_EVERY`]. The edit is not attempted where it could do
-//! needless harm: while writes are suspended; on a full disk, where rewriting the manifest takes
-//! room and frees none; or once the database is closing, which saves the hotness anyway.
+//! the hotness is due again after [`SAVE_EVERY`](super::saved::SAVE_EVERY). The edit is not
+//! attempted where it could do needless harm: while writes are suspended; on a full disk, where
+//! rewriting the manifest takes room and frees none; or once the database is closing, which saves
+//! the hotness anyway.
 //!
 //! # Locks
 //!
