@@ -160,6 +160,10 @@ impl Shared {
         let mut file = self.fs.create(&beside, Usage::Log)?;
         file.append(text.as_bytes())?;
         drop(file);
+        if self.is_closed() {
+            // The directory may be another session's by now.
+            return Ok(());
+        }
         self.fs.rename(&beside, &stats_path(dir))
     }
 }

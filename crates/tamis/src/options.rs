@@ -24,7 +24,7 @@ mod workload;
 pub use crate::memory::SharedReadMemory;
 pub use crate::memory::limit::MemoryLimit;
 pub use crate::memory::writes::SharedWriteMemory;
-pub(crate) use definition::{Incompatible, KeyspaceOptions, Options, incompatible};
+pub(crate) use definition::{Incompatible, KeyspaceOptions, Options, ignored, incompatible};
 pub use definition::{Proposal, Tuner, TuningCase};
 pub use prefixes::PrefixFilter;
 pub use table::{OptionClass, OptionInfo};

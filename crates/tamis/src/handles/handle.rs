@@ -129,7 +129,7 @@ impl Drop for Handle {
         if !self.inner.gate.is_ours() {
             // In a forked child, leave its copy alone: the files, locks and threads are the
             // parent's.
-            std::mem::forget((self.inner.clone(), std::mem::take(&mut self.workers)));
+            std::mem::forget((self.inner.clone(), std::mem::take(&mut self.workers), self.follower.take()));
             return;
         }
         if let Err(error) = self.shut_down() {

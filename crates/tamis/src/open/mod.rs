@@ -353,6 +353,11 @@ fn open_keyspaces(
         keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
         keyspaces.insert(id, Arc::new(keyspace));
     }
+    let ignored = parsed.take_ignored();
+    if !ignored.is_empty() {
+        let ignored = ignored.join(", ");
+        warnings.push(format!("options of keyspaces that this build does not have are ignored: {ignored}"));
+    }
     Ok(keyspaces)
 }
 

@@ -806,6 +806,22 @@ fn available(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Returns the options in the stored text of a keyspace that this build does not have, and that have
+/// another value than the default: the keyspace goes on without them.
+pub(crate) fn ignored(text: &str) -> Vec<String> {
+    ignored_where(text, |name| unavailable(name).is_some())
+}
+
+pub(super) fn ignored_where(text: &str, is_missing: impl Fn(&str) -> bool) -> Vec<String> {
+    let default = KeyspaceOptions::default();
+    let is_ignored = |line: &&str| {
+        let Some((name, value)) = line.split_once('=') else { return false };
+        let field = KeyspaceOptions::FIELDS.iter().find(|field| field.name == name.trim());
+        field.is_some_and(|field| is_missing(field.name) && (field.print)(&default) != value.trim())
+    };
+    text.lines().filter(is_ignored).map(str::to_owned).collect()
+}
+
 /// An option that contradicts a keyspace on disk; the fields of
 /// [`OpenError::Incompatible`](crate::error::OpenError::Incompatible).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -92,6 +92,15 @@ fn an_option_of_an_earlier_version_is_refused_with_the_reason_and_ignored_where_
     assert!(KeyspaceOptions::from_stored("no_such_option = 1").is_err());
 }
 
+/// A database of an experiment that a normal build opened went on without its options in silence.
+#[test]
+fn stored_options_that_a_build_lacks_are_named_if_they_have_another_value_than_the_default() {
+    let options = KeyspaceOptions { filter_range: 7, ..KeyspaceOptions::default() };
+    let is_missing = |name: &str| name == "filter_range" || name == "picker";
+    assert_eq!(definition::ignored_where(&options.to_text(), is_missing), ["filter_range = 7"]);
+    assert!(definition::ignored_where(&options.to_text(), |_| false).is_empty());
+}
+
 #[test]
 fn about_ten_options_are_basic_and_none_is_both_known_and_removed() {
     let all = Options::describe();
