@@ -493,7 +493,7 @@ impl Db {
     /// The last failure of the log or the manifest. The database is closed all the same, and the
     /// next opening recovers what was acknowledged.
     pub fn close(self) -> Result<(), AdminError> {
-        self.handle().shut_down()
+        self.handle().close()
     }
 }
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod approximate;
 pub(crate) mod changes;
-pub(crate) mod checkpoint;
 pub(crate) mod consumers;
 pub(crate) mod handle;
 pub(crate) mod keyspace;

@@ -3,6 +3,8 @@
 
 pub(crate) mod background;
 pub(crate) mod beside;
+pub(crate) mod checkpoint;
+pub(crate) mod close;
 pub(crate) mod follow;
 
 pub(crate) mod recover;

@@ -14,6 +14,7 @@ pub(crate) mod health;
 pub(crate) mod images;
 pub(crate) mod ingest;
 pub(crate) mod jobs;
+pub(crate) mod keyspaces;
 pub(crate) mod leftovers;
 pub(crate) mod loops;
 pub(crate) mod maintain;
