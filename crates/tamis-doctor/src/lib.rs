@@ -1,4 +1,4 @@
-//! For [tamis](tamis) databases that are damaged: salvage, verification of what cannot be opened,
+//! For [tamis] databases that are damaged: salvage, verification of what cannot be opened,
 //! and the contents of single files.
 //!
 //! | what | for |

@@ -1,9 +1,9 @@
-//! The statistics of a [tamis](tamis) database as metrics, for whoever collects them.
+//! The statistics of a [tamis] database as metrics, for whoever collects them.
 //!
 //! | what | for |
 //! | --- | --- |
 //! | [`to_prometheus`] | a scraper: the text format of Prometheus |
-//! | [`MetricsExporter`](facade::MetricsExporter) | the recorder of the crate `metrics`, with the feature of that name |
+//! | `facade::MetricsExporter` | the recorder of the crate `metrics`, with the feature of that name |
 //! | [`Publisher`], [`published`] | other processes: the file `STATS` in the database's directory |
 //!
 //! Invariants:
