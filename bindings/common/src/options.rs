@@ -71,8 +71,8 @@ impl Opening {
     /// Sets what is no option of the engine; `false` if it has no such name.
     fn set_beside(&mut self, name: &str, value: &str) -> Result<bool, OptionsError> {
         match name {
-            "publish_stats" => self.publish_stats = age(value)?,
-            "salvage" => self.salvage = flag(value)?,
+            "publish_stats" => self.publish_stats = age("publish_stats", value)?,
+            "salvage" => self.salvage = flag("salvage", value)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -80,17 +80,25 @@ impl Opening {
 }
 
 /// Reads a flag as options of the engine have it.
-fn flag(value: &str) -> Result<bool, OptionsError> {
+fn flag(name: &'static str, value: &str) -> Result<bool, OptionsError> {
     let mut options = Options::default();
-    options.set("error_if_exists", value)?;
+    options.set("error_if_exists", value).map_err(|error| named(name, error))?;
     Ok(options.error_if_exists)
 }
 
 /// Reads a time as options of the engine have it.
-fn age(value: &str) -> Result<Option<Duration>, OptionsError> {
+fn age(name: &'static str, value: &str) -> Result<Option<Duration>, OptionsError> {
     let mut options = Options::default();
-    options.set("changes_keep_time", value)?;
+    options.set("changes_keep_time", value).map_err(|error| named(name, error))?;
     Ok(options.changes_keep_time)
+}
+
+/// Gives an error the name of the option that was set.
+fn named(name: &'static str, error: OptionsError) -> OptionsError {
+    match error {
+        OptionsError::Value { value, expected, .. } => OptionsError::Value { name, value, expected },
+        other => other,
+    }
 }
 
 /// Sets one option of a database. Options of the default keyspace may be named with the prefix `keyspace.` or without it: `filter`
@@ -225,7 +233,7 @@ mod tests {
     fn metrics_are_published_by_name_until_the_database_is_closed() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut opening = Opening::default();
-        set(&mut opening, "publish_stats", "1 ms").expect("a name of an opening");
+        set(&mut opening, "publish_stats", "1 s").expect("a name of an opening");
         let database = crate::Database::open(dir.path(), opening).expect("it opens");
         let published = || tamis_metrics::published(dir.path(), &Options::default()).expect("it can be read");
         while published().is_none() {
@@ -235,6 +243,7 @@ mod tests {
         assert_eq!(published(), None);
         let wrong = set(&mut Opening::default(), "publish_stats", "soon").expect_err("no time");
         assert_eq!(wrong.code, Code::InvalidOption);
+        assert!(wrong.text.contains("`publish_stats`"), "{}", wrong.text);
         assert!(describe().contains("\"name\":\"publish_stats\""));
     }
 
