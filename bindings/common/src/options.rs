@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
-use tamis::{Db, Keyspace, KeyspaceOptions, OpenError, Options, OptionsError};
+use tamis::{Db, Error, Keyspace, KeyspaceOptions, OpenError, Options, OptionsError};
 use tamis_metrics::Publisher;
 
 use crate::{Failure, json};
@@ -40,7 +40,7 @@ impl Opening {
     /// # Errors
     ///
     /// As [`Db::open`].
-    pub fn open(self, path: impl AsRef<Path>) -> Result<(Db, Option<Publisher>), Failure> {
+    pub fn open(self, path: impl AsRef<Path>) -> Result<(Db, Option<Publisher>), Error> {
         let path = path.as_ref();
         if self.salvage {
             match tamis_doctor::salvage(path, self.options.clone(), false) {
@@ -58,9 +58,9 @@ impl Opening {
     /// # Errors
     ///
     /// As [`Db::open_read_only`].
-    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db, Failure> {
+    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db, OpenError> {
         let open = if self.salvage { tamis_doctor::open_read_only } else { Db::open_read_only };
-        Ok(open(path, self.options)?)
+        open(path, self.options)
     }
 
     /// Returns the options of the engine.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tamis::Db;
 
-use crate::errors::{OrRaise, failed};
+use crate::errors::OrRaise;
 use crate::handle::{Core, patiently};
 use crate::heatmap;
 use crate::keyspace::PyKeyspace;
@@ -60,10 +60,10 @@ impl Database {
         options.shared_write_memory = memory.1.map(|memory| memory.0.clone());
         let path = tamis_bindings::absolute(path);
         let open = || match read_only {
-            true => Ok((options.open_read_only(path)?, None)),
+            true => Ok::<_, tamis::Error>((options.open_read_only(path)?, None)),
             false => options.open(path),
         };
-        let (db, publisher) = py.detach(open).map_err(failed)?;
+        let (db, publisher) = py.detach(open).or_raise()?;
         let keyspace = db.default_keyspace().clone();
         let reader = Reader::new(Arc::new(Core::new(db, publisher)), keyspace, Source::Now);
         Py::new(

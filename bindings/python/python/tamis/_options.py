@@ -57,7 +57,9 @@ class DatabaseOptions(_CommonOptions, total=False):
     on_damage: str
     scrub_bytes_per_second: Union[int, str]
     verify_checksums: str
+    log_writes: str
     read_mode: str
+    async_reads: str
     cache_bytes: Union[int, str]
     filter_budget_bytes: Union[int, str]
     read_memory_bytes: Union[int, str]
