@@ -213,7 +213,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "floor-too-high",
         story: "logs of memtables that wait for their flush are dropped",
         edits: &[Edit {
-            file: "crates/tamis/src/work/flush.rs",
+            file: "crates/tamis/src/jobs/flush.rs",
             find: r#"slot.first_log.load(Relaxed)).min()"#,
             replace: r#"slot.first_log.load(Relaxed)).max()"#,
         }],
@@ -222,7 +222,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "flush-across-keyspaces",
         story: "a flush survives a power cut that earlier writes of another keyspace do not",
         edits: &[Edit {
-            file: "crates/tamis/src/work/flush.rs",
+            file: "crates/tamis/src/jobs/flush.rs",
             find: r#"if self.keyspaces.directory.load().len() > 1 ||"#,
             replace: r#"if self.keyspaces.directory.load().len() > 1000 ||"#,
         }],
@@ -270,14 +270,14 @@ const MUTATIONS: &[Mutation] = &[
         story: "obsolete files are removed only when nothing is to be flushed or merged",
         edits: &[
             Edit {
-                file: "crates/tamis/src/work/loops.rs",
+                file: "crates/tamis/src/jobs/loops.rs",
                 find: r#"                // Not when there is nothing to flush: that may never be.
                 db.remove_obsolete();
 "#,
                 replace: "",
             },
             Edit {
-                file: "crates/tamis/src/work/compact.rs",
+                file: "crates/tamis/src/jobs/compact.rs",
                 find: r#"        self.files.garbage.remove_all(&*self.fs);
 "#,
                 replace: "",
@@ -293,13 +293,13 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         story: "a flushed memtable is kept only after it left the view",
         edits: &[
             Edit {
-                file: "crates/tamis/src/work/flush.rs",
+                file: "crates/tamis/src/jobs/flush.rs",
                 find: r#"        self.keep_for_transactions(keyspace, slots);
 "#,
                 replace: "",
             },
             Edit {
-                file: "crates/tamis/src/work/flush.rs",
+                file: "crates/tamis/src/jobs/flush.rs",
                 find: r#"        // Under the lock, so that the next image includes this flush.
 "#,
                 replace: r#"        sync::point();

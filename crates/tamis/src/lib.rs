@@ -75,11 +75,11 @@ mod handles;
 mod idle;
 mod interrupt;
 pub mod io;
+mod jobs;
 mod log;
 mod open;
 mod session;
 mod transaction;
-mod work;
 mod write;
 #[cfg(feature = "simulation")]
 pub mod simulation {
@@ -158,9 +158,9 @@ pub mod ingest {
     //! [`Db::ingest`](crate::Db::ingest) or [`Keyspace::ingest`](crate::Keyspace::ingest).
 
     pub use crate::external::{ExternalTableBuilder, ExternalTableInfo};
-    pub use crate::work::ingest::IngestOptions;
-    pub use crate::work::ingest::IngestReport;
-    pub use crate::work::ingest::IngestedTable;
+    pub use crate::jobs::ingest::IngestOptions;
+    pub use crate::jobs::ingest::IngestReport;
+    pub use crate::jobs::ingest::IngestedTable;
 }
 
 pub mod maintenance {
@@ -168,12 +168,12 @@ pub mod maintenance {
     //! [`Db::verify`](crate::Db::verify).
 
     pub use crate::interrupt::{interruptible, is_interrupted};
-    pub use crate::work::jobs::CancelToken;
-    pub use crate::work::jobs::CompactOptions;
-    pub use crate::work::jobs::CompactionPause;
-    pub use crate::work::verify::VerifiedFile;
-    pub use crate::work::verify::VerifiedKind;
-    pub use crate::work::verify::VerifyReport;
+    pub use crate::jobs::control::CancelToken;
+    pub use crate::jobs::control::CompactOptions;
+    pub use crate::jobs::control::CompactionPause;
+    pub use crate::jobs::verify::VerifiedFile;
+    pub use crate::jobs::verify::VerifiedKind;
+    pub use crate::jobs::verify::VerifyReport;
 }
 
 pub mod live_files {
@@ -231,6 +231,7 @@ pub mod stats {
     pub use crate::handles::stats::RunStats;
     pub use crate::handles::stats::SnapshotStats;
     pub use crate::handles::stats::Stats;
+    pub use crate::jobs::control::JobStats;
     pub use crate::memory::ReadMemoryShare;
     pub use crate::memory::writes::WriteMemoryUse;
     pub use crate::observe::cost::ReadCost;
@@ -239,7 +240,6 @@ pub mod stats {
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
     pub use crate::session::elastic::report::ElasticStats;
     pub use crate::session::elastic::report::SegmentStats;
-    pub use crate::work::jobs::JobStats;
     pub use tamis_policy::compaction::Promise;
 }
 

@@ -52,7 +52,7 @@
 //!
 //! # Failures and poison
 //!
-//! A failed append or sync suspends writes ([`health`](crate::work::health)). Neither is retried,
+//! A failed append or sync suspends writes ([`health`](crate::jobs::health)). Neither is retried,
 //! and the suspension ends once the log has been [abandoned](Log::abandon). A failure to create the
 //! next log changes nothing. After a panic under the lock, writes stop for good.
 

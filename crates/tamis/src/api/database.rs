@@ -11,15 +11,15 @@ use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteE
 use crate::handles::handle::{Db, Keyspace};
 use crate::handles::memory_report::MemoryReport;
 use crate::handles::stats::Stats;
+use crate::jobs::control::CompactionPause;
+use crate::jobs::ingest::{IngestOptions, IngestReport};
+use crate::jobs::verify::VerifyReport;
 use crate::open;
 use crate::open::background::Workers;
 use crate::open::{beside, follow};
 use crate::options::{Durability, Options};
 use crate::read::{Explanation, RangeExplanation};
 use crate::session::elastic::report::SegmentStats;
-use crate::work::ingest::{IngestOptions, IngestReport};
-use crate::work::jobs::CompactionPause;
-use crate::work::verify::VerifyReport;
 
 impl Db {
     /// Opens the database in `path`, creating it if the options allow.

@@ -12,22 +12,22 @@
 //! * The directory lock is held from before the doctor looks until the database is closed, unless
 //!   it is opened for reading, which changes nothing.
 
+pub use crate::jobs::verify::in_words;
 pub use crate::open::DEFAULT_NAME;
 pub use crate::open::file_system;
 pub use crate::open::locked;
 pub use crate::session::repair::Plan;
 pub use crate::session::repair::Repair;
 pub use crate::session::repair::free_name;
-pub use crate::work::verify::in_words;
 use std::path::Path;
 
 use crate::error::{Error, OpenError, OptionsError, StorageError};
 use crate::handles::handle::Db;
+use crate::jobs::verify::VerifyReport;
 use crate::open as opening;
 use crate::open::background::Workers;
 use crate::open::beside;
 use crate::options::{KeyspaceOptions, Options};
-use crate::work::verify::VerifyReport;
 
 /// Opens the database in `path` as `plan` says, and puts that in force. Starts no background work,
 /// which would merge tables before anyone could inspect them. Returns the files that got a second

@@ -1,4 +1,4 @@
-//! Which work on global filters is due. The work itself is in [`filters`](crate::work::filters).
+//! Which work on global filters is due. The work itself is in [`filters`](crate::jobs::filters).
 
 use std::sync::Arc;
 

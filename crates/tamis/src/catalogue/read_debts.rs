@@ -1,5 +1,5 @@
 //! What reads have paid for: the work of gets and seeks in extra runs of a keyspace, as bytes that
-//! a merge may cost. See [`for_reads`](crate::work::for_reads).
+//! a merge may cost. See [`for_reads`](crate::jobs::for_reads).
 
 use tamis_base::collections::HashMap;
 use tamis_base::ids::KeyspaceId;

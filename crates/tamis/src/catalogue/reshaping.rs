@@ -1,4 +1,4 @@
-//! Options that are about to change. See [`reshape`](crate::work::reshape).
+//! Options that are about to change. See [`reshape`](crate::jobs::reshape).
 
 use std::sync::Arc;
 

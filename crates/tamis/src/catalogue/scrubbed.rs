@@ -1,4 +1,4 @@
-//! What the scrub has found and how far it is. See [`scrub`](crate::work::scrub).
+//! What the scrub has found and how far it is. See [`scrub`](crate::jobs::scrub).
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

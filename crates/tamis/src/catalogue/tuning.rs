@@ -1,4 +1,4 @@
-//! What the tuner has seen and decided, per keyspace. See [`tune`](crate::work::tune).
+//! What the tuner has seen and decided, per keyspace. See [`tune`](crate::jobs::tune).
 
 use std::collections::VecDeque;
 

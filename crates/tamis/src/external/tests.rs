@@ -14,9 +14,9 @@ use super::*;
 use crate::error::{AdminError, StorageError};
 use crate::handles::handle::Db;
 use crate::io::{MemFs, Usage, read_file};
+use crate::jobs::ingest::IngestOptions;
 use crate::options::{FilterChoice, KeyspaceOptions, Options, PerLevel};
 use crate::reseal;
-use crate::work::ingest::IngestOptions;
 
 const TABLE: &str = "/out/table.tam";
 

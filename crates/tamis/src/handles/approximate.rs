@@ -8,9 +8,9 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::error::ReadError;
 use crate::handles::handle::{Db, Keyspace};
+use crate::jobs::covered::share_of;
 use crate::observe::cost::ReadCost;
 use crate::read::Bounds;
-use crate::work::covered::share_of;
 
 /// A range of keys as returned by [`Keyspace::split`], to be passed to [`Keyspace::range`] and
 /// others.

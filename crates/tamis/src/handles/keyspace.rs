@@ -19,6 +19,8 @@ use crate::handles::layout;
 use crate::handles::layout::TableStats;
 use crate::handles::pin::SnapshotPin;
 use crate::handles::stats::KeyspaceStats;
+use crate::jobs::control::CompactOptions;
+use crate::jobs::ingest::{IngestOptions, IngestReport};
 use crate::observe::Explained;
 use crate::observe::cost::ReadCost;
 use crate::observe::latency::Operation;
@@ -27,8 +29,6 @@ use crate::read::explain::{ExplainRecorder, summary};
 use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, OwnReads, RangeExplanation, ReadAt};
 use crate::slice::Slice;
 use crate::sync;
-use crate::work::ingest::{IngestOptions, IngestReport};
-use crate::work::jobs::CompactOptions;
 
 #[cfg(feature = "measure")]
 use crate::read::filters_alone;

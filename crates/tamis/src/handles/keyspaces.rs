@@ -3,7 +3,7 @@
 //! Each change is one manifest edit, made under the `state` lock: after a crash it has either
 //! happened or not. After a failed edit the change has not happened for as long as the database
 //! stays open; the next opening shows whether it did. Only a failed drop suspends writes
-//! ([`health`](crate::work::health)), since writes to the keyspace might be lost. A drop frees
+//! ([`health`](crate::jobs::health)), since writes to the keyspace might be lost. A drop frees
 //! space: it is accepted while writes are suspended, and on a full disk it gets the
 //! [reserve](crate::gate::reserve).
 //!
@@ -13,8 +13,8 @@
 use crate::catalogue::keyspace::HIDDEN_PREFIX;
 use crate::error::{AdminError, WriteError};
 use crate::handles::handle::{Db, Keyspace};
+use crate::jobs::keyspaces::check_name;
 use crate::options::KeyspaceOptions;
-use crate::work::keyspaces::check_name;
 
 impl Db {
     /// Returns the keyspace called `name`.

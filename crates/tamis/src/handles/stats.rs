@@ -16,6 +16,7 @@ use crate::catalogue::tuning::TuningDecision;
 use crate::gate::counters::WriteCost;
 use crate::handles::memory_report::MemoryReport;
 use crate::handles::readers::{ReaderStats, Readers};
+use crate::jobs::control::JobStats;
 use crate::observe::StallStats;
 use crate::observe::cost::ReadCost;
 use crate::observe::latency::Latencies;
@@ -24,7 +25,6 @@ use crate::session::Session;
 use crate::session::elastic::report::{ElasticStats, SegmentStats};
 use crate::tree::open_table::TableFilter;
 use crate::tree::version::Version;
-use crate::work::jobs::JobStats;
 
 /// Counters and shape of a database at one moment. All sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,10 +1,10 @@
 //! The threads of an open database: one flushes, others compact, one may sync the log periodically,
-//! one may [scrub](crate::work::scrub), and one calls the
+//! one may [scrub](crate::jobs::scrub), and one calls the
 //! [listeners](crate::observe).
 //!
 //! A worker takes the `state` lock, looks for a job, registers it, works without the lock, and
 //! commits the result under it. A failed flush or compaction is undone and retried later, and the
-//! flush thread replaces logs that could not be written; [`health`](crate::work::health) has the
+//! flush thread replaces logs that could not be written; [`health`](crate::jobs::health) has the
 //! rules. Only a panic stops writes for good.
 //!
 //! `background_threads` threads compact. A large merge takes up to as many less one as helpers for
@@ -16,14 +16,14 @@ use std::thread::ThreadId;
 
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
+use crate::jobs::loops::{compaction_loop, flush_loop, sync_loop};
+use crate::jobs::scrub::scrub_loop;
 use crate::observe::Observer;
 use crate::open::follow::{Follower, follow_loop};
 use crate::options::Durability;
 use crate::session::Session;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
-use crate::work::loops::{compaction_loop, flush_loop, sync_loop};
-use crate::work::scrub::scrub_loop;
 
 /// The threads of an open database; joined by [`join`](Workers::join).
 #[derive(Debug, Default)]

@@ -79,13 +79,13 @@ use crate::catalogue::keyspace::{CONSUMERS_KEYSPACE, KeyspaceInner};
 use crate::catalogue::state::State;
 use crate::error::{OpenError, StorageError};
 use crate::io::read_file;
+use crate::jobs::guarded::guarded;
 use crate::open::beside::{ATTEMPTS, Doubts, pause};
 use crate::open::follow::logs::FollowedLogs;
 use crate::options::Options;
 use crate::session::Session;
 use crate::sync::Mutex;
 use crate::tree::open_table::OpenTable;
-use crate::work::guarded::guarded;
 use crate::{open, sync};
 
 /// Which epochs of a keyspace belong to flushes whose tables were in a published version.

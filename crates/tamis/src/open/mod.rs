@@ -52,6 +52,7 @@ use crate::gate::room::Room;
 use crate::gate::warnings::Warnings;
 use crate::io::batch::BatchReader;
 use crate::io::{DirLock, DirectFs, DiskFs, FileSystem};
+use crate::jobs::tune;
 use crate::log::{Log, LogParts};
 use crate::memtable::ChunkPool;
 use crate::observe::{Observer, span};
@@ -72,7 +73,6 @@ use crate::sync::{Mutex, Process};
 use crate::tree::garbage::Garbage;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
-use crate::work::tune;
 
 /// The name of the keyspace that always exists.
 pub const DEFAULT_NAME: &str = "default";

@@ -17,13 +17,13 @@ use crate::catalogue::NotBegun;
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::error::{OpenError, StorageError, WriteError};
 use crate::io::FileSystem;
+use crate::jobs::begin::Flushed;
+use crate::jobs::leftovers::{keeps_changes, remove_leftovers};
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables};
 use crate::session::Session;
 use crate::session::beginning::Beginning;
 use crate::session::repair::Repair;
-use crate::work::begin::Flushed;
-use crate::work::leftovers::{keeps_changes, remove_leftovers};
 use crate::write::commit::insert;
 
 /// Replays the logs into memtables; a writable database then flushes them and starts its own log,

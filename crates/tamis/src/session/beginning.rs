@@ -1,4 +1,4 @@
-//! What a session that waits for room needs in order to begin. See [`begin`](crate::work::begin).
+//! What a session that waits for room needs in order to begin. See [`begin`](crate::jobs::begin).
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -32,8 +32,8 @@
 //!
 //! Locks are taken in the order of the list below; none is held while a read is served. Before the
 //! list come, in this order: the lock of a session that has not begun
-//! ([`begin`](crate::work::begin)), the locks of [`Prepared`] and of consumers of changes, and the
-//! lock held while images of filters are saved ([`images`](crate::work::images)).
+//! ([`begin`](crate::jobs::begin)), the locks of [`Prepared`] and of consumers of changes, and the
+//! lock held while images of filters are saved ([`images`](crate::jobs::images)).
 //!
 //! The lock of memory shared by several databases ([`memory`](crate::memory)) is taken with none of
 //! these held. Under it, only the division of read memory and the locks after it in the list are

@@ -45,7 +45,7 @@
 //! # Failures and poison
 //!
 //! If appending or syncing fails, no writer is told of success and nothing becomes visible. Writes
-//! are suspended until the log is replaced ([`health`](crate::work::health)), since the record may
+//! are suspended until the log is replaced ([`health`](crate::jobs::health)), since the record may
 //! or may not be on disk. If the leader panics, its followers get an error and the next writer
 //! leads: it finds the log's lock poisoned and stops writes for good. If a writer panics in flight,
 //! nothing after it ever becomes visible, the batches in flight get an error, and writes stop for

@@ -42,7 +42,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "catalogue",
             "log",
             "session",
-            "work",
+            "jobs",
             "write",
             "open",
             "handles",
@@ -216,8 +216,8 @@ fn an_upward_dependency_is_detected() {
     );
     assert_eq!(wrong("tree.rs", "fn f() { crate::read::get() }"), ["tree.rs -> read"]);
     assert_eq!(
-        wrong("memtable/mod.rs", "use crate::{error::Error, db::{Db, Snapshot}, io};"),
-        ["memtable/mod.rs -> db"]
+        wrong("memtable/mod.rs", "use crate::{error::Error, api::{Db, Snapshot}, io};"),
+        ["memtable/mod.rs -> api"]
     );
     assert_eq!(
         wrong("memtable/mod.rs", "use crate::Slice;"),
@@ -225,9 +225,9 @@ fn an_upward_dependency_is_detected() {
         "the root re-exports items of rooms above"
     );
     assert_eq!(wrong("parlour/mod.rs", ""), ["parlour/mod.rs: `parlour` is not among the rooms"]);
-    let fine = "//! [`crate::db`]\nuse tamis_base::key::Kind; // crate::db\n#[cfg(test)]\nmod tests {\n    use crate::db::Db;\n}\n";
+    let fine = "//! [`crate::api`]\nuse tamis_base::key::Kind; // crate::api\n#[cfg(test)]\nmod tests {\n    use crate::api::Db;\n}\n";
     assert!(wrong("memtable/mod.rs", fine).is_empty());
-    assert!(wrong("memtable/tests.rs", "use crate::db::Db;").is_empty());
+    assert!(wrong("memtable/tests.rs", "use crate::api::Db;").is_empty());
 }
 
 #[test]

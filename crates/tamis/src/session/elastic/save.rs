@@ -8,7 +8,7 @@
 //! # Failures
 //!
 //! The edit is like any other: if it fails, the next one begins with a new manifest, and nothing
-//! else happens ([`health`](crate::work::health)). Writes go on, since no log depends on it, and
+//! else happens ([`health`](crate::jobs::health)). Writes go on, since no log depends on it, and
 //! the hotness is due again after [`SAVE_EVERY`](super::saved::SAVE_EVERY). The edit is not
 //! attempted where it could do needless harm: while writes are suspended; on a full disk, where
 //! rewriting the manifest takes room and frees none; or once the database is closing, which saves

@@ -36,6 +36,8 @@ use crate::compaction::filters::{self, FilterBits};
 use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts};
 use crate::error::StorageError;
 use crate::gate::room::{LEFT_FREE, human};
+use crate::jobs::control::{CancelToken, CompactionControl, reason_name, work_name};
+use crate::jobs::covered::{covered_tables, hidden_share};
 use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
 use crate::observe::latency::Operation;
 use crate::observe::span;
@@ -44,8 +46,6 @@ use crate::session::expiry::expired_tables;
 use crate::sync;
 use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
-use crate::work::covered::{covered_tables, hidden_share};
-use crate::work::jobs::{CancelToken, CompactionControl, reason_name, work_name};
 
 /// How a started plan ended.
 #[derive(Debug)]

@@ -18,7 +18,7 @@
 //!
 //! # Threads and locks
 //!
-//! The [upkeep of filters](crate::work::filters) saves and loads. One thread at a time saves, in
+//! The [upkeep of filters](crate::jobs::filters) saves and loads. One thread at a time saves, in
 //! any keyspace, holding the mutex `saving`. This mutex comes before every other lock of the
 //! database except the lock of a late beginning. `known`, a leaf, guards the list of opened files.
 //! [`FilterFiles::release`](crate::catalogue::filter_files::FilterFiles::release) and adding an

@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
 use crate::error::WriteError;
+use crate::jobs::guarded::guarded;
 use crate::options::Durability;
 use crate::read::MemtableSlot;
 use crate::session::Session;
 use crate::sync;
 use crate::sync::thread;
-use crate::work::guarded::guarded;
 
 pub(crate) fn flush_loop(db: &Session) {
     loop {

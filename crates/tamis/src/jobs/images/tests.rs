@@ -10,9 +10,9 @@ use tamis_base::key::KeyBytes;
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use super::*;
+use crate::jobs::images::reclaim::FREE_BYTES;
+use crate::jobs::images::reclaim::MOST_FILES;
 use crate::options::FilterChoice;
-use crate::work::images::reclaim::FREE_BYTES;
-use crate::work::images::reclaim::MOST_FILES;
 use crate::{AdminError, Db, Keyspace, KeyspaceOptions, Options};
 
 const DIR: &str = "/db";

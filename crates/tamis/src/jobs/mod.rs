@@ -3,6 +3,7 @@
 
 pub(crate) mod begin;
 pub(crate) mod compact;
+pub(crate) mod control;
 pub(crate) mod covered;
 pub(crate) mod deletions;
 pub(crate) mod filters;
@@ -13,7 +14,6 @@ pub(crate) mod guarded;
 pub(crate) mod health;
 pub(crate) mod images;
 pub(crate) mod ingest;
-pub(crate) mod jobs;
 pub(crate) mod keyspaces;
 pub(crate) mod leftovers;
 pub(crate) mod loops;

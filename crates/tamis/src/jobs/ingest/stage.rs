@@ -11,10 +11,10 @@ use tamis_files::tree::tombstones::EXTERNAL_TOMBSTONE_SEQ;
 use crate::error::{AdminError, ExternalTableError, StorageError};
 use crate::external::{Described, describe};
 use crate::io::{Access, FileSystem, Usage};
+use crate::jobs::verify::{VerifyReport, check_table};
 use crate::session::Session;
 use crate::tree::new_tables::NewFiles;
 use crate::tree::open_table::OpenTable;
-use crate::work::verify::{VerifyReport, check_table};
 
 /// The number of bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 //!
 //! The single flush thread writes tables; opening does so before there are any threads. Any holder
 //! of the log's lock seals. A flush that fails before its edit changes nothing and is retried
-//! ([`health`](crate::work::health)): the memtables stay readable, and their logs stay. After a
+//! ([`health`](crate::jobs::health)): the memtables stay readable, and their logs stay. After a
 //! failed edit the manifest is rewritten first ([`catalogue`](crate::catalogue)).
 
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use crate::compaction::filters::FilterBits;
 use crate::compaction::sink::Everything;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};
 use crate::error::StorageError;
+use crate::jobs::control::FlushControl;
 use crate::log::Current;
 use crate::observe::events::{Event, FlushInfo, FlushOutcome};
 use crate::observe::latency::Operation;
@@ -32,7 +33,6 @@ use crate::select::TakenEpoch;
 use crate::session::Session;
 use crate::sync;
 use crate::tree::new_tables::NewTables;
-use crate::work::jobs::FlushControl;
 
 /// The tables of memtables, and the bytes written.
 type Written = (NewTables, u64);

@@ -13,13 +13,13 @@ use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
 use crate::error::AdminError;
 use crate::interrupt;
+use crate::jobs::compact::Ended;
+use crate::jobs::control::{CancelToken, CompactOptions, Settling};
+use crate::jobs::covered::covered_tables;
 use crate::read::MemtableSlot;
 use crate::session::Session;
 use crate::session::expiry::expired_tables;
 use crate::sync::MutexGuard;
-use crate::work::compact::Ended;
-use crate::work::covered::covered_tables;
-use crate::work::jobs::{CancelToken, CompactOptions, Settling};
 
 impl Session {
     /// Seals the memtables of `keyspaces` and waits until they are tables. Does not wait for
