@@ -97,7 +97,8 @@ pub(crate) fn titled(out: &mut String, grid: &Grid) {
     table(out, grid);
 }
 
-fn table(out: &mut String, grid: &Grid) {
+/// Appends a table without its caption.
+pub(super) fn table(out: &mut String, grid: &Grid) {
     *out += &table_line(grid.head.iter().map(|cell| escaped(cell)));
     let rule = |at: usize| if at < grid.names { "---" } else { "---:" };
     *out += &table_line((0..grid.head.len()).map(|at| rule(at).to_owned()));

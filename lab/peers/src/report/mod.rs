@@ -20,6 +20,7 @@ use crate::record::Row;
 mod condensed;
 mod context;
 mod figure;
+mod front;
 mod html;
 mod markdown;
 pub mod pages;

@@ -2,7 +2,8 @@
 //!
 //! A document has a line `<!-- rows: lab/results/NAME KIND -->`, then the table, then `<!-- end of rows -->`. KIND is one of
 //!
-//! * `front`: the first table of the README, a column for each engine;
+//! * `front`: the README's table, a column for each engine; `picture DIR`: its picture, written to `DIR/engines.svg` beside the document;
+//! * `medians`, `rates`: the tables of docs/performance.md, times and throughputs;
 //! * `times SUITE`: the suite's main table and what belongs below it;
 //! * `latencies SUITE`, `costs SUITE`: its other tables;
 //! * `run`: the day, the machine and the commands.
@@ -15,42 +16,15 @@ use std::path::{Path, PathBuf};
 use tamis_lab::documents::{DocumentError, Marker, Section, commands, escaped};
 
 use super::context::Context;
-use super::figure::Figure;
+use super::front;
 use super::load;
 use super::markdown;
-use super::summary::{Group, Summary};
-use super::tables::{self, Grid, GridRow};
-use super::text::{self, Labels};
+use super::summary::Summary;
+use super::tables;
+use super::text::Labels;
 use crate::rows::FILE;
 
 const MARKER: Marker = Marker("rows");
-
-/// The rows of the front table: a name, a suite and a workload.
-const FRONT: [(&str, &str, &str); 10] = [
-    ("get of an absent key", "compacted", "get-empty"),
-    ("get of a present key", "compacted", "get-existing"),
-    ("multi-get of present keys, per key", "compacted", "multi-get-existing"),
-    ("seek", "compacted", "seek"),
-    ("seek and 50 steps", "compacted", "seek-next50"),
-    ("get of an absent key, compaction held back", "runs", "get-empty"),
-    ("get of a present key, nothing in memory", "cold", "get-existing"),
-    ("load in random order", "load", "fill-random"),
-    ("load in key order", "load", "fill-seq"),
-    ("overwrite of 16 KiB", "large", "overwrite"),
-];
-
-/// Size of the values of the front table's rows of large values.
-const LARGE: u64 = 16 << 10;
-
-/// Names of engines in the front table.
-const NAMES: [(&str, &str); 6] = [
-    ("rocksdb", "RocksDB"),
-    ("rocksdb-native", "RocksDB, native, mapped"),
-    ("leveldb", "LevelDB"),
-    ("fjall", "fjall"),
-    ("lmdb", "LMDB"),
-    ("redb", "redb"),
-];
 
 /// Writes the tables of all documents below `root` again, and returns those that have changed.
 ///
@@ -77,7 +51,10 @@ fn section(known: &mut Known) -> impl FnMut(&Path, &str) -> Result<Section, Stri
             known.insert(dir.to_owned(), (Summary::of(&rows), context));
         }
         let (summary, context) = &known[dir];
-        Ok(table(summary, context, kind)?.into())
+        match kind.split_once(' ') {
+            Some(("picture", dir)) => front::picture(summary, dir.trim()),
+            _ => Ok(table(summary, context, kind)?.into()),
+        }
     }
 }
 
@@ -89,7 +66,9 @@ fn table(summary: &Summary, context: &Context, kind: &str) -> Result<String, Str
         found.ok_or_else(|| format!("the rows have no suite `{suite}`"))
     };
     match kind {
-        "front" => markdown::titled(&mut out, &front(summary)?),
+        "front" => markdown::table(&mut out, &front::front(summary)?),
+        "medians" => markdown::table(&mut out, &front::times(summary)?),
+        "rates" => markdown::table(&mut out, &front::rates(summary)?),
         "run" => {
             out += &format!("{}, {}", escaped(&context.date), escaped(&context.machine.describe()));
             if !context.commits.is_empty() {
@@ -111,60 +90,13 @@ fn table(summary: &Summary, context: &Context, kind: &str) -> Result<String, Str
     Ok(out)
 }
 
-/// Returns the first table of the README: the rows of [`FRONT`] that were measured, with one thread.
-fn front(summary: &Summary) -> Result<Grid, String> {
-    let groups: Vec<(&str, &Group)> = FRONT
-        .iter()
-        .filter_map(|&(name, suite, workload)| {
-            let suite = summary.suites.iter().find(|known| known.name == suite)?;
-            let wanted = |group: &&Group| {
-                let here = &group.conditions;
-                let large = suite.name != "large" || here.value_bytes == LARGE;
-                here.workload == workload && here.threads == 1 && large
-            };
-            Some((name, suite.groups.iter().find(wanted)?))
-        })
-        .collect();
-    if groups.is_empty() {
-        return Err("the rows have none of the front table".to_owned());
-    }
-    let measured =
-        |system: &str| groups.iter().any(|(_, group)| group.spread(system, Figure::NsPerOp).is_some());
-    let systems: Vec<(&str, &str)> =
-        [("tamis", "tamis")].into_iter().chain(NAMES).filter(|(system, _)| measured(system)).collect();
-    let names: Vec<String> = systems.iter().map(|(system, _)| (*system).to_owned()).collect();
-    let mut head = vec!["ns per operation".to_owned()];
-    head.extend(systems.iter().map(|(_, name)| (*name).to_owned()));
-    let mut rows = Vec::new();
-    for (name, group) in groups {
-        let spread = |system: &str| group.spread(system, Figure::NsPerOp);
-        let spreads: Vec<_> = systems.iter().map(|(system, _)| spread(system)).collect();
-        let best = spreads.iter().flatten().min_by(|a, b| a.median.total_cmp(&b.median));
-        let even =
-            |at: &usize| spreads[*at].as_ref().zip(best).is_some_and(|(its, best)| its.min <= best.max);
-        let strong = (0..spreads.len()).filter(even).map(|at| at + 1).collect();
-        let mut cells = vec![name.to_owned() + &text::memory(group, &names)];
-        cells.extend(systems.iter().map(|(system, _)| text::cell(group, system, Figure::NsPerOp, true)));
-        let mut with = vec![text::HAD.to_owned()];
-        with.extend(systems.iter().map(|(system, _)| text::had(group, system)));
-        rows.push(GridRow { cells, ratio: None, strong });
-        rows.push(GridRow { cells: with, ratio: None, strong: Vec::new() });
-    }
-    Ok(Grid {
-        caption: "Medians; in bold the best of each row, and those whose rounds overlap with its".to_owned(),
-        head,
-        rows,
-        names: 1,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
     use crate::report::condense;
-    use crate::report::synthetic::{comparison, context, rows_of};
+    use crate::report::synthetic::{comparison, context};
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -184,7 +116,7 @@ mod tests {
         let mut made = false;
         for line in text.lines() {
             made = MARKER.begins(line) || made && line != MARKER.end();
-            let names_one = NAMES.iter().any(|(_, name)| line.contains(&format!("| {name} |")));
+            let names_one = front::PEERS.iter().any(|name| line.contains(&format!("| {name} |")));
             assert!(made || !names_one, "{line}");
         }
     }
@@ -225,28 +157,24 @@ mod tests {
             fresh.starts_with("# A\n\n") && fresh.contains("\nbetween\n") && fresh.ends_with("\nafter\n")
         );
         assert!(!fresh.contains("stale") && fresh.contains("| get-empty, 2 threads"), "{fresh}");
-        assert!(fresh.contains("| ns per operation | tamis | RocksDB | LevelDB | fjall | redb |"), "{fresh}");
-        assert!(fresh.contains("| get of an absent key | **218** | 1,186† |"), "{fresh}");
+        assert!(fresh.contains("| µs per operation | tamis | RocksDB | fjall | LevelDB | redb |"), "{fresh}");
+        assert!(fresh.contains("| absent get | **0.22** | 1.19 | 0.50 | 1.08 | 4.63 |"), "{fresh}");
         assert!(fresh.contains(commands(&context().commands).trim()));
         assert_eq!(refresh(dir.path()).unwrap(), Vec::<PathBuf>::new(), "nothing has changed since");
         // A figure that somebody corrects by hand is found.
-        fs::write(dir.path().join("docs/comparison.md"), fresh.replacen("**218**", "**118**", 1)).unwrap();
+        fs::write(dir.path().join("docs/comparison.md"), fresh.replacen("**0.22**", "**0.11**", 1)).unwrap();
         assert_eq!(outdated(dir.path()).unwrap().len(), 1);
     }
 
-    /// The best median alone was bold where the rounds of others overlapped with it.
     #[test]
-    fn cells_whose_rounds_overlap_with_the_best_are_bold_too() {
-        let systems: &[(&str, &[f64])] = &[
-            ("tamis", &[10.0, 20.0, 30.0]),
-            ("rocksdb", &[29.0, 40.0, 50.0]),
-            ("leveldb", &[31.0, 41.0, 51.0]),
-        ];
-        let grid = front(&Summary::of(&rows_of("compacted", "get-empty", systems))).unwrap();
-        assert_eq!(grid.rows[0].strong, [1, 2], "{:?}", grid.rows[0].cells);
-        let systems: &[(&str, &[f64])] = &[("tamis", &[31.0, 41.0, 51.0]), ("rocksdb", &[10.0, 20.0, 30.0])];
-        let grid = front(&Summary::of(&rows_of("compacted", "get-empty", systems))).unwrap();
-        assert_eq!(grid.rows[0].strong, [2], "a loss");
+    fn the_picture_is_beside_its_document() {
+        let dir =
+            project(&format!("{}\n{}\n", MARKER.begin("lab/results/all", "picture pictures"), MARKER.end()));
+        let picture = dir.path().join("docs/pictures/engines.svg");
+        assert!(refresh(dir.path()).unwrap().contains(&picture));
+        assert!(fs::read_to_string(picture).unwrap().starts_with("<svg "));
+        assert!(text(&dir).contains("](pictures/engines.svg)"));
+        assert!(outdated(dir.path()).unwrap().is_empty());
     }
 
     #[test]
@@ -254,6 +182,7 @@ mod tests {
         for (dir, kind, what) in [
             ("all", "poem", "poem"),
             ("all", "times cold", "no suite `cold`"),
+            ("all", "picture ../x", "below the document"),
             ("none", "front", "rows.jsonl"),
         ] {
             let begin = MARKER.begin(&format!("lab/results/{dir}"), kind);

@@ -1,0 +1,386 @@
+//! The README's table of engines, its picture, and the tables of docs/performance.md: medians of a few rows.
+//!
+//! Bold are the best median of a row and those whose rounds overlap with the best one's. Spreads, and what each engine had
+//! while it was measured, are in the tables of the same rows in the comparison.
+
+use std::path::{Component, Path};
+
+use tamis_lab::documents::Section;
+
+use super::figure::Figure;
+use super::summary::{Group, Spread, Summary, is_tamis};
+use super::tables::{Grid, GridRow};
+use super::text;
+
+/// A row: its name, and the conditions it was measured under.
+struct Pick {
+    name: &'static str,
+    suite: &'static str,
+    workload: &'static str,
+    threads: usize,
+    value_bytes: u64,
+}
+
+/// An engine: the name of the system in rows, and its name in tables.
+type Engine = (&'static str, &'static str);
+
+/// The engines of the README. RocksDB is what a user of its crate gets.
+const ENGINES: [Engine; 6] = [
+    ("tamis", "tamis"),
+    ("rocksdb", "RocksDB"),
+    ("fjall", "fjall"),
+    ("leveldb", "LevelDB"),
+    ("lmdb", "LMDB"),
+    ("redb", "redb"),
+];
+
+/// The engines of docs/performance.md: RocksDB as fast as it can be built, too.
+const ALL_ENGINES: [Engine; 7] = [
+    ENGINES[0],
+    ENGINES[1],
+    ("rocksdb-native", "RocksDB, native, mapped"),
+    ENGINES[2],
+    ENGINES[3],
+    ENGINES[4],
+    ENGINES[5],
+];
+
+/// The names of the others, which no table in the README has that is not made from rows.
+#[cfg(test)]
+pub(super) const PEERS: [&str; 5] = ["RocksDB", "fjall", "LevelDB", "LMDB", "redb"];
+
+/// The rows of the README.
+static FRONT: [Pick; 6] = [
+    pick("absent get", "compacted", "get-empty", 1),
+    pick("present get", "compacted", "get-existing", 1),
+    pick("seek", "compacted", "seek", 1),
+    pick("seek + 50 entries", "compacted", "seek-next50", 1),
+    pick("random load", "load", "fill-random", 1),
+    large("overwrite of 16 KiB", "overwrite"),
+];
+
+/// The rows of [`FRONT`] that are drawn.
+const DRAWN: [&str; 4] = ["absent get", "present get", "seek", "random load"];
+
+/// Times in docs/performance.md, beside those of [`FRONT`].
+static TIMES: [Pick; 8] = [
+    pick("absent get in a batch", "compacted", "multi-get-empty", 1),
+    pick("present get in a batch", "compacted", "multi-get-existing", 1),
+    pick("seek + 50 entries backwards", "compacted", "reverse-next50", 1),
+    pick("absent get, many runs", "runs", "get-empty", 1),
+    pick("seek, many runs", "runs", "seek", 1),
+    pick("present get, nothing in memory", "cold", "get-existing", 1),
+    pick("load in key order", "load", "fill-seq", 1),
+    large("get of 16 KiB", "get-existing"),
+];
+
+/// Throughputs in docs/performance.md.
+static RATES: [Pick; 12] = [
+    pick("puts in batches of 100", "batch", "fill-random", 1),
+    pick("puts, 8 threads", "writers", "fill-random", 8),
+    pick("synced puts, 1 thread", "sync", "overwrite", 1),
+    pick("synced puts, 32 threads", "sync", "overwrite", 32),
+    pick("YCSB A", "ycsb", "ycsb-a", 1),
+    pick("YCSB B", "ycsb", "ycsb-b", 1),
+    pick("YCSB C", "ycsb", "ycsb-c", 1),
+    pick("YCSB D", "ycsb", "ycsb-d", 1),
+    pick("YCSB E", "ycsb", "ycsb-e", 1),
+    pick("YCSB E, 2 threads", "ycsb", "ycsb-e", 2),
+    pick("YCSB F", "ycsb", "ycsb-f", 1),
+    Pick { name: "mixgraph", suite: "mixgraph", workload: "mixgraph", threads: 1, value_bytes: 36 },
+];
+
+const fn pick(name: &'static str, suite: &'static str, workload: &'static str, threads: usize) -> Pick {
+    Pick { name, suite, workload, threads, value_bytes: 256 }
+}
+
+const fn large(name: &'static str, workload: &'static str) -> Pick {
+    Pick { name, suite: "large", workload, threads: 1, value_bytes: 16 << 10 }
+}
+
+impl Pick {
+    fn find<'s>(&self, summary: &'s Summary) -> Option<&'s Group> {
+        let suite = summary.suites.iter().find(|suite| suite.name == self.suite)?;
+        suite.groups.iter().find(|group| {
+            let here = &group.conditions;
+            here.workload == self.workload
+                && here.threads == self.threads
+                && here.value_bytes == self.value_bytes
+        })
+    }
+}
+
+/// Returns the README's table.
+pub(super) fn front(summary: &Summary) -> Result<Grid, String> {
+    grid(summary, FRONT.iter(), &ENGINES, Figure::NsPerOp)
+}
+
+/// Returns the times of docs/performance.md.
+pub(super) fn times(summary: &Summary) -> Result<Grid, String> {
+    grid(summary, FRONT.iter().chain(&TIMES), &ALL_ENGINES, Figure::NsPerOp)
+}
+
+/// Returns the throughputs of docs/performance.md.
+pub(super) fn rates(summary: &Summary) -> Result<Grid, String> {
+    grid(summary, RATES.iter(), &ALL_ENGINES, Figure::OpsPerSecond)
+}
+
+fn grid(
+    summary: &Summary,
+    picks: impl Iterator<Item = &'static Pick>,
+    engines: &[Engine],
+    figure: Figure,
+) -> Result<Grid, String> {
+    let groups: Vec<(&Pick, &Group)> = picks.filter_map(|pick| Some((pick, pick.find(summary)?))).collect();
+    let measured = |system: &str| groups.iter().any(|(_, group)| group.spread(system, figure).is_some());
+    let engines: Vec<Engine> = engines.iter().copied().filter(|(system, _)| measured(system)).collect();
+    if engines.is_empty() {
+        return Err("the rows have none of this table".to_owned());
+    }
+    let unit = if figure.is_rate() { figure.title() } else { "µs per operation" };
+    let mut head = vec![unit.to_owned()];
+    head.extend(engines.iter().map(|(_, name)| (*name).to_owned()));
+    let rows = groups.iter().map(|(pick, group)| {
+        let spreads: Vec<Option<Spread>> =
+            engines.iter().map(|(system, _)| group.spread(system, figure)).collect();
+        let mut cells = vec![pick.name.to_owned()];
+        cells.extend(spreads.iter().map(|spread| cell(figure, spread.as_ref())));
+        GridRow { cells, ratio: None, strong: strong(figure, &spreads) }
+    });
+    Ok(Grid { caption: String::new(), head, rows: rows.collect(), names: 1 })
+}
+
+fn cell(figure: Figure, spread: Option<&Spread>) -> String {
+    let Some(spread) = spread else { return "—".to_owned() };
+    // Times in microseconds, with the digits that nanoseconds have.
+    let unit = if figure.is_rate() { 1.0 } else { 1000.0 };
+    text::value(figure, spread.median / unit)
+}
+
+/// Returns the cells to stress, of which the first is a name.
+fn strong(figure: Figure, spreads: &[Option<Spread>]) -> Vec<usize> {
+    let better = |a: &Spread, b: &Spread| figure.better(a.median, b.median);
+    let best = spreads.iter().flatten().reduce(|best, next| if better(next, best) { next } else { best });
+    let Some(best) = best else { return Vec::new() };
+    let overlaps = |its: &Spread| if figure.is_rate() { its.max >= best.min } else { its.min <= best.max };
+    (0..spreads.len()).filter(|&at| spreads[at].as_ref().is_some_and(overlaps)).map(|at| at + 1).collect()
+}
+
+/// The picture's file, below the directory of pictures.
+const FILE: &str = "engines.svg";
+
+/// The picture's title.
+const TITLE: &str = "Time per operation, by engine";
+
+/// What the horizontal axis shows.
+const AXIS: &str = "logarithmic scale, shorter is better";
+
+/// Values of the axis, in nanoseconds, with their labels.
+static TICKS: [(f64, &str); 16] = [
+    (10.0, "10 ns"),
+    (20.0, "20 ns"),
+    (50.0, "50 ns"),
+    (100.0, "100 ns"),
+    (200.0, "200 ns"),
+    (500.0, "500 ns"),
+    (1e3, "1 µs"),
+    (2e3, "2 µs"),
+    (5e3, "5 µs"),
+    (10e3, "10 µs"),
+    (20e3, "20 µs"),
+    (50e3, "50 µs"),
+    (100e3, "100 µs"),
+    (200e3, "200 µs"),
+    (500e3, "500 µs"),
+    (1e6, "1 ms"),
+];
+
+/// A bar: whether it is of tamis, the engine, nanoseconds.
+type Bar = (bool, &'static str, f64);
+
+/// Returns the README's picture, whose file is in `dir` beside the document.
+pub(super) fn picture(summary: &Summary, dir: &str) -> Result<Section, String> {
+    if !Path::new(dir).components().all(|part| matches!(part, Component::Normal(_))) {
+        return Err(format!("pictures are below the document, and {dir} is not"));
+    }
+    let mut groups: Vec<(&str, Vec<Bar>)> = Vec::new();
+    for pick in FRONT.iter().filter(|pick| DRAWN.contains(&pick.name)) {
+        let Some(group) = pick.find(summary) else { continue };
+        let bar = |(system, name): Engine| {
+            Some((is_tamis(system), name, group.spread(system, Figure::NsPerOp)?.median))
+        };
+        groups.push((pick.name, ENGINES.into_iter().filter_map(bar).collect()));
+    }
+    let svg = svg(&groups).ok_or_else(|| "the rows have nothing to draw".to_owned())?;
+    let text = format!("![{TITLE}; the table below has the values]({dir}/{FILE})");
+    Ok(Section { text, files: vec![(Path::new(dir).join(FILE), svg)] })
+}
+
+const WIDTH: f64 = 640.0;
+const MARGIN: f64 = 16.0;
+/// The left end of all bars, right of the engines' names.
+const LEFT: f64 = 96.0;
+/// The right end of the axis; the longest bar has its value beyond.
+const RIGHT: f64 = 560.0;
+/// Height of a bar with what separates it from the next one.
+const LANE: f64 = 21.0;
+const THICK: f64 = 15.0;
+/// Height of a group's name.
+const NAME: f64 = 30.0;
+/// Height of the title.
+const HEAD: f64 = 44.0;
+/// Height of the axis below the bars.
+const FOOT: f64 = 58.0;
+
+const STYLE: &str = "\
+text { font: 14px -apple-system, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #1f2328; }
+.title { font-size: 17px; font-weight: 600; }
+.strong { font-weight: 600; }
+.faint { fill: #59636e; }
+.paper { fill: #ffffff; }
+.grid { stroke: #d8dee4; }
+.own { fill: #0072b2; }
+.peer { fill: #b4bcc5; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3; }
+  .faint { fill: #9198a1; }
+  .paper { fill: #0d1117; }
+  .grid { stroke: #30363d; }
+  .own { fill: #56b4e9; }
+  .peer { fill: #59636e; }
+}
+";
+
+/// Draws groups of horizontal bars; `None` if there are none, or none of the values fits on the axis.
+fn svg(groups: &[(&str, Vec<Bar>)]) -> Option<String> {
+    let all = || groups.iter().flat_map(|(_, bars)| bars).map(|(_, _, ns)| *ns);
+    let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+    // Every bar has a length.
+    let first = TICKS.iter().rposition(|(at, _)| *at < least)?;
+    let last = TICKS.iter().position(|(at, _)| *at >= most)?;
+    let ticks = &TICKS[first..=last];
+    let (from, to) = (TICKS[first].0, TICKS[last].0);
+    let x = |ns: f64| LEFT + (RIGHT - LEFT) * (ns / from).ln() / (to / from).ln();
+    let rows: usize = groups.iter().map(|(_, bars)| bars.len()).sum();
+    let bottom = HEAD + groups.len() as f64 * NAME + rows as f64 * LANE;
+    let height = bottom + FOOT;
+    let said: Vec<String> = groups.iter().map(|(name, bars)| said(name, bars)).collect();
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"t d\">\n\
+         <title id=\"t\">{TITLE}</title>\n<desc id=\"d\">{}.</desc>\n<style>\n{STYLE}</style>\n\
+         <rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\" rx=\"6\"/>\n",
+        said.join(". ")
+    );
+    out += &label((MARGIN, 28.0), "title", "start", TITLE);
+    for (ns, name) in ticks {
+        let at = x(*ns);
+        out += &format!(
+            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{HEAD}\" y2=\"{bottom:.1}\"/>\n"
+        );
+        out += &label((at, bottom + 20.0), "faint", "middle", name);
+    }
+    out += &label(((LEFT + RIGHT) / 2.0, bottom + 42.0), "faint", "middle", AXIS);
+    let mut top = HEAD;
+    for (name, bars) in groups {
+        out += &label((MARGIN, top + 20.0), "strong", "start", name);
+        top += NAME;
+        for (own, engine, ns) in bars {
+            let (kind, letters) = if *own { ("own", "strong") } else { ("peer", "plain") };
+            let (end, base) = (x(*ns), top + 12.5);
+            out += &label((LEFT - 8.0, base), letters, "end", engine);
+            out += &format!(
+                "<rect class=\"{kind}\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{THICK}\"/>\n",
+                end - LEFT
+            );
+            out += &label((end + 6.0, base), letters, "start", &time(*ns));
+            top += LANE;
+        }
+    }
+    Some(out + "</svg>\n")
+}
+
+/// Returns a line of text whose baseline is at `at`. Text must not contain markup.
+fn label(at: (f64, f64), class: &str, anchor: &str, text: &str) -> String {
+    let (x, y) = at;
+    format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>\n")
+}
+
+/// Returns a group in words.
+fn said(name: &str, bars: &[Bar]) -> String {
+    let bars: Vec<String> = bars.iter().map(|(_, engine, ns)| format!("{engine} {}", time(*ns))).collect();
+    format!("{name}: {}", bars.join(", "))
+}
+
+fn time(ns: f64) -> String {
+    if ns < 999.5 { format!("{} ns", ns.round()) } else { format!("{:.1} µs", ns / 1000.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::{comparison, row, rows_of};
+
+    const TWO: &[(&str, &[f64])] = &[("tamis", &[200.0]), ("rocksdb", &[1000.0])];
+
+    /// The best median alone was bold where the rounds of others overlapped with it.
+    #[test]
+    fn cells_whose_rounds_overlap_with_the_best_are_bold_too() {
+        let systems: &[(&str, &[f64])] = &[
+            ("tamis", &[10.0, 20.0, 30.0]),
+            ("rocksdb", &[29.0, 40.0, 50.0]),
+            ("leveldb", &[31.0, 41.0, 51.0]),
+        ];
+        let grid = front(&Summary::of(&rows_of("compacted", "get-empty", systems))).unwrap();
+        assert_eq!(grid.rows[0].strong, [1, 2], "{:?}", grid.rows[0].cells);
+        let systems: &[(&str, &[f64])] = &[("tamis", &[31.0, 41.0, 51.0]), ("rocksdb", &[10.0, 20.0, 30.0])];
+        let grid = front(&Summary::of(&rows_of("compacted", "get-empty", systems))).unwrap();
+        assert_eq!(grid.rows[0].strong, [2], "a loss");
+        // Of throughputs the greatest is the best.
+        let grid = rates(&Summary::of(&rows_of("ycsb", "ycsb-a", systems))).unwrap();
+        assert_eq!(grid.rows[0].strong, [2]);
+        let grid = rates(&Summary::of(&rows_of("ycsb", "ycsb-a", TWO))).unwrap();
+        assert_eq!((&*grid.head[0], &*grid.rows[0].cells[1]), ("thousand operations per second", "5,000"));
+        assert_eq!(grid.rows[0].strong, [1]);
+    }
+
+    #[test]
+    fn rows_are_those_of_their_conditions() {
+        let mut rows = rows_of("compacted", "get-empty", TWO);
+        rows.extend(rows_of("large", "overwrite", &[("tamis", &[9000.0])]));
+        assert_eq!(front(&Summary::of(&rows)).unwrap().rows.len(), 1, "256 bytes are not 16 KiB");
+        let mut large = row("large", "overwrite", "tamis", 0, 39_610.0);
+        large.conditions.value_bytes = 16 << 10;
+        rows.push(large);
+        let grid = front(&Summary::of(&rows)).unwrap();
+        assert_eq!(grid.head, ["µs per operation", "tamis", "RocksDB"]);
+        assert_eq!(grid.rows[0].cells, ["absent get", "0.20", "1.00"]);
+        assert_eq!(grid.rows[1].cells, ["overwrite of 16 KiB", "39.6", "—"]);
+        assert!(front(&Summary::of(&rows_of("compacted", "poem", TWO))).is_err());
+    }
+
+    #[test]
+    fn the_picture_has_a_bar_for_every_engine_and_an_axis_that_holds_them() {
+        let mut rows = comparison();
+        rows.iter_mut().filter(|row| row.conditions.suite == "settled").for_each(|row| {
+            row.conditions.suite = "compacted".to_owned();
+        });
+        let summary = Summary::of(&rows);
+        let section = picture(&summary, "docs/pictures").unwrap();
+        assert!(section.text.ends_with("](docs/pictures/engines.svg)"), "{}", section.text);
+        let (path, svg) = &section.files[0];
+        assert_eq!(path, Path::new("docs/pictures/engines.svg"));
+        let count = |what: &str| svg.matches(what).count();
+        // Three reads and a load, of five engines.
+        assert_eq!((count("class=\"own\""), count("class=\"peer\"")), (4, 16));
+        assert_eq!(
+            (count("<text"), count("</text>")),
+            (4 + 20 * 2 + count("class=\"grid\"") + 2, count("<text"))
+        );
+        assert!(svg.contains("absent get: tamis 218 ns, RocksDB 1.2 µs"), "{svg}");
+        assert!(svg.contains(">200 ns</text>") && svg.contains(">20 µs</text>") && !svg.contains(">100 ns<"));
+        assert!(svg.contains("prefers-color-scheme: dark"));
+        assert!(picture(&summary, "../x").unwrap_err().contains("below the document"));
+        assert!(picture(&Summary::of(&rows_of("runs", "seek", TWO)), "x").unwrap_err().contains("to draw"));
+    }
+}
