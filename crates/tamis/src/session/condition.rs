@@ -23,12 +23,12 @@ use smallvec::SmallVec;
 use tamis_base::key::SeqNo;
 
 use crate::error::{TransactionError, WriteError};
-use crate::session::footprint::Part;
+use crate::session::footprint::KeyspaceFootprint;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Condition {
-    pub(crate) parts: SmallVec<[Part; 1]>,
+    pub(crate) parts: SmallVec<[KeyspaceFootprint; 1]>,
     /// Set by the leader; valid if the group was committed.
     pub(crate) verdict: OnceLock<Result<SeqNo, Refusal>>,
 }
@@ -55,7 +55,7 @@ impl From<Refusal> for TransactionError {
 }
 
 impl Condition {
-    pub(crate) fn new(parts: SmallVec<[Part; 1]>) -> Condition {
+    pub(crate) fn new(parts: SmallVec<[KeyspaceFootprint; 1]>) -> Condition {
         Condition { parts, verdict: OnceLock::new() }
     }
 

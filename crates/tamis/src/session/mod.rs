@@ -139,7 +139,7 @@ use crate::session::committer::Committer;
 use crate::session::elastic::Elastic;
 use crate::session::expiry::Expiry;
 use crate::session::history::{History, Ingested};
-use crate::session::live_snapshots::{LiveSnapshots, Views};
+use crate::session::live_snapshots::{LiveSnapshots, ViewList};
 use crate::session::locks::Locks;
 use crate::session::prepared_names::Prepared;
 use crate::session::repair::Repaired;
@@ -504,7 +504,7 @@ impl Session {
         }
         let live = self.snapshots.lock();
         for held in live.holders().filter(|held| held.view(keyspace.id).is_none()) {
-            let mut views = held.views().map_or_else(Views::new, |views| (*views).clone());
+            let mut views = held.views().map_or_else(ViewList::new, |views| (*views).clone());
             views.push((keyspace.id, keyspace.view.load_full()));
             match held.views.get() {
                 Some(known) => known.store(Arc::new(views)),

@@ -22,7 +22,7 @@ use crate::handles::pin::SnapshotPin;
 use crate::options::Durability;
 use crate::read::{Bounds, Iter, Life, Overlay};
 use crate::session::condition::Condition;
-use crate::session::footprint::Part;
+use crate::session::footprint::KeyspaceFootprint;
 use crate::session::locks::{Mode, NotGranted, Owner, Target};
 use crate::slice::Slice;
 use crate::transaction::prepared::PreparedTransaction;
@@ -412,9 +412,9 @@ impl LockTransaction {
 
     /// Returns what the commit depends on: that others have not written what was read, and that the
     /// keyspaces written to exist.
-    fn take_parts(&mut self) -> SmallVec<[Part; 1]> {
+    fn take_parts(&mut self) -> SmallVec<[KeyspaceFootprint; 1]> {
         let mut parts = self.reads.take_parts(&self.db.handle().inner.transactions.history.bugs);
-        parts.extend(self.writes.keyspaces().cloned().map(Part::existence));
+        parts.extend(self.writes.keyspaces().cloned().map(KeyspaceFootprint::existence));
         parts
     }
 

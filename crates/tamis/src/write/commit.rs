@@ -78,7 +78,7 @@ use crate::session::Session;
 use crate::session::committer::turns::Ticket;
 use crate::session::committer::{Members, PANICKED, panicked};
 use crate::session::condition::Condition;
-use crate::session::footprint::Part;
+use crate::session::footprint::KeyspaceFootprint;
 use crate::sync;
 
 impl Session {
@@ -436,7 +436,7 @@ impl Session {
         mut condition: Condition,
     ) -> Result<SeqNo, TransactionError> {
         debug_assert!(!batch.is_empty(), "a batch without writes is not judged");
-        if condition.parts.iter().any(Part::has_ranges) {
+        if condition.parts.iter().any(KeyspaceFootprint::has_ranges) {
             self.judge_ahead(&mut condition)
                 .inspect_err(|_| self.observed.write_counters.conflicts.add(1))?;
         }
