@@ -18,6 +18,8 @@ pub(crate) mod latency;
 mod queue;
 mod slow;
 mod stalls;
+pub(crate) mod warnings;
+pub(crate) mod write_counters;
 
 use events::{Event, EventListener, SlowOperation};
 use latency::{LatencyCounters, Operation};

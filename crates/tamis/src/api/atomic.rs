@@ -7,11 +7,11 @@
 use smallvec::smallvec;
 
 use crate::batch::{WriteBatch, check_key};
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::{KeyspaceFootprint, Point};
 use crate::error::{ReadError, TransactionError};
 use crate::handles::handle::{Db, Keyspace};
 use crate::options::Durability;
-use crate::session::condition::Condition;
-use crate::session::footprint::{KeyspaceFootprint, Point};
 use crate::slice::Slice;
 use crate::transaction::transact::Backoff;
 

@@ -12,8 +12,8 @@ use tamis_files::tree::files::filter_path;
 
 use crate::error::StorageError;
 use crate::gate::backoff::Backoff;
-use crate::gate::warnings::Warnings;
 use crate::io::FileSystem;
+use crate::observe::warnings::Warnings;
 use crate::select::Span;
 use crate::sync::Mutex;
 use crate::tree::garbage::Garbage;

@@ -15,11 +15,9 @@
 //! state's, so neither happens while another thread holds that lock.
 
 pub(crate) mod backoff;
-pub(crate) mod counters;
 pub(crate) mod pace;
 pub(crate) mod reserve;
 pub(crate) mod room;
-pub(crate) mod warnings;
 
 pub(crate) mod phase;
 
@@ -31,9 +29,9 @@ use tamis_base::ids::LogId;
 
 use crate::error::{StorageError, WriteError};
 use crate::gate::backoff::{Backoff, RETRY};
-use crate::gate::counters::WriteCounters;
 use crate::observe::Observer;
 use crate::observe::events::Event;
+use crate::observe::write_counters::WriteCounters;
 use crate::sync::{Condvar, Mutex, Process};
 
 /// See the module documentation.

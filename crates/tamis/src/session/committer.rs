@@ -12,9 +12,9 @@ use tamis_base::key::SeqNo;
 use turns::{Ticket, Turns};
 
 use crate::batch::WriteBatch;
+use crate::conflicts::condition::Condition;
 use crate::error::WriteError;
 use crate::log::Current;
-use crate::session::condition::Condition;
 use crate::sync::{self, Bell, Condvar, Mutex, MutexGuard};
 
 pub(crate) const PANICKED: &str = "a panic while writes were committed";

@@ -16,14 +16,14 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::batch::{check_key, normalize_range};
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::KeyspaceFootprint;
+use crate::conflicts::locks::{Mode, NotGranted, Owner, Target};
 use crate::error::TransactionError;
 use crate::handles::handle::{Db, Keyspace};
 use crate::handles::pin::SnapshotPin;
 use crate::options::Durability;
 use crate::read::{Bounds, Iter, Life, Overlay};
-use crate::session::condition::Condition;
-use crate::session::footprint::KeyspaceFootprint;
-use crate::session::locks::{Mode, NotGranted, Owner, Target};
 use crate::slice::Slice;
 use crate::transaction::prepared::PreparedTransaction;
 use crate::transaction::reads::Reads;

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
+use crate::conflicts::bugs::{Bug, Bugs};
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::KeyspaceFootprint;
 use crate::error::{ReadError, TransactionError, WriteError};
 use crate::handles::handle::{Db, Keyspace};
 use crate::handles::pin::SnapshotPin;
 use crate::options::Durability;
 use crate::read::{Bounds, Iter, Life, Lookup, Overlay};
-use crate::session::bugs::{Bug, Bugs};
-use crate::session::condition::Condition;
-use crate::session::footprint::KeyspaceFootprint;
 use crate::slice::Slice;
 use crate::transaction::options::{Isolation, TransactionOptions};
 use crate::transaction::reads::Reads;

@@ -23,12 +23,12 @@ use smallvec::SmallVec;
 use tamis_filter::Digest;
 
 use crate::batch::WriteBatch;
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::KeyspaceFootprint;
+use crate::conflicts::locks::{Owner, Target};
+use crate::conflicts::prepared_names::PreparedPhase;
 use crate::error::{ReadError, StorageError, TransactionError, WriteError};
 use crate::handles::handle::Db;
-use crate::session::condition::Condition;
-use crate::session::footprint::KeyspaceFootprint;
-use crate::session::locks::{Owner, Target};
-use crate::session::prepared_names::PreparedPhase;
 
 /// The keyspace of prepared transactions, hidden from programs.
 pub(crate) const PREPARED_KEYSPACE: &str = "\0prepared";

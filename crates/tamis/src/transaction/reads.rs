@@ -11,10 +11,10 @@ use tamis_base::key::SeqNo;
 use tamis_filter::Digest;
 
 use crate::catalogue::keyspace::KeyspaceInner;
+use crate::conflicts::bugs::{Bug, Bugs};
+use crate::conflicts::footprint::{KeyspaceFootprint, Point};
 use crate::read::pending::PendingSpan;
 use crate::read::{Bounds, RangeRead};
-use crate::session::bugs::{Bug, Bugs};
-use crate::session::footprint::{KeyspaceFootprint, Point};
 
 /// From this number of keys on, a map finds repeated ones.
 const FEW: usize = 8;

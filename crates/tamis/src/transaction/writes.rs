@@ -10,10 +10,10 @@ use tamis_filter::Digest;
 
 use crate::batch::{WriteBatch, check_key, check_value, normalize_range};
 use crate::catalogue::keyspace::KeyspaceInner;
+use crate::conflicts::footprint::{Point, Points, RangeReads};
 use crate::error::{TransactionError, WriteError};
 use crate::handles::handle::Keyspace;
 use crate::read::pending::{Before, Pending};
-use crate::session::footprint::{Point, Points, RangeReads};
 use crate::transaction::savepoint::{Savepoint, Savepoints};
 
 /// See the module documentation.

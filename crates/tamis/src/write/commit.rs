@@ -68,6 +68,8 @@ use crate::batch::WriteBatch;
 use crate::catalogue::Directory;
 use crate::catalogue::filled::Filled;
 use crate::catalogue::keyspace::KeyspaceInner;
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::KeyspaceFootprint;
 use crate::error::{StorageError, TransactionError, WriteError};
 use crate::gate::reserve::frees_room;
 use crate::log::Current;
@@ -77,8 +79,6 @@ use crate::read::{View, WORTH};
 use crate::session::Session;
 use crate::session::committer::turns::Ticket;
 use crate::session::committer::{Members, PANICKED, panicked};
-use crate::session::condition::Condition;
-use crate::session::footprint::KeyspaceFootprint;
 use crate::sync;
 
 impl Session {

@@ -1,13 +1,13 @@
-//! Judging the [condition](crate::session::condition) of a batch against the writes since its
+//! Judging the [condition](crate::conflicts::condition) of a batch against the writes since its
 //! transaction began.
 
 use tamis_base::key::SeqNo;
 
 use crate::batch::WriteBatch;
+use crate::conflicts::bugs::Bug;
+use crate::conflicts::condition::{Condition, Refusal};
+use crate::conflicts::footprint::{KeyspaceFootprint, met_by};
 use crate::session::Session;
-use crate::session::bugs::Bug;
-use crate::session::condition::{Condition, Refusal};
-use crate::session::footprint::{KeyspaceFootprint, met_by};
 
 impl Session {
     /// Judges what is committed by now, without holding any lock: ranges may take a while. Only

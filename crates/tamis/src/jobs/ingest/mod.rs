@@ -50,6 +50,7 @@ use tamis_policy::compaction::shape::KeyRange;
 
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
+use crate::conflicts::history::Ingested;
 use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
 use crate::log::Current;
@@ -58,7 +59,6 @@ use crate::observe::latency::Operation;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::session::Session;
-use crate::session::history::Ingested;
 use crate::sync;
 use crate::tree::new_tables::NewTables;
 

@@ -7,7 +7,7 @@
 //! visible. So only earlier members of the group can come between the judgement of a batch and its
 //! place in the order of all writes, and the judgement compares these, too. Any write that got a
 //! sequence number earlier is in the memtables by then, or was kept from them
-//! ([`history`](crate::session::history)).
+//! ([`history`](crate::conflicts::history)).
 //!
 //! A refused batch leaves the group as if it had never joined; the others commit.
 //!
@@ -22,8 +22,8 @@ use std::sync::OnceLock;
 use smallvec::SmallVec;
 use tamis_base::key::SeqNo;
 
+use crate::conflicts::footprint::KeyspaceFootprint;
 use crate::error::{TransactionError, WriteError};
-use crate::session::footprint::KeyspaceFootprint;
 
 /// See the module documentation.
 #[derive(Debug)]

@@ -43,8 +43,8 @@ use tamis_base::ids::KeyspaceId;
 use tamis_base::key::SeqNo;
 use tamis_policy::compaction::shape::KeyRange;
 
+use crate::conflicts::bugs::{Bug, Bugs};
 use crate::read::MemtableSlot;
-use crate::session::bugs::{Bug, Bugs};
 use crate::sync::Mutex;
 
 /// The most ingested files that are remembered.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::session::locks::Owner;
+use crate::conflicts::locks::Owner;
 use crate::sync::Mutex;
 
 /// The state of a name.
