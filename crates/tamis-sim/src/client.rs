@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ pub struct Shared {
     pub keys: u8,
     /// Whether every acknowledged write survives a power cut.
     pub always_synced: bool,
+    /// The largest trees that were seen in the session, in bytes.
+    pub largest: AtomicU64,
 }
 
 /// A running client.
@@ -230,7 +234,6 @@ impl Client {
     /// Overwrites the client's keys. However busy that keeps the database, the space in use stays
     /// within the sum that `docs/operations.md` states.
     fn overwrite(&self, space: Space, times: u16) -> Result<(), Failure> {
-        let mut largest = 0;
         for n in 0..times {
             let key = (n % u16::from(self.shared.keys)) as u8;
             self.write(&[Change::Put { space, key, len: 900 }], false)?;
@@ -238,7 +241,8 @@ impl Client {
                 let before = stated(&self.db);
                 let used = self.shared.disk.used(self.db.path());
                 let after = stated(&self.db);
-                largest = before.0.max(after.0).max(largest);
+                let seen = before.0.max(after.0);
+                let largest = self.shared.largest.fetch_max(seen, Relaxed).max(seen);
                 // What each thread has replaced and not yet removed.
                 let removals = (self.shared.options.background_threads as u64 + 1) * largest;
                 let sum = before.1.max(after.1) + removals;
@@ -391,7 +395,7 @@ impl Client {
 
 /// Returns the bytes of all trees and memtables, and the space that they take with logs, readers,
 /// and what is being merged.
-fn stated(db: &Db) -> (u64, u64) {
+pub fn stated(db: &Db) -> (u64, u64) {
     let stats = db.stats();
     let trees: u64 =
         stats.keyspaces.iter().map(|ks| ks.table_bytes + ks.blob_bytes + ks.memtable_bytes).sum();

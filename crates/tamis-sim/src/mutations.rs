@@ -350,7 +350,7 @@ const OF_TRANSACTIONS: &[Mutation] = &[
         name: "floor-forgotten",
         story: "memtables beyond the limit are forgotten without a trace",
         edits: &[Edit {
-            file: "crates/tamis/src/session/history.rs",
+            file: "crates/tamis/src/conflicts/history.rs",
             find: r#"is_some_and(|floor| *floor > since)"#,
             replace: r#"is_some_and(|floor| *floor > since && since == SeqNo::MAX)"#,
         }],

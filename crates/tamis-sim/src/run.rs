@@ -1,6 +1,8 @@
 //! One complete simulation.
 
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use tamis::simulation::Scheduler;
 use tamis::{Db, Durability, Keyspace, OpenError};
 use tamis_testkit::{CrashMode, FaultyFs};
 
-use crate::client::{Client, SECOND, Shared, everything};
+use crate::client::{Client, SECOND, Shared, everything, stated};
 use crate::disk::{Disk, Loss};
 use crate::machine::{Machine, Report};
 use crate::oracle::Oracle;
@@ -98,6 +100,7 @@ impl World {
             keys: self.plan.keys,
             always_synced: options.durability == Durability::Synced,
             options,
+            largest: AtomicU64::new(0),
         }
     }
 
@@ -107,6 +110,7 @@ impl World {
         if let Some((db, spaces)) = self.open(&shared)? {
             self.look(&shared, &db)?;
             if !disk.has_crashed() {
+                shared.largest.store(stated(&db).0, Relaxed);
                 self.work(session, &shared, &db, &spaces);
                 self.goes_on(&shared, &db)?;
             }

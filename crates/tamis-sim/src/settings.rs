@@ -58,8 +58,6 @@ pub fn reshape(rng: &mut Rng, levels: usize, s: &mut Settings) {
     set(s, "table_bytes", pick(rng, &["4 KiB", "8 KiB"]));
     set(s, "block_bytes", pick(rng, &["128", "256", "512", "1 KiB"]));
     set(s, "restart_interval", rng.u8(1..20));
-    // Two options that are constants now. Drawn all the same: a seed keeps its plan.
-    let _ = (rng.bool(), rng.bool());
     set(s, "compression", pick(rng, &["none", "lz4", "none,lz4"]));
     let all: Vec<FilterChoice> = FilterChoice::all().collect();
     let filter = if rng.u8(..4) == 0 { FilterChoice::BlockedBloom } else { *pick(rng, &all) };

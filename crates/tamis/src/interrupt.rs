@@ -17,7 +17,7 @@ use crate::sync;
 pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy)]
-struct Asked {
+struct LastAsked {
     question: fn() -> bool,
     last: Option<Instant>,
     /// A yes is final.
@@ -25,7 +25,7 @@ struct Asked {
 }
 
 thread_local! {
-    static ASKED: Cell<Option<Asked>> = const { Cell::new(None) };
+    static ASKED: Cell<Option<LastAsked>> = const { Cell::new(None) };
 }
 
 /// Makes a call that this thread gives up once `question` says yes: waits for locks, compactions,
@@ -36,13 +36,13 @@ thread_local! {
 ///
 /// For bindings to languages whose threads can be interrupted.
 pub fn interruptible<T>(question: fn() -> bool, call: impl FnOnce() -> T) -> T {
-    struct Before(Option<Asked>);
+    struct Before(Option<LastAsked>);
     impl Drop for Before {
         fn drop(&mut self) {
             ASKED.set(self.0);
         }
     }
-    let _before = Before(ASKED.replace(Some(Asked { question, last: None, yes: false })));
+    let _before = Before(ASKED.replace(Some(LastAsked { question, last: None, yes: false })));
     call()
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn is_possible() -> bool {
 }
 
 #[cold]
-fn ask(asked: Asked) -> bool {
+fn ask(asked: LastAsked) -> bool {
     let is_due = asked.last.is_none_or(|last| sync::since(last) >= INTERVAL);
     if asked.yes || !is_due {
         return asked.yes;
@@ -67,6 +67,6 @@ fn ask(asked: Asked) -> bool {
     // It may make calls of its own: none of them asks again.
     ASKED.set(None);
     let yes = (asked.question)();
-    ASKED.set(Some(Asked { last: Some(sync::now()), yes, ..asked }));
+    ASKED.set(Some(LastAsked { last: Some(sync::now()), yes, ..asked }));
     yes
 }

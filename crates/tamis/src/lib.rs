@@ -68,6 +68,7 @@ mod api;
 mod batch;
 mod catalogue;
 mod compaction;
+mod conflicts;
 mod error;
 mod external;
 mod gate;
@@ -220,7 +221,6 @@ pub mod stats {
     pub use crate::catalogue::scrubbed::DamagedTable;
     pub use crate::catalogue::scrubbed::ScrubStats;
     pub use crate::catalogue::tuning::TuningDecision;
-    pub use crate::gate::counters::WriteCost;
     pub use crate::handles::layout::TableStats;
     pub use crate::handles::memory_report::MemoryReport;
     pub use crate::handles::readers::ReaderStats;
@@ -236,6 +236,7 @@ pub mod stats {
     pub use crate::memory::writes::WriteMemoryUse;
     pub use crate::observe::cost::ReadCost;
     pub use crate::observe::latency::{Latencies, LatencyHistogram, Operation};
+    pub use crate::observe::write_counters::WriteCost;
     pub use crate::observe::{StallCause, StallStats};
     pub use crate::select::{AutoFilterStats, GlobalFilterStats, KeyMapStats, QueryStats};
     pub use crate::session::elastic::report::ElasticStats;

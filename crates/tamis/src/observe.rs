@@ -18,10 +18,12 @@ pub(crate) mod latency;
 mod queue;
 mod slow;
 mod stalls;
+pub(crate) mod warnings;
+pub(crate) mod write_counters;
 
 use events::{Event, EventListener, SlowOperation};
 use latency::{LatencyCounters, Operation};
-pub(crate) use queue::Queue;
+pub(crate) use queue::EventQueue;
 use slow::Slow;
 pub use stalls::StallCause;
 
@@ -63,7 +65,7 @@ pub(crate) struct Observer {
     process: Process,
     latencies: LatencyCounters,
     stalls: [StallCounter; StallCause::ALL.len()],
-    queue: Queue,
+    queue: EventQueue,
     slow: Option<Slow>,
 }
 
@@ -88,12 +90,12 @@ impl Observer {
             process: Process::current(),
             latencies: LatencyCounters::default(),
             stalls: Default::default(),
-            queue: Queue::new(listeners),
+            queue: EventQueue::new(listeners),
             slow: slow_threshold.map(Slow::new),
         })
     }
 
-    pub(crate) fn queue(&self) -> &Queue {
+    pub(crate) fn queue(&self) -> &EventQueue {
         &self.queue
     }
 

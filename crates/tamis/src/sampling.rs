@@ -41,7 +41,7 @@ const MOST_RUNS: usize = 64;
 
 /// A segment that a get asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct AskedSegment {
     pub(crate) id: SegmentId,
     /// Whether the segment held the key.
     pub(crate) held: bool,
@@ -97,14 +97,19 @@ impl Sampler {
     }
 
     /// Records what a counted get asked.
-    pub(crate) fn record(&self, asked: impl Iterator<Item = Asked>) {
+    pub(crate) fn record(&self, asked: impl Iterator<Item = AskedSegment>) {
         let shard = self.shards.get_or(|| self.new_shard());
         let weight = shard.stride.weight();
         match shard.samples.try_lock() {
             Some(mut samples) if samples.len() + MOST_RUNS <= MOST_WAITING => {
                 shard.stride.recorded();
                 let asked = asked.take(MOST_RUNS);
-                samples.extend(asked.map(|Asked { id, held, read }| Sample { id, weight, held, read }));
+                samples.extend(asked.map(|AskedSegment { id, held, read }| Sample {
+                    id,
+                    weight,
+                    held,
+                    read,
+                }));
             }
             // The next sample counts this one's gets.
             _ => _ = self.dropped.fetch_add(1, Relaxed),
@@ -166,9 +171,9 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    fn asked(table: u64) -> impl Iterator<Item = Asked> {
+    fn asked(table: u64) -> impl Iterator<Item = AskedSegment> {
         let id = SegmentId { table, segment: 0 };
-        std::iter::once(Asked { id, held: false, read: BlockRead::None })
+        std::iter::once(AskedSegment { id, held: false, read: BlockRead::None })
     }
 
     #[test]

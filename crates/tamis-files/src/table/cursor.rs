@@ -73,7 +73,7 @@ struct Entry {
 /// Where a cursor is in its table, ordered like the entries. The first number is the block's; the
 /// second is the entry's, counted from 1, or the edge before the block's first entry (0) or after
 /// its last (`usize::MAX`).
-pub type Place = (usize, usize);
+pub type EntryIndex = (usize, usize);
 
 /// Reports whether `to` lies beyond `from` in this direction.
 #[inline]
@@ -344,7 +344,7 @@ impl TableCursor {
 
     /// Returns an error if the cursor is not beyond `from`: keys then contradict each other or the
     /// index.
-    fn check_passed(&mut self, from: Option<Place>, backward: bool) -> Result<(), StorageError> {
+    fn check_passed(&mut self, from: Option<EntryIndex>, backward: bool) -> Result<(), StorageError> {
         if let (Some(from), Some(to)) = (from, self.place())
             && !is_beyond(from, to, backward)
         {
@@ -355,7 +355,7 @@ impl TableCursor {
     }
 
     /// Returns where the cursor is, to compare with other places of the table.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<EntryIndex> {
         match (self.deferred, &self.entry, &self.loaded) {
             (Some((at, true)), ..) => Some((at.index, usize::MAX)),
             (Some((at, false)), ..) => Some((at.index, 0)),

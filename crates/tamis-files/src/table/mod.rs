@@ -41,7 +41,7 @@ mod units;
 
 pub use block::{BlockView, HashAnswer, InBlock};
 pub use builder::{ExtraProperties, TableBuilder, TableOptions};
-pub use cursor::{CursorOptions, Place, TableCursor, is_beyond};
+pub use cursor::{CursorOptions, EntryIndex, TableCursor, is_beyond};
 pub use data::{HeapBlock, PinnedValue};
 pub use files::OpenFiles;
 pub(crate) use files::TableFile;

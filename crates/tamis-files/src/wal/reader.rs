@@ -117,7 +117,7 @@ pub struct LogReader {
 }
 
 /// What was found where a record should be.
-enum Place {
+enum Look {
     Record(RecordHead),
     FileEnd,
     Bad { what: &'static str, head_intact: bool },
@@ -184,12 +184,12 @@ impl LogReader {
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, StorageError> {
         while self.end.is_none() {
             match self.look(self.pos)? {
-                Place::Record(head) => return self.pass(head),
-                Place::FileEnd if self.options.expect_complete => {
+                Look::Record(head) => return self.pass(head),
+                Look::FileEnd if self.options.expect_complete => {
                     self.resolve("there is no closing record", false)?;
                 }
-                Place::FileEnd => self.end = Some(End::Clean { offset: self.pos }),
-                Place::Bad { what, head_intact } => self.resolve(what, head_intact)?,
+                Look::FileEnd => self.end = Some(End::Clean { offset: self.pos }),
+                Look::Bad { what, head_intact } => self.resolve(what, head_intact)?,
             }
         }
         Ok(None)
@@ -202,7 +202,7 @@ impl LogReader {
         let mut is_fresh = false;
         while self.end.is_none() {
             match self.look(self.pos)? {
-                Place::Record(head) => return self.pass(head),
+                Look::Record(head) => return self.pass(head),
                 _ if is_fresh => break,
                 _ => {
                     self.window.refresh()?;
@@ -216,7 +216,7 @@ impl LogReader {
     /// Examines what follows the last record. Damage is an error; nothing else is concluded.
     pub fn look_behind(&mut self) -> Result<(), StorageError> {
         if self.end.is_none()
-            && let Place::Bad { what, head_intact } = self.look(self.pos)?
+            && let Look::Bad { what, head_intact } = self.look(self.pos)?
         {
             self.resolve(what, head_intact)?;
             self.resume();
@@ -282,22 +282,22 @@ impl LogReader {
         &self.gaps
     }
 
-    fn look(&mut self, offset: u64) -> Result<Place, StorageError> {
+    fn look(&mut self, offset: u64) -> Result<Look, StorageError> {
         if offset >= self.window.len {
-            return Ok(Place::FileEnd);
+            return Ok(Look::FileEnd);
         }
         let (id, file_len) = (self.id, self.window.len);
         let bytes = self.window.get(offset, MAX_HEAD_BYTES as u64)?;
         let Some(head) = RecordHead::parse(bytes, id, offset, file_len) else {
-            return Ok(Place::Bad { what: "no record starts here", head_intact: false });
+            return Ok(Look::Bad { what: "no record starts here", head_intact: false });
         };
         let bytes = self.window.get(offset, head.end(offset) - offset)?;
         let intact = bytes.first_chunk::<8>().is_some_and(|stored| {
             u64::from_le_bytes(*stored) == xxh3_64_with_seed(&bytes[8..], seed(id, offset))
         });
         Ok(match intact {
-            true => Place::Record(head),
-            false => Place::Bad { what: "the checksum of a record does not match", head_intact: true },
+            true => Look::Record(head),
+            false => Look::Bad { what: "the checksum of a record does not match", head_intact: true },
         })
     }
 

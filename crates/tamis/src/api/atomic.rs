@@ -7,11 +7,11 @@
 use smallvec::smallvec;
 
 use crate::batch::{WriteBatch, check_key};
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::{KeyspaceFootprint, Point};
 use crate::error::{ReadError, TransactionError};
 use crate::handles::handle::{Db, Keyspace};
 use crate::options::Durability;
-use crate::session::condition::Condition;
-use crate::session::footprint::{Part, Point};
 use crate::slice::Slice;
 use crate::transaction::transact::Backoff;
 
@@ -28,7 +28,7 @@ pub struct Mismatch {
 }
 
 /// What to do with a key.
-pub(crate) enum Change<V> {
+pub(crate) enum KeyChange<V> {
     Keep,
     Put(V),
     Delete,
@@ -40,7 +40,7 @@ impl Keyspace {
     fn change<V: AsRef<[u8]>, T>(
         &self,
         key: &[u8],
-        mut decide: impl FnMut(Option<Slice>) -> Result<(Change<V>, T), TransactionError>,
+        mut decide: impl FnMut(Option<Slice>) -> Result<(KeyChange<V>, T), TransactionError>,
     ) -> Result<T, TransactionError> {
         check_key(key)?;
         let db = &self.handle.inner;
@@ -50,12 +50,12 @@ impl Keyspace {
             let (change, answer) = decide(current)?;
             let mut batch = WriteBatch::with_capacity(key.len() + 64);
             match &change {
-                Change::Keep => return Ok(answer),
-                Change::Put(value) => batch.put_checked(self.inner.id, key, digest, value.as_ref())?,
-                Change::Delete => batch.delete_digested(self.inner.id, key, digest),
+                KeyChange::Keep => return Ok(answer),
+                KeyChange::Put(value) => batch.put_checked(self.inner.id, key, digest, value.as_ref())?,
+                KeyChange::Delete => batch.delete_digested(self.inner.id, key, digest),
             }
             let point = Point { digest, since, key: key.into() };
-            let part = Part::new(self.inner.clone(), since, smallvec![point], Vec::new());
+            let part = KeyspaceFootprint::new(self.inner.clone(), since, smallvec![point], Vec::new());
             let sync = db.options.durability == Durability::Synced;
             match db.write_if(batch, sync, Condition::new(smallvec![part])) {
                 Ok(_) => return Ok(answer),
@@ -97,9 +97,9 @@ impl Keyspace {
             new = change(current.as_deref());
             let kept = new.as_deref() == current.as_deref();
             let change = match &new {
-                _ if kept => Change::Keep,
-                Some(value) => Change::Put(value.clone()),
-                None => Change::Delete,
+                _ if kept => KeyChange::Keep,
+                Some(value) => KeyChange::Put(value.clone()),
+                None => KeyChange::Delete,
             };
             Ok((change, ()))
         })?;
@@ -130,12 +130,12 @@ impl Keyspace {
     ) -> Result<Result<(), Mismatch>, TransactionError> {
         self.change(key.as_ref(), |current| {
             if current.as_deref() != expected {
-                return Ok((Change::Keep, Err(Mismatch { current })));
+                return Ok((KeyChange::Keep, Err(Mismatch { current })));
             }
             let change = match new {
-                _ if new == expected => Change::Keep,
-                Some(value) => Change::Put(value),
-                None => Change::Delete,
+                _ if new == expected => KeyChange::Keep,
+                Some(value) => KeyChange::Put(value),
+                None => KeyChange::Delete,
             };
             Ok((change, Ok(())))
         })
@@ -149,7 +149,7 @@ impl Keyspace {
     /// Those of [`update`](Keyspace::update).
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, TransactionError> {
         self.change::<&[u8], _>(key.as_ref(), |current| {
-            let change = if current.is_some() { Change::Delete } else { Change::Keep };
+            let change = if current.is_some() { KeyChange::Delete } else { KeyChange::Keep };
             Ok((change, current))
         })
     }
@@ -167,7 +167,7 @@ impl Keyspace {
     ) -> Result<Option<Slice>, TransactionError> {
         let value = value.as_ref();
         self.change(key.as_ref(), |current| {
-            let change = if current.is_some() { Change::Keep } else { Change::Put(value) };
+            let change = if current.is_some() { KeyChange::Keep } else { KeyChange::Put(value) };
             Ok((change, current))
         })
     }
@@ -198,7 +198,7 @@ impl Keyspace {
                 ReadError::Merge { key: key.to_vec(), what }
             })?;
             let number = number.wrapping_add(by);
-            Ok((Change::Put(number.to_le_bytes()), number))
+            Ok((KeyChange::Put(number.to_le_bytes()), number))
         })
     }
 }

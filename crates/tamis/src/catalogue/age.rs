@@ -10,7 +10,7 @@ use crate::options::KeyspaceOptions;
 
 /// What an open keyspace knows about the ages of its entries.
 #[derive(Debug)]
-pub(crate) struct Age {
+pub(crate) struct EntryAges {
     /// How long an entry lives, in seconds.
     pub(crate) ttl: Option<u64>,
     /// See [`Ages::since`]; `None` in a keyspace that never had a time to live.
@@ -22,14 +22,14 @@ pub(crate) struct Age {
     pub(crate) checked: AtomicU64,
 }
 
-impl Age {
+impl EntryAges {
     /// Creates the ages of a keyspace with these options and the stored `known`. `last_seq` is at
     /// or above every number in its tables.
-    pub(crate) fn new(options: &KeyspaceOptions, known: Option<Ages>, last_seq: SeqNo) -> Age {
+    pub(crate) fn new(options: &KeyspaceOptions, known: Option<Ages>, last_seq: SeqNo) -> EntryAges {
         let seconds =
             |ttl: std::time::Duration| ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
         let ttl = options.time_to_live.map(seconds);
-        Age {
+        EntryAges {
             ttl,
             since: known.map(|ages| ages.since).or(ttl.map(|_| last_seq)),
             expired: AtomicU64::new(known.map_or(0, |ages| ages.expired)),

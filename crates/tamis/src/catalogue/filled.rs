@@ -20,10 +20,10 @@ use crate::sync::Mutex;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Filled(Mutex<List>);
+pub(crate) struct Filled(Mutex<FilledList>);
 
 #[derive(Debug, Default)]
-struct List {
+struct FilledList {
     /// How often the whole list was read.
     #[cfg(test)]
     lists: usize,
@@ -31,7 +31,7 @@ struct List {
     by_log: BTreeSet<(LogId, KeyspaceId)>,
 }
 
-impl List {
+impl FilledList {
     fn remove(&mut self, keyspace: KeyspaceId) {
         if let Some((log, _)) = self.keyspaces.remove(&keyspace) {
             self.by_log.remove(&(log, keyspace));

@@ -12,8 +12,8 @@ use tamis_files::tree::files::filter_path;
 
 use crate::error::StorageError;
 use crate::gate::backoff::Backoff;
-use crate::gate::warnings::Warnings;
 use crate::io::FileSystem;
+use crate::observe::warnings::Warnings;
 use crate::select::Span;
 use crate::sync::Mutex;
 use crate::tree::garbage::Garbage;
@@ -101,7 +101,7 @@ impl Drop for OpenImages {
 
 /// A file that the tree names and that was examined.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum KnownFile {
     Open(Arc<OpenImages>),
     /// It is missing or damaged.
     Unusable,
@@ -115,7 +115,7 @@ pub(crate) struct FilterFiles {
     garbage: Arc<Garbage>,
     warnings: Arc<Warnings>,
     pub(crate) read_only: bool,
-    pub(crate) known: Mutex<HashMap<FilterFileId, Known>>,
+    pub(crate) known: Mutex<HashMap<FilterFileId, KnownFile>>,
     /// Keyspaces whose last save failed.
     pub(crate) saving: Mutex<HashMap<KeyspaceId, Backoff>>,
 }
@@ -145,8 +145,8 @@ impl FilterFiles {
         let mut known = self.known.lock();
         for id in files {
             match known.remove(&id) {
-                Some(Known::Open(open)) => open.obsolete.store(true, Relaxed),
-                Some(Known::Unusable) | None => self.garbage.push(filter_path(&self.dir, id)),
+                Some(KnownFile::Open(open)) => open.obsolete.store(true, Relaxed),
+                Some(KnownFile::Unusable) | None => self.garbage.push(filter_path(&self.dir, id)),
             }
         }
     }

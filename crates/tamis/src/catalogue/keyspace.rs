@@ -12,7 +12,7 @@ use tamis_base::key::SeqNo;
 use tamis_files::tree::state::KeyspaceState;
 use tamis_model::engine::Workload;
 
-use crate::catalogue::age::Age;
+use crate::catalogue::age::EntryAges;
 use crate::catalogue::old_views::OldViews;
 use crate::catalogue::pressure::KnownPressure;
 use crate::catalogue::shaping::Shaping;
@@ -31,14 +31,14 @@ use crate::tree::version::Version;
 /// The names that a keyspace has had while open; the last is current. Former names stay in memory,
 /// since callers may still hold references to them.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameHistory {
     name: String,
-    next: OnceLock<Box<Names>>,
+    next: OnceLock<Box<NameHistory>>,
 }
 
-impl Names {
-    fn new(name: &str) -> Names {
-        Names { name: name.to_owned(), next: OnceLock::new() }
+impl NameHistory {
+    fn new(name: &str) -> NameHistory {
+        NameHistory { name: name.to_owned(), next: OnceLock::new() }
     }
 
     fn last(&self) -> &str {
@@ -55,7 +55,7 @@ impl Names {
         while let Some(next) = names.next.get() {
             names = next;
         }
-        let added = names.next.set(Box::new(Names::new(name)));
+        let added = names.next.set(Box::new(NameHistory::new(name)));
         debug_assert!(added.is_ok(), "one thread adds at a time");
     }
 }
@@ -64,7 +64,7 @@ impl Names {
 pub(crate) struct KeyspaceInner {
     pub(crate) id: KeyspaceId,
     /// Changed under `state`, read without a lock.
-    pub(crate) names: Names,
+    pub(crate) names: NameHistory,
     /// The options at opening. Those that may have changed since are in `shaping`.
     pub(crate) options: KeyspaceOptions,
     /// The workload declared when the keyspace was opened or created.
@@ -82,7 +82,7 @@ pub(crate) struct KeyspaceInner {
     pub(crate) dropped: AtomicBool,
     /// The pressure on writers; see `Session::update_pressure`.
     pub(crate) pressure: KnownPressure,
-    pub(crate) age: Age,
+    pub(crate) age: EntryAges,
     /// The cost of reads of this keyspace.
     pub(crate) reads: Arc<ReadCounters>,
     /// Where memtables get their memory.
@@ -134,8 +134,8 @@ impl KeyspaceInner {
         let gaps = Arc::new(Gaps::new(shared.numbering.clone()));
         KeyspaceInner {
             id,
-            names: Names::new(name),
-            age: Age::new(&options, None, 0),
+            names: NameHistory::new(name),
+            age: EntryAges::new(&options, None, 0),
             shaping: ArcSwap::from_pointee(Shaping::new(options.clone())),
             declared: options.workload,
             options,

@@ -5,7 +5,7 @@ use tamis_base::ids::LogId;
 use tamis_base::key::SeqNo;
 use tamis_files::wal::LogWriter;
 
-use crate::catalogue::retained::{ClosedLog, Consumer, Place, RetainedLogs};
+use crate::catalogue::retained::{ClosedLog, ConsumerPosition, LogPart, RetainedLogs};
 use crate::error::StorageError;
 use crate::options::Options;
 
@@ -149,11 +149,11 @@ impl LogFiles {
 
     /// Returns the log that holds the write with this number, or will hold it; `None` if the log is
     /// gone.
-    pub(crate) fn place_of(&self, seq: SeqNo) -> Option<Place> {
+    pub(crate) fn place_of(&self, seq: SeqNo) -> Option<LogPart> {
         let mut until = SeqNo::MAX;
         for (log, first) in self.readable().rev() {
             if first <= seq {
-                return Some(Place { log, until });
+                return Some(LogPart { log, until });
             }
             until = until.min(first);
         }
@@ -210,7 +210,7 @@ impl LogFiles {
 
     /// Adds a consumer that has acknowledged everything up to `position`, unless the name is taken.
     pub(crate) fn add_consumer(&mut self, name: &str, position: SeqNo) {
-        let new = Consumer { position, held: position, pending: None, written: 0 };
+        let new = ConsumerPosition { position, held: position, pending: None, written: 0 };
         self.retained.consumers.entry(name.to_owned()).or_insert(new);
     }
 

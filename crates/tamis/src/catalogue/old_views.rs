@@ -8,10 +8,10 @@ use crate::sync::{self, Mutex};
 
 /// The replaced views of a keyspace that may still be held.
 #[derive(Debug)]
-pub(crate) struct OldViews(pub(crate) Mutex<Views>);
+pub(crate) struct OldViews(pub(crate) Mutex<OldViewList>);
 
 #[derive(Debug)]
-pub(crate) struct Views {
+pub(crate) struct OldViewList {
     /// When the current view became current.
     since: Instant,
     /// Oldest first.
@@ -28,7 +28,7 @@ pub(crate) struct OldView {
 
 impl OldViews {
     pub(crate) fn new() -> OldViews {
-        OldViews(Mutex::new(Views { since: sync::now(), old: Vec::new() }))
+        OldViews(Mutex::new(OldViewList { since: sync::now(), old: Vec::new() }))
     }
 
     /// Notes that a view is no longer current. O(views held).

@@ -10,13 +10,13 @@ use crate::observe::cost::ReadCost;
 
 /// What runs beyond the first cost a keyspace's reads.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
+pub(crate) struct ReadDebt {
     /// The counters at the last update.
     seen: ReadCost,
     pub(crate) debt: u64,
 }
 
-impl Account {
+impl ReadDebt {
     /// Adds the losses since the last call. Returns the debt in bytes.
     pub(crate) fn update(&mut self, now: ReadCost) -> u64 {
         self.debt = self.debt.saturating_add(loss(now - self.seen));
@@ -40,7 +40,7 @@ pub(crate) fn loss(reads: ReadCost) -> u64 {
 /// The accounts of all keyspaces.
 #[derive(Debug)]
 pub(crate) struct ReadDebts {
-    accounts: HashMap<KeyspaceId, Account>,
+    accounts: HashMap<KeyspaceId, ReadDebt>,
     /// The time since the last write.
     pub(crate) idle_timer: IdleTimer<SeqNo>,
 }
@@ -50,7 +50,7 @@ impl ReadDebts {
         ReadDebts { accounts: HashMap::default(), idle_timer: IdleTimer::default() }
     }
 
-    pub(crate) fn of(&mut self, keyspace: KeyspaceId) -> &mut Account {
+    pub(crate) fn of(&mut self, keyspace: KeyspaceId) -> &mut ReadDebt {
         self.accounts.entry(keyspace).or_default()
     }
 }

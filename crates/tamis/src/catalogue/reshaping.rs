@@ -12,7 +12,7 @@ use crate::options::KeyspaceOptions;
 
 /// What may change the options of one keyspace.
 #[derive(Debug, Default)]
-pub(crate) struct Change {
+pub(crate) struct OptionsChange {
     /// Its workload as far as known, and the options change under consideration.
     tuning: Tuning,
     /// Options that take effect when the running compaction round ends.
@@ -22,17 +22,17 @@ pub(crate) struct Change {
 /// What may change the options of keyspaces. Behind the `state` lock.
 #[derive(Debug, Default)]
 pub(crate) struct Reshaping {
-    changes: HashMap<KeyspaceId, Change>,
+    changes: HashMap<KeyspaceId, OptionsChange>,
 }
 
 impl Reshaping {
     /// Starts with the workloads seen in earlier sessions.
     pub(crate) fn having_seen(seen: Vec<(KeyspaceId, Workload)>) -> Reshaping {
-        let change = |seen| Change { tuning: Tuning::having_seen(seen), waiting: None };
+        let change = |seen| OptionsChange { tuning: Tuning::having_seen(seen), waiting: None };
         Reshaping { changes: seen.into_iter().map(|(id, seen)| (id, change(seen))).collect() }
     }
 
-    pub(crate) fn of(&mut self, keyspace: KeyspaceId) -> &mut Change {
+    pub(crate) fn of(&mut self, keyspace: KeyspaceId) -> &mut OptionsChange {
         self.changes.entry(keyspace).or_default()
     }
 

@@ -32,7 +32,7 @@ use crate::error::StorageError;
 
 /// The part of the changes that one log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LogPart {
     pub(crate) log: LogId,
     /// Records from this number on are not part of the database.
     pub(crate) until: SeqNo,
@@ -40,7 +40,7 @@ pub(crate) struct Place {
 
 /// How far a named consumer has come.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Consumer {
+pub(crate) struct ConsumerPosition {
     /// The last number acknowledged.
     pub(crate) position: SeqNo,
     /// The last acknowledgement known to be durable.
@@ -58,7 +58,7 @@ pub(crate) struct RetainedLogs {
     /// In seconds.
     pub(crate) keep_time: Option<u64>,
     pub(crate) most_bytes: u64,
-    pub(crate) consumers: BTreeMap<String, Consumer>,
+    pub(crate) consumers: BTreeMap<String, ConsumerPosition>,
     /// Why there may be unknown consumers.
     pub(crate) keeps_all: Option<StorageError>,
     /// Oldest first, each with the time at which it became obsolete, in seconds since 1970.

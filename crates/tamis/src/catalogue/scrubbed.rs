@@ -28,11 +28,11 @@ pub struct ScrubStats {
 
 #[derive(Debug, Default)]
 pub(crate) struct Scrub {
-    pub(crate) seen: Mutex<Seen>,
+    pub(crate) seen: Mutex<ScrubbedSoFar>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ScrubbedSoFar {
     pub(crate) stats: ScrubStats,
     /// Problems of the last complete pass.
     pub(crate) last: BTreeSet<String>,

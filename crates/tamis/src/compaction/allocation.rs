@@ -44,7 +44,7 @@ use tamis_policy::compaction::plan::{OutputRun, Plan};
 use tamis_policy::hotness::{Range, reaches, share};
 
 use crate::options::KeyspaceOptions;
-use crate::tree::accesses::Asked;
+use crate::tree::accesses::AskedTimes;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::{Run, Version};
 
@@ -92,13 +92,13 @@ pub(crate) struct ByAccess {
 #[derive(Clone, Copy, Debug, Default)]
 struct Estimate {
     keys: f64,
-    asked: Asked,
+    asked: AskedTimes,
     /// The share of the range that no source covers.
     uncovered: f64,
 }
 
 /// One table of the tree as it will be.
-struct Part {
+struct PlannedTable {
     keys: f64,
     misses: f64,
     /// The size of its filter in bits; `None` if the table is still to be written.
@@ -177,7 +177,7 @@ impl ByAccess {
         version: &'a Version,
         stays: impl Fn(&OpenTable) -> bool + Copy + 'a,
         joined: Option<(RunId, f64)>,
-    ) -> impl Iterator<Item = Part> + 'a {
+    ) -> impl Iterator<Item = PlannedTable> + 'a {
         let prior = prior_of(version);
         version.runs.iter().flat_map(move |run| {
             let tables = &version.tables[run.tables.clone()];
@@ -186,12 +186,12 @@ impl ByAccess {
             tables.iter().filter(move |table| stays(table)).map(move |table| {
                 let keys = table.meta.entries as f64;
                 let misses = table.accesses.get(self.era).misses + prior * keys / of_run.max(1.0);
-                Part { keys, misses, bits: Some(table.fixed_filter_bytes() as f64 * 8.0) }
+                PlannedTable { keys, misses, bits: Some(table.fixed_filter_bytes() as f64 * 8.0) }
             })
         })
     }
 
-    fn divide(self, options: &KeyspaceOptions, parts: Vec<Part>) -> ByAccess {
+    fn divide(self, options: &KeyspaceOptions, parts: Vec<PlannedTable>) -> ByAccess {
         let keys: Vec<u64> = parts.iter().map(|part| part.keys.round() as u64).collect();
         let misses: Vec<f64> = parts.iter().map(|part| part.misses).collect();
         let division = Division::of(&keys, &misses, options.bits_per_key);
@@ -238,18 +238,20 @@ impl ByAccess {
 
     /// Estimates what new tables within a range will be like: `entries` keys if they do not come
     /// from the sources.
-    fn estimate(&self, range: Range<'_>, entries: f64) -> Part {
+    fn estimate(&self, range: Range<'_>, entries: f64) -> PlannedTable {
         let known = self.within(range);
         let keys = if self.above { entries } else { known.keys };
         let misses = self.asked_anew(&known, keys).misses + self.prior * keys;
-        Part { keys, misses, bits: None }
+        PlannedTable { keys, misses, bits: None }
     }
 
     /// Returns the gets that will ask a new table, in place of the sources or before them.
-    fn asked_anew(&self, known: &Estimate, keys: f64) -> Asked {
+    fn asked_anew(&self, known: &Estimate, keys: f64) -> AskedTimes {
         let Estimate { asked, uncovered, .. } = *known;
         match self.above {
-            true => Asked { misses: asked.misses + asked.held + uncovered * keys * self.unknown, held: 0.0 },
+            true => {
+                AskedTimes { misses: asked.misses + asked.held + uncovered * keys * self.unknown, held: 0.0 }
+            }
             false => asked,
         }
     }
@@ -265,7 +267,7 @@ impl ByAccess {
                     continue;
                 }
                 let part = share(of_table, range);
-                let Asked { misses: missed, held } = table.accesses.get(self.era);
+                let AskedTimes { misses: missed, held } = table.accesses.get(self.era);
                 misses += part * missed;
                 known.asked.held += part * held;
                 known.keys += part * table.meta.entries as f64;

@@ -52,7 +52,7 @@ const ROOM_PART: u64 = 4;
 
 /// A blob file that inputs of a merge refer to.
 #[derive(Debug)]
-struct Listed {
+struct InputBlob {
     blob: Arc<OpenBlob>,
     /// The most bytes of it that a table may list: its length or, for a lost file, what the inputs
     /// list.
@@ -62,7 +62,7 @@ struct Listed {
 /// The blob files that the inputs of a merge refer to; the default has none.
 #[derive(Debug, Default)]
 pub(crate) struct BlobInputs {
-    files: HashMap<BlobFileId, Listed>,
+    files: HashMap<BlobFileId, InputBlob>,
     /// Files whose values are written to new files.
     rewritten: HashSet<BlobFileId>,
     /// The tables' directory, for error messages.
@@ -79,10 +79,10 @@ impl BlobInputs {
         max_table_bytes: u64,
         room: Option<u64>,
     ) -> BlobInputs {
-        let mut files: HashMap<BlobFileId, Listed> = HashMap::default();
+        let mut files: HashMap<BlobFileId, InputBlob> = HashMap::default();
         for blob in inputs.iter().flat_map(|table| table.blobs.iter()) {
             let most = if blob.file.why_lost().is_some() { 0 } else { blob.file.data_bytes() };
-            files.entry(blob.file.id()).or_insert_with(|| Listed { blob: blob.clone(), most });
+            files.entry(blob.file.id()).or_insert_with(|| InputBlob { blob: blob.clone(), most });
         }
         if files.is_empty() {
             return BlobInputs::default();
@@ -105,7 +105,7 @@ impl BlobInputs {
         self.find(reference).map(|(listed, at)| (at, listed.most))
     }
 
-    fn find(&self, reference: &[u8]) -> Result<(&Listed, Reference), StorageError> {
+    fn find(&self, reference: &[u8]) -> Result<(&InputBlob, Reference), StorageError> {
         let at = Reference::decode(reference)
             .map_err(|damage| StorageError::corrupt(&self.dir, None, damage.0))?;
         let listed = self.files.get(&at.file).ok_or_else(|| {

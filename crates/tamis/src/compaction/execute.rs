@@ -18,11 +18,11 @@ use crate::sync::{Mutex, thread};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use crate::compaction::parts::Part;
+use crate::compaction::parts::PartRange;
 use crate::compaction::sink::{JobControl, Older, TableSink};
 use crate::compaction::writer::{MergeOutput, write_tables};
 use crate::error::StorageError;
-use crate::read::merge::{MergeCursor, Tables};
+use crate::read::merge::{MergeCursor, RunTables};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
@@ -65,7 +65,7 @@ pub(crate) fn merge(
     let tombstones = inputs.iter().filter_map(|table| table.tombstones.as_deref());
     let tombstones = Tombstones::merge_for(tombstones, &sink.readers());
     let merge = Merge { version, plan, runs, inputs, tombstones };
-    let parts = Part::between(cuts);
+    let parts = PartRange::between(cuts);
     match &parts[..] {
         [all] => merge.part(all, sink),
         _ => merge.in_parts(&parts, sink, helpers),
@@ -142,14 +142,14 @@ struct Merge<'m> {
 }
 
 impl Merge<'_> {
-    fn part(&self, part: &Part, sink: &TableSink<'_>) -> PartResult {
+    fn part(&self, part: &PartRange, sink: &TableSink<'_>) -> PartResult {
         let mut older = OlderTables::of(self.version, &self.inputs, part);
         let in_part = |run: &Vec<Arc<OpenTable>>| -> Vec<_> {
             run.iter().filter(|t| part.overlaps(&t.meta)).cloned().collect()
         };
         let runs: Vec<Vec<Arc<OpenTable>>> = self.runs.iter().map(in_part).collect();
         let options = CursorOptions { fill_cache: false, read_ahead: READAHEAD_BYTES };
-        let tables = Tables::List(runs.concat());
+        let tables = RunTables::List(runs.concat());
         let mut cursor = MergeCursor::new(tables, options, runs.len());
         cursor.set_bounds(&part.start, part.end.as_deref());
         let mut first = 0;
@@ -168,7 +168,7 @@ impl Merge<'_> {
     }
 
     /// The calling thread and its helpers each take the next unclaimed part until none is left.
-    fn in_parts(&self, parts: &[Part], sink: &TableSink<'_>, helpers: &Helpers) -> PartResult {
+    fn in_parts(&self, parts: &[PartRange], sink: &TableSink<'_>, helpers: &Helpers) -> PartResult {
         let failed = AtomicBool::new(false);
         let control = Together { whole: sink.control, failed: &failed };
         let part_sink = TableSink { control: &control, ..*sink };
@@ -235,7 +235,7 @@ struct OlderTables {
 }
 
 impl OlderTables {
-    fn of(version: &Version, inputs: &[Arc<OpenTable>], part: &Part) -> Self {
+    fn of(version: &Version, inputs: &[Arc<OpenTable>], part: &PartRange) -> Self {
         let ids: HashSet<TableId> = inputs.iter().map(|t| t.meta.id).collect();
         let is_input = |t: &Arc<OpenTable>| ids.contains(&t.meta.id);
         // Runs are listed newest first, so everything older than all inputs comes after the first

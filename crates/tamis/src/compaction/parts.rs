@@ -28,19 +28,19 @@ const LEAST_TABLES_OF_A_PART: u64 = 2;
 
 /// A key range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct PartRange {
     /// The first key.
     pub(crate) start: KeyBytes,
     /// The exclusive end; `None` if unbounded.
     pub(crate) end: Option<KeyBytes>,
 }
 
-impl Part {
+impl PartRange {
     /// Returns the parts between the given cuts, which are in ascending order.
-    pub(crate) fn between(cuts: &[KeyBytes]) -> Vec<Part> {
+    pub(crate) fn between(cuts: &[KeyBytes]) -> Vec<PartRange> {
         let starts = std::iter::once(KeyBytes::from(&[][..])).chain(cuts.iter().cloned());
         let ends = cuts.iter().cloned().map(Some).chain([None]);
-        starts.zip(ends).map(|(start, end)| Part { start, end }).collect()
+        starts.zip(ends).map(|(start, end)| PartRange { start, end }).collect()
     }
 
     /// Reports whether a table may hold a key of the part.
@@ -183,11 +183,11 @@ mod tests {
     #[test]
     fn parts_are_disjoint_and_cover_all_keys() {
         let key = |s: &str| KeyBytes::from(s.as_bytes());
-        let parts = Part::between(&[key("f"), key("m")]);
+        let parts = PartRange::between(&[key("f"), key("m")]);
         assert_eq!(parts.len(), 3);
         assert_eq!((&parts[0].start, parts[0].end.clone()), (&key(""), Some(key("f"))));
         assert!(parts.windows(2).all(|pair| pair[0].end.as_ref() == Some(&pair[1].start)));
         assert_eq!(parts[2].end, None);
-        assert_eq!(Part::between(&[]), [Part { start: key(""), end: None }]);
+        assert_eq!(PartRange::between(&[]), [PartRange { start: key(""), end: None }]);
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct MergeOutput {
 }
 
 /// A table being written.
-struct Open {
+struct OpenOutput {
     id: TableId,
     builder: TableBuilder,
     filter: FilterBuilder,
@@ -67,7 +67,7 @@ pub(crate) fn write_tables(
     epochs: &dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
 ) -> Result<Option<MergeOutput>, StorageError> {
     let (output, blobs) = (MergeOutput::new(sink), BlobOutput::default());
-    let mut writer = Writer { sink, epochs, output, blobs, reported: 0, complained: false };
+    let mut writer = MergeWriter { sink, epochs, output, blobs, reported: 0, complained: false };
     let is_whole = writer.run(input, &tombstones, older)?;
     Ok(is_whole.then_some(writer.output))
 }
@@ -79,7 +79,7 @@ impl MergeOutput {
     }
 }
 
-struct Writer<'a, 's> {
+struct MergeWriter<'a, 's> {
     sink: &'a TableSink<'s>,
     epochs: &'a dyn Fn(&KeyBytes, &KeyEnd) -> EpochMap,
     output: MergeOutput,
@@ -90,7 +90,7 @@ struct Writer<'a, 's> {
     complained: bool,
 }
 
-impl Writer<'_, '_> {
+impl MergeWriter<'_, '_> {
     /// Returns `false` when cancelled.
     fn run(
         &mut self,
@@ -105,7 +105,7 @@ impl Writer<'_, '_> {
         let around =
             Surroundings { snapshots, tombstones, kept: &kept_tombstones, level, values: self.sink.blobs };
         let mut versions = Versions::new(self.sink.rules, around);
-        let mut open: Option<Open> = None;
+        let mut open: Option<OpenOutput> = None;
         // The start key of the table being written; everything before it is in earlier tables.
         let mut lower: Vec<u8> = start.clone();
         // The current key, and its first bytes: most keys differ there.
@@ -152,7 +152,7 @@ impl Writer<'_, '_> {
                     next_edge += 1;
                     most = self.sink.max_table_bytes / 2;
                 }
-                let full = |table: &Open| table.builder.reaches(most);
+                let full = |table: &OpenOutput| table.builder.reaches(most);
                 if open.as_ref().is_some_and(|table| border || full(table)) {
                     self.finish(open.take(), &lower, Some(new), &kept_tombstones)?;
                     lower.clone_from(new);
@@ -179,7 +179,7 @@ impl Writer<'_, '_> {
     }
 
     /// Reports progress to the job's control; returns `false` if the job is cancelled.
-    fn go_on(&mut self, open: Option<&Open>) -> bool {
+    fn go_on(&mut self, open: Option<&OpenOutput>) -> bool {
         let tables = self.output.written_bytes + open.map_or(0, |table| table.builder.estimated_bytes());
         let written = tables + self.blobs.bytes();
         let new = written.saturating_sub(self.reported);
@@ -191,7 +191,7 @@ impl Writer<'_, '_> {
     #[inline]
     fn keep(
         &mut self,
-        open: &mut Option<Open>,
+        open: &mut Option<OpenOutput>,
         key: &[u8],
         digest: Digest,
         kept: Kept<'_>,
@@ -211,7 +211,7 @@ impl Writer<'_, '_> {
     /// Writes a version whose value is in a blob file or goes into one.
     fn keep_apart(
         &mut self,
-        table: &mut Open,
+        table: &mut OpenOutput,
         key: &[u8],
         digest: Digest,
         kept: Kept<'_>,
@@ -245,7 +245,7 @@ impl Writer<'_, '_> {
         table.add(key, digest, Kept { kind: Kind::PutBlob, value: &at.encode(), ..kept })
     }
 
-    fn open(&mut self, first_key: &[u8]) -> Result<Open, StorageError> {
+    fn open(&mut self, first_key: &[u8]) -> Result<OpenOutput, StorageError> {
         let id = self.sink.next_file.fetch_add(1, Relaxed);
         let path = table_path(self.sink.dir, id);
         let file =
@@ -258,7 +258,7 @@ impl Writer<'_, '_> {
             hash_index: true,
             compression: options.compression.at(self.sink.level).of_files(),
         };
-        Ok(Open {
+        Ok(OpenOutput {
             id,
             builder: TableBuilder::new(file, path, table_options),
             filter: FilterBuilder::new(
@@ -280,7 +280,7 @@ impl Writer<'_, '_> {
     /// tombstones. If there are no keys, creates a table for the tombstones alone.
     fn finish(
         &mut self,
-        open: Option<Open>,
+        open: Option<OpenOutput>,
         lower: &[u8],
         upper: Option<&[u8]>,
         kept: &Tombstones,
@@ -291,7 +291,8 @@ impl Writer<'_, '_> {
             None if clipped.is_empty() => return Ok(()),
             None => self.open(lower)?,
         };
-        let Open { id, builder, filter, first_key, pinned, blobs, separated, mut oldest_delete } = table;
+        let OpenOutput { id, builder, filter, first_key, pinned, blobs, separated, mut oldest_delete } =
+            table;
         let blobs: Vec<_> = blobs.into_iter().collect();
         // Finish the values before the table: without a manifest, salvage takes a whole table as
         // replacing its inputs.
@@ -362,7 +363,7 @@ impl Writer<'_, '_> {
     }
 }
 
-impl Open {
+impl OpenOutput {
     /// Counts a value in a blob file that the next entry refers to; of this file, at most `most`
     /// bytes may be listed. Wrong references may name one record twice, and a table that lists more
     /// than the file has could not be opened.

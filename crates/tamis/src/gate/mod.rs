@@ -15,25 +15,23 @@
 //! state's, so neither happens while another thread holds that lock.
 
 pub(crate) mod backoff;
-pub(crate) mod counters;
 pub(crate) mod pace;
 pub(crate) mod reserve;
 pub(crate) mod room;
-pub(crate) mod warnings;
 
 pub(crate) mod phase;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use phase::{Condition, Phases, Stage, Step};
+use phase::{Access, Closing, Phases, Step};
 use tamis_base::ids::LogId;
 
 use crate::error::{StorageError, WriteError};
 use crate::gate::backoff::{Backoff, RETRY};
-use crate::gate::counters::WriteCounters;
 use crate::observe::Observer;
 use crate::observe::events::Event;
+use crate::observe::write_counters::WriteCounters;
 use crate::sync::{Condvar, Mutex, Process};
 
 /// See the module documentation.
@@ -73,7 +71,7 @@ impl Gate {
         Gate {
             dir: dir.to_owned(),
             process: Process::current(),
-            phases: Phases::new(if read_only { Condition::ReadOnly } else { Condition::Open }),
+            phases: Phases::new(if read_only { Access::ReadOnly } else { Access::Open }),
             stopped: OnceLock::new(),
             suspended: Mutex::default(),
             waits: Mutex::default(),
@@ -120,10 +118,10 @@ impl Gate {
     #[cold]
     fn refusal(&self) -> Result<(), WriteError> {
         let phase = self.phases.get();
-        if phase.condition == Condition::ReadOnly {
+        if phase.condition == Access::ReadOnly {
             return Err(WriteError::ReadOnly);
         }
-        if phase.stage != Stage::Here {
+        if phase.stage != Closing::Here {
             return Err(WriteError::Closed);
         }
         self.check()
@@ -149,13 +147,13 @@ impl Gate {
     /// Reports whether the database was opened read-only.
     #[inline]
     pub(crate) fn is_read_only(&self) -> bool {
-        self.phases.get().condition == Condition::ReadOnly
+        self.phases.get().condition == Access::ReadOnly
     }
 
     /// Reports whether background work should end as soon as possible.
     pub(crate) fn cancels(&self) -> bool {
         let phase = self.phases.get();
-        phase.stage >= Stage::Closed || self.stopped().is_some()
+        phase.stage >= Closing::Closed || self.stopped().is_some()
     }
 
     /// Announces that the database is being closed. Returns `false` if that was done before.
@@ -164,7 +162,7 @@ impl Gate {
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
-        self.phases.get().stage != Stage::Here
+        self.phases.get().stage != Closing::Here
     }
 
     /// Refuses all writes from now on. Under the log's lock.
@@ -180,7 +178,7 @@ impl Gate {
     /// Reports whether background threads should end. Called with the state locked; between calls,
     /// threads wait for a change of the state.
     pub(crate) fn has_ended(&self) -> bool {
-        self.phases.get().stage == Stage::Ending
+        self.phases.get().stage == Closing::Ending
     }
 
     /// Returns why writes stopped for good.
@@ -190,7 +188,7 @@ impl Gate {
 
     /// Returns why writes are suspended.
     pub(crate) fn suspended(&self) -> Option<String> {
-        if self.phases.get().condition != Condition::Suspended {
+        if self.phases.get().condition != Access::Suspended {
             return None;
         }
         self.suspended.lock().as_ref().map(|suspension| suspension.cause.clone())
@@ -205,7 +203,7 @@ impl Gate {
     /// Reports whether the session has not begun yet for lack of room.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.phases.is_open() && self.phases.get().condition == Condition::Waiting
+        !self.phases.is_open() && self.phases.get().condition == Access::Waiting
     }
 
     /// Records that the session waits for room.

@@ -77,7 +77,7 @@ impl Pace {
 }
 
 /// A waiter: its ticket, and the bytes that it wants.
-type Waiter = (u64, u64);
+type PacedWriter = (u64, u64);
 
 /// The token bucket. Its functions get the time as an argument.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ struct Bucket {
     /// When `balance` was last updated.
     at: Duration,
     next_ticket: u64,
-    flushes: VecDeque<Waiter>,
-    compactions: VecDeque<Waiter>,
+    flushes: VecDeque<PacedWriter>,
+    compactions: VecDeque<PacedWriter>,
     /// Bytes granted to flushes while compactions waited, less the compensation granted to
     /// compactions.
     passed_by: u64,
@@ -130,7 +130,7 @@ impl Bucket {
     }
 
     /// Returns the next waiter.
-    fn first(&self) -> Option<(Urgency, Waiter)> {
+    fn first(&self) -> Option<(Urgency, PacedWriter)> {
         let flush = self.flushes.front().map(|&waiter| (Urgency::Flush, waiter));
         let compaction = self.compactions.front().map(|&waiter| (Urgency::Compaction, waiter));
         match (flush, compaction) {

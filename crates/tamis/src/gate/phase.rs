@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 /// What a session can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Condition {
+pub(super) enum Access {
     Open,
     /// Opened read-only.
     ReadOnly,
@@ -24,7 +24,7 @@ pub(super) enum Condition {
 /// How far closing has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(super) enum Stage {
+pub(super) enum Closing {
     Here,
     /// `close` was called: threads that wait while they hold a lock give up.
     Leaving,
@@ -49,14 +49,14 @@ pub(super) enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Phase {
-    pub(super) condition: Condition,
-    pub(super) stage: Stage,
+    pub(super) condition: Access,
+    pub(super) stage: Closing,
 }
 
 impl Phase {
-    const CONDITIONS: [Condition; 5] =
-        [Condition::Open, Condition::ReadOnly, Condition::Waiting, Condition::Suspended, Condition::Stopped];
-    const STAGES: [Stage; 4] = [Stage::Here, Stage::Leaving, Stage::Closed, Stage::Ending];
+    const CONDITIONS: [Access; 5] =
+        [Access::Open, Access::ReadOnly, Access::Waiting, Access::Suspended, Access::Stopped];
+    const STAGES: [Closing; 4] = [Closing::Here, Closing::Leaving, Closing::Closed, Closing::Ending];
 
     fn of(byte: u8) -> Phase {
         let (condition, stage) = (usize::from(byte & 7), usize::from(byte >> 3));
@@ -69,7 +69,7 @@ impl Phase {
 
     /// The table of transitions. `None`: the step changes nothing here.
     fn after(self, step: Step) -> Option<Phase> {
-        use {Condition::*, Stage::*};
+        use {Access::*, Closing::*};
         let to = |condition| Some(Phase { condition, ..self });
         let at = |stage| Some(Phase { stage, ..self });
         match (step, self.condition, self.stage) {
@@ -96,8 +96,8 @@ impl Phase {
 pub(super) struct Phases(AtomicU8);
 
 impl Phases {
-    pub(super) fn new(condition: Condition) -> Phases {
-        Phases(AtomicU8::new(Phase { condition, stage: Stage::Here }.byte()))
+    pub(super) fn new(condition: Access) -> Phases {
+        Phases(AtomicU8::new(Phase { condition, stage: Closing::Here }.byte()))
     }
 
     /// Reports whether nothing is in the way of a write.
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_byte_is_a_phase() {
         all().for_each(|phase| assert_eq!(Phase::of(phase.byte()), phase));
-        assert!(Phases::new(Condition::Open).is_open());
+        assert!(Phases::new(Access::Open).is_open());
         assert!(all().filter(|phase| phase.byte() == 0).count() == 1);
     }
 
@@ -152,12 +152,12 @@ mod tests {
         for (phase, step) in all().flat_map(|phase| STEPS.map(|step| (phase, step))) {
             let Some(next) = phase.after(step) else { continue };
             assert!(next != phase && next.stage >= phase.stage, "{phase:?} {step:?}");
-            let stopped = phase.condition == Condition::Stopped;
-            assert!(!stopped || next.condition == Condition::Stopped, "{phase:?} {step:?}");
-            let opens = next.condition == Condition::Open && phase.condition != Condition::Open;
+            let stopped = phase.condition == Access::Stopped;
+            assert!(!stopped || next.condition == Access::Stopped, "{phase:?} {step:?}");
+            let opens = next.condition == Access::Open && phase.condition != Access::Open;
             assert!(!opens || matches!(step, Step::Begin | Step::Resume), "{phase:?} {step:?}");
-            let is_reader = phase.condition == Condition::ReadOnly;
-            assert!(!is_reader || next.condition == Condition::ReadOnly, "{phase:?} {step:?}");
+            let is_reader = phase.condition == Access::ReadOnly;
+            assert!(!is_reader || next.condition == Access::ReadOnly, "{phase:?} {step:?}");
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
         for phase in all() {
             let leave = [Step::Leave, Step::Close, Step::End].into_iter();
             let end = leave.fold(phase, |phase, step| phase.after(step).unwrap_or(phase));
-            assert_eq!(end.stage, Stage::Ending, "{phase:?}");
+            assert_eq!(end.stage, Closing::Ending, "{phase:?}");
         }
     }
 }
@@ -183,7 +183,7 @@ mod model {
     #[test]
     fn what_stops_stays_and_one_thread_closes() {
         loom::model(|| {
-            let phases = Arc::new(Phases::new(Condition::Open));
+            let phases = Arc::new(Phases::new(Access::Open));
             let closer = {
                 let phases = phases.clone();
                 thread::spawn(move || phases.take(Step::Leave) && phases.take(Step::Close))
@@ -197,18 +197,18 @@ mod model {
             phases.take(Step::Resume);
             let after = phases.get();
             assert!(after.stage >= before.stage);
-            assert!(before.condition != Condition::Stopped || after == before || after.stage > before.stage);
+            assert!(before.condition != Access::Stopped || after == before || after.stage > before.stage);
             let mine = phases.take(Step::Leave) && phases.take(Step::Close);
             stopper.join().unwrap();
             assert_eq!(u8::from(closer.join().unwrap()) + u8::from(mine), 1);
-            assert_eq!(phases.get(), Phase { condition: Condition::Stopped, stage: Stage::Closed });
+            assert_eq!(phases.get(), Phase { condition: Access::Stopped, stage: Closing::Closed });
         });
     }
 
     #[test]
     fn who_sees_a_phase_sees_its_cause() {
         loom::model(|| {
-            let phases = Arc::new(Phases::new(Condition::Open));
+            let phases = Arc::new(Phases::new(Access::Open));
             let cause = Arc::new(AtomicBool::new(false));
             let stopper = {
                 let (phases, cause) = (phases.clone(), cause.clone());
@@ -217,7 +217,7 @@ mod model {
                     phases.take(Step::Stop);
                 })
             };
-            if phases.get().condition == Condition::Stopped {
+            if phases.get().condition == Access::Stopped {
                 assert!(cause.load(Relaxed));
             }
             stopper.join().unwrap();

@@ -40,10 +40,10 @@ use tamis_files::wal::ops::BatchOp;
 
 use crate::batch::WriteBatch;
 use crate::error::{StorageError, WriteError};
-use crate::gate::counters::WriteCounters;
 use crate::gate::room::{Room, human};
-use crate::gate::warnings::Warnings;
 use crate::io::{FileSystem, Usage};
+use crate::observe::warnings::Warnings;
+use crate::observe::write_counters::WriteCounters;
 use crate::options::Options;
 use crate::read::MemtableSlot;
 use crate::sync::{self, Mutex};

@@ -20,11 +20,11 @@ pub(crate) const LEFT_FREE: u64 = 32 << 10;
 /// The file system's last answer. Any thread may ask; the mutex is held only to copy the answer.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    known: Mutex<Known>,
+    known: Mutex<KnownSpace>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct KnownSpace {
     asked: Option<Instant>,
     free: Option<u64>,
 }
@@ -38,7 +38,7 @@ impl Room {
         }
         let asked = Some(sync::now());
         let free = fs.available_space(dir).unwrap_or_default();
-        *self.known.lock() = Known { asked, free };
+        *self.known.lock() = KnownSpace { asked, free };
     }
 
     /// Asks the file system now. The same applies, except that the log's lock may be held.
@@ -58,7 +58,7 @@ impl Room {
         self.known().free
     }
 
-    fn known(&self) -> Known {
+    fn known(&self) -> KnownSpace {
         *self.known.lock()
     }
 }

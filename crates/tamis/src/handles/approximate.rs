@@ -21,7 +21,7 @@ const SEPARATORS: usize = 256;
 
 /// What is stored in a range.
 #[derive(Default)]
-struct Estimate {
+struct RangeEstimate {
     entries: f64,
     bytes: f64,
 }
@@ -151,10 +151,10 @@ impl Keyspace {
         Ok(cuts)
     }
 
-    fn estimate(&self, bounds: &Bounds) -> Result<Estimate, ReadError> {
+    fn estimate(&self, bounds: &Bounds) -> Result<RangeEstimate, ReadError> {
         let view = self.inner.view.load();
         self.check()?;
-        let mut sum = Estimate::default();
+        let mut sum = RangeEstimate::default();
         if bounds.end.as_ref().is_some_and(|end| *end <= bounds.start) {
             return Ok(sum);
         }

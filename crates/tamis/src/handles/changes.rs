@@ -38,7 +38,7 @@ use tamis_files::wal::ops::{BatchOp, GroupHeader, Ops};
 use tamis_files::wal::{LogKind, LogReader, ReadOptions};
 
 use crate::catalogue::Sorted;
-use crate::catalogue::retained::Place;
+use crate::catalogue::retained::LogPart;
 use crate::error::{ChangesError, OpenError, StorageError, WriteError};
 use crate::handles::handle::{Db, Handle};
 use crate::io::Access;
@@ -187,7 +187,7 @@ debug_as!(Changes, "Changes", changes => "path": changes.handle.inner.dir, "next
 /// A log that is being read.
 #[derive(Debug)]
 struct OpenLog {
-    place: Place,
+    place: LogPart,
     reader: LogReader,
     /// Records up to this number were whole when the file's length was last read.
     whole: SeqNo,
@@ -379,7 +379,7 @@ fn next_record(log: &mut OpenLog, next: SeqNo) -> Result<Read, StorageError> {
 
 /// Opens the log that holds `seq`; all numbers up to `limit` are visible. `ended` is a log that
 /// turned out not to hold it.
-fn open_log(db: &Session, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Result<OpenLog, ChangesError> {
+fn open_log(db: &Session, seq: SeqNo, limit: SeqNo, ended: Option<LogPart>) -> Result<OpenLog, ChangesError> {
     for attempt in 1.. {
         let place = place_of(db, seq)?;
         let path = log_path(&db.dir, place.log);
@@ -412,7 +412,7 @@ fn open_log(db: &Session, seq: SeqNo, limit: SeqNo, ended: Option<Place>) -> Res
 }
 
 /// Returns the log that holds, or will hold, `wanted`.
-fn place_of(db: &Session, wanted: SeqNo) -> Result<Place, ChangesError> {
+fn place_of(db: &Session, wanted: SeqNo) -> Result<LogPart, ChangesError> {
     let state = db.state();
     let place = state.logs.place_of(wanted);
     place.ok_or_else(|| ChangesError::FellBehind { wanted, oldest: state.logs.oldest_change() })

@@ -26,7 +26,7 @@ use crate::observe::cost::ReadCost;
 use crate::observe::latency::Operation;
 use crate::options::KeyspaceOptions;
 use crate::read::explain::{ExplainRecorder, summary};
-use crate::read::{Bounds, Counted, Explanation, Iter, Lookup, OwnReads, RangeExplanation, ReadAt};
+use crate::read::{Bounds, CountedGet, Explanation, Iter, Lookup, OwnReads, RangeExplanation, ReadAt};
 use crate::slice::Slice;
 use crate::sync;
 
@@ -179,7 +179,7 @@ impl Keyspace {
     fn lookup_at(&self, key: &[u8], at: &ReadAt<'_>) -> (Result<Lookup, ReadError>, Option<Digest>) {
         let own = self.inner.reads.own();
         let started = own.is_due().then(sync::now);
-        let mut get = Counted::default();
+        let mut get = CountedGet::default();
         let found = at.get(key, &mut get);
         get.cost.found = u64::from(matches!(found, Ok(Lookup::Found { .. })));
         self.inner.reads.add_get(own, key, &get);

@@ -64,7 +64,7 @@ pub enum LiveFileKind {
 
 /// How to read a file.
 #[derive(Debug)]
-enum Source {
+enum FileSource {
     Table(Arc<OpenTable>),
     Blob(Arc<OpenBlob>),
     File(Arc<dyn ReadFile>),
@@ -79,7 +79,7 @@ pub struct LiveFile {
     kind: LiveFileKind,
     len: u64,
     metadata_from: u64,
-    source: Source,
+    source: FileSource,
 }
 
 impl LiveFile {
@@ -122,10 +122,10 @@ impl LiveFile {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match &self.source {
-            Source::Table(table) => table.table.read_stored(buf, offset),
-            Source::Blob(blob) => blob.file.read_stored(buf, offset),
-            Source::File(file) => file.read_exact_at(buf, offset),
-            Source::Log(file, id) => {
+            FileSource::Table(table) => table.table.read_stored(buf, offset),
+            FileSource::Blob(blob) => blob.file.read_stored(buf, offset),
+            FileSource::File(file) => file.read_exact_at(buf, offset),
+            FileSource::Log(file, id) => {
                 file.read_exact_at(buf, offset)?;
                 match is_header_of(&**file, *id)? {
                     true => Ok(()),
@@ -134,7 +134,7 @@ impl LiveFile {
                     }
                 }
             }
-            Source::Bytes(bytes) => {
+            FileSource::Bytes(bytes) => {
                 buf.copy_from_slice(&bytes[offset as usize..][..buf.len()]);
                 Ok(())
             }
@@ -275,14 +275,14 @@ impl Session {
                 kind: LiveFileKind::Table,
                 len: table.table.file_bytes(),
                 metadata_from: table.table.footer().data_span,
-                source: Source::Table(table.clone()),
+                source: FileSource::Table(table.clone()),
             }));
             files.extend(view.version.blobs.iter().map(|blob| LiveFile {
                 name: name_of(&blob_path(&self.dir, blob.file.file.id())),
                 kind: LiveFileKind::Blob,
                 len: blob.file.file.file_bytes(),
                 metadata_from: blob.file.file.data_bytes(),
-                source: Source::Blob(blob.file.clone()),
+                source: FileSource::Blob(blob.file.clone()),
             }));
         }
         for (id, len) in ends.filters {
@@ -293,7 +293,7 @@ impl Session {
                     kind: LiveFileKind::Filter,
                     len,
                     metadata_from: 0,
-                    source: Source::File(file),
+                    source: FileSource::File(file),
                 }),
                 // The copy rebuilds the filter without this file.
                 Err(e) => log::warn!("left out {}: {e}", path.display()),
@@ -310,7 +310,7 @@ impl Session {
                 kind: LiveFileKind::Log,
                 len,
                 metadata_from: 0,
-                source: Source::Log(file, id),
+                source: FileSource::Log(file, id),
             });
         }
         let bytes = |path: &Path, kind, bytes: Vec<u8>| LiveFile {
@@ -318,7 +318,7 @@ impl Session {
             kind,
             len: bytes.len() as u64,
             metadata_from: 0,
-            source: Source::Bytes(bytes),
+            source: FileSource::Bytes(bytes),
         };
         let options = options_path(&self.dir);
         if let Ok(text) = read_file(&*self.fs, &options) {
@@ -331,7 +331,7 @@ impl Session {
             kind: LiveFileKind::Manifest,
             len,
             metadata_from: 0,
-            source: Source::File(open(&path)?),
+            source: FileSource::File(open(&path)?),
         });
         let current = format!("{}\n", manifest_name(number)).into_bytes();
         files.push(bytes(&current_path(&self.dir), LiveFileKind::Current, current));

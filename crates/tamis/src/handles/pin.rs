@@ -10,7 +10,7 @@ use tamis_base::key::SeqNo;
 use crate::catalogue::{Directory, Sorted};
 use crate::handles::handle::Handle;
 use crate::read::View;
-use crate::session::live_snapshots::{PinnedViews, Views};
+use crate::session::live_snapshots::{PinnedViews, ViewList};
 
 /// Keeps compactions from dropping the data that a snapshot sees.
 pub(crate) struct SnapshotPin {
@@ -64,7 +64,7 @@ impl SnapshotPin {
 
 /// Returns the views of the keyspaces whose policy drops data; with `all`, those of every keyspace,
 /// because another process merges and does not know of the snapshot.
-fn views_to_hold(directory: &Sorted, all: bool) -> Views {
+fn views_to_hold(directory: &Sorted, all: bool) -> ViewList {
     let held: &Directory = if all { directory } else { &directory.dropping };
     held.values().map(|keyspace| (keyspace.id, keyspace.view.load_full())).collect()
 }

@@ -57,7 +57,7 @@ pub(crate) struct Readers {
 
 /// Memtables and files of old views that are not in the current view, with their sizes.
 #[derive(Default)]
-struct Kept {
+struct HeldByReaders {
     memtables: BTreeMap<*const MemtableSlot, u64>,
     tables: BTreeMap<TableId, u64>,
     blobs: BTreeMap<BlobFileId, u64>,
@@ -79,9 +79,9 @@ impl Readers {
             let tables: HashSet<TableId> = current.version.tables.iter().map(|table| table.meta.id).collect();
             let blobs: HashSet<BlobFileId> =
                 current.version.blobs.iter().map(|blob| blob.file.file.id()).collect();
-            let mut all = Kept::default();
+            let mut all = HeldByReaders::default();
             for (view, OldView { from, until, .. }) in keyspace.old_views.held() {
-                let mut kept = Kept::default();
+                let mut kept = HeldByReaders::default();
                 let gone = view.memtables.iter().filter(|slot| !memtables.contains(&Arc::as_ptr(slot)));
                 kept.memtables
                     .extend(gone.map(|slot| (Arc::as_ptr(slot), slot.memtable.memory_bytes() as u64)));

@@ -49,7 +49,7 @@ use crate::tree::open_table::OpenTable;
 
 /// How a started plan ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum PlanEnd {
     Done,
     /// Nothing has changed.
     Cancelled,
@@ -232,7 +232,7 @@ impl Session {
         plan: &Plan,
         job: &Job,
         cancel: Option<&CancelToken>,
-    ) -> Result<Ended, StorageError> {
+    ) -> Result<PlanEnd, StorageError> {
         let started = sync::now();
         self.observed.observer.raise(|| {
             Event::CompactionBegan(CompactionInfo {
@@ -260,7 +260,7 @@ impl Session {
             std::panic::AssertUnwindSafe(|| self.compact(keyspace, plan, &job.progress, cancel, &mut told));
         let result = std::panic::catch_unwind(work);
         self.tell_of_end(keyspace, plan, job, started, &result, told);
-        if matches!(&result, Ok(Ok(Ended::Undone(_)))) {
+        if matches!(&result, Ok(Ok(PlanEnd::Undone(_)))) {
             // Its outputs are gone; the cached free space is out of date.
             self.space.room.outdated();
             self.space.room.refresh(&*self.fs, &self.dir);
@@ -269,8 +269,8 @@ impl Session {
             let mut state = self.state();
             state.scheduler.end(keyspace.id, plan, job);
             match &result {
-                Ok(Ok(Ended::Done)) if plan.work == Work::Merge => state.scheduler.merged(keyspace.id),
-                Ok(Ok(Ended::Undone(error)) | Err(error)) => {
+                Ok(Ok(PlanEnd::Done)) if plan.work == Work::Merge => state.scheduler.merged(keyspace.id),
+                Ok(Ok(PlanEnd::Undone(error)) | Err(error)) => {
                     state.scheduler.compaction_failed(keyspace.id, error, self.space.room.free());
                     self.observed.write_counters.set_aside.add(1);
                     if state.scheduler.should_warn(keyspace.id) {
@@ -280,7 +280,7 @@ impl Session {
                         ));
                     }
                 }
-                Ok(Ok(Ended::Cancelled)) => {
+                Ok(Ok(PlanEnd::Cancelled)) => {
                     let asked = job.progress.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled);
                     self.observed.write_counters.cancelled.add(u64::from(asked));
                 }
@@ -295,7 +295,7 @@ impl Session {
         self.files.garbage.remove_all(&*self.fs);
         // Joined small tables were at rest before.
         let moves_data = plan.work == Work::Merge && plan.reason != Reason::SmallTables;
-        let border = matches!(result, Ok(Ok(Ended::Done))) && moves_data;
+        let border = matches!(result, Ok(Ok(PlanEnd::Done))) && moves_data;
         if border && self.is_round_border(keyspace, plan.output_level) {
             self.reconsider(keyspace);
         }
@@ -309,14 +309,14 @@ impl Session {
         plan: &Plan,
         job: &Job,
         started: Instant,
-        result: &std::thread::Result<Result<Ended, StorageError>>,
+        result: &std::thread::Result<Result<PlanEnd, StorageError>>,
         told: CompactionOutcome,
     ) {
         let took = sync::since(started);
         let (cancelled, error) = match result {
-            Ok(Ok(Ended::Done)) => (false, None),
-            Ok(Ok(Ended::Cancelled)) => (true, None),
-            Ok(Ok(Ended::Undone(error)) | Err(error)) => (false, Some(error.to_string())),
+            Ok(Ok(PlanEnd::Done)) => (false, None),
+            Ok(Ok(PlanEnd::Cancelled)) => (true, None),
+            Ok(Ok(PlanEnd::Undone(error)) | Err(error)) => (false, Some(error.to_string())),
             Err(_) => (false, Some("a panic".to_owned())),
         };
         let keyspace = || keyspace.name().to_owned();
@@ -372,10 +372,10 @@ impl Session {
         progress: &Progress,
         cancel: Option<&CancelToken>,
         told: &mut CompactionOutcome,
-    ) -> Result<Ended, StorageError> {
+    ) -> Result<PlanEnd, StorageError> {
         let version = keyspace.view.load().version.clone();
         if keyspace.is_dropped() {
-            return Ok(Ended::Cancelled);
+            return Ok(PlanEnd::Cancelled);
         }
         let inputs: Vec<Arc<OpenTable>> =
             execute::input_tables(&version, plan).into_iter().flatten().collect();
@@ -430,15 +430,15 @@ impl Session {
                         tables.for_each(|table| table.extra.stretch.clone_from(&plan.stretch));
                         output
                     }
-                    Ok(None) => return Ok(Ended::Cancelled),
+                    Ok(None) => return Ok(PlanEnd::Cancelled),
                     // The failure concerns only the outputs, which are gone.
-                    Err(error) => return Ok(Ended::Undone(error)),
+                    Err(error) => return Ok(PlanEnd::Undone(error)),
                 };
                 // If the edit found no room, the inputs and the outputs would both stay, and no
                 // manifest could be written.
                 if self.space.room.ask(&*self.fs, &self.dir).is_some_and(|free| free < LEFT_FREE / 2) {
                     let full = std::io::ErrorKind::StorageFull.into();
-                    return Ok(Ended::Undone(StorageError::io("write to", &self.dir, full)));
+                    return Ok(PlanEnd::Undone(StorageError::io("write to", &self.dir, full)));
                 }
                 if !cuts.is_empty() {
                     self.observed.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
@@ -448,7 +448,7 @@ impl Session {
                 let (written, blobs) = (output.written_bytes, output.blob_bytes);
                 let opened = match output.files.open(&*self.fs, &output.tables, &self.files.reader_config) {
                     Ok(opened) => opened,
-                    Err(error) => return Ok(Ended::Undone(error)),
+                    Err(error) => return Ok(PlanEnd::Undone(error)),
                 };
                 bits.inherit(&opened);
                 self.observed.write_counters.blob_write_bytes.add(blobs);
@@ -458,7 +458,7 @@ impl Session {
 
         let mut state = self.state();
         if keyspace.is_dropped() {
-            return Ok(Ended::Cancelled);
+            return Ok(PlanEnd::Cancelled);
         }
         let run = match plan.output {
             OutputRun::Into(run) => run,
@@ -493,7 +493,7 @@ impl Session {
             }
         }
         self.keep_filters_in_memory(Some(keyspace));
-        Ok(Ended::Done)
+        Ok(PlanEnd::Done)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::catalogue::filter_files::{LiveImage, NewImage, NotSaved, StoredImage}
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
 use crate::error::{AdminError, StorageError, WriteError};
-use crate::select::{Built, GlobalFilter, Grf, Moment, Part, Restored, Span, Task, Turn};
+use crate::select::{Built, GlobalFilter, Grf, Moment, Restored, SavedPart, Span, Switch, Task};
 use crate::session::Session;
 use crate::tree::version::Version;
 
@@ -74,7 +74,7 @@ impl Session {
             }),
             Task::Insert => Ok(self.insert_into_filter(keyspace, grf)),
             Task::Save => Ok(self.save_filter(keyspace, grf, Moment::Open)),
-            Task::Turn(turn) => Ok(self.turn_filter(keyspace, global, turn)),
+            Task::Switch(switch) => Ok(self.switch_filter(keyspace, global, switch)),
         }
     }
 
@@ -112,7 +112,7 @@ impl Session {
 
     /// Reads a keyspace's images that count. Unusable images cause a warning, and the tables of
     /// their ranges are read unless other images cover them.
-    fn read_images(&self, keyspace: &KeyspaceInner, grf: &Grf) -> Vec<Part> {
+    fn read_images(&self, keyspace: &KeyspaceInner, grf: &Grf) -> Vec<SavedPart> {
         let mut restored: HashMap<(FilterFileId, usize), Arc<Restored>> = HashMap::default();
         let mut restore = |image: &StoredImage| -> Result<Arc<Restored>, ()> {
             if let Some(known) = restored.get(&image.id()) {
@@ -158,7 +158,7 @@ impl Session {
                 let prefixes = prefixes.get(&span);
                 let until = prefixes.map_or(until, |(of_prefixes, _)| until.min(*of_prefixes));
                 let prefixes = prefixes.map(|(_, made)| made.clone());
-                parts.push(Part { span, until, keys, prefixes });
+                parts.push(SavedPart { span, until, keys, prefixes });
             }
             if complete {
                 break;
@@ -225,12 +225,12 @@ impl Session {
     }
 
     /// Changes the answering filter of a keyspace with `filter = auto`.
-    fn turn_filter(&self, keyspace: &KeyspaceInner, global: &GlobalFilter, turn: Turn) -> bool {
+    fn switch_filter(&self, keyspace: &KeyspaceInner, global: &GlobalFilter, switch: Switch) -> bool {
         let work = global.grf.work();
         let state = self.state();
-        global.turn(&work, turn, &keyspace.view.load().version);
+        global.switch(&work, switch, &keyspace.view.load().version);
         state.catalogue.publish_selector(keyspace);
-        log::info!("keyspace `{}`: {turn:?} its global filter", keyspace.name());
+        log::info!("keyspace `{}`: {switch:?} its global filter", keyspace.name());
         true
     }
 

@@ -27,7 +27,7 @@ use crate::log::Current;
 use crate::observe::events::{Event, FlushInfo, FlushOutcome};
 use crate::observe::latency::Operation;
 use crate::observe::{Explained, span};
-use crate::read::merge::{MergeCursor, Tables};
+use crate::read::merge::{MergeCursor, RunTables};
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::select::TakenEpoch;
 use crate::session::Session;
@@ -35,7 +35,7 @@ use crate::sync;
 use crate::tree::new_tables::NewTables;
 
 /// The tables of memtables, and the bytes written.
-type Written = (NewTables, u64);
+type WrittenTables = (NewTables, u64);
 
 impl Session {
     /// Rolls the log and replaces the non-empty memtables of `keyspaces` by fresh ones. The old
@@ -268,7 +268,7 @@ impl Session {
         slots: &[Arc<MemtableSlot>],
         epoch: u64,
         cancellable: bool,
-    ) -> Result<Option<Written>, StorageError> {
+    ) -> Result<Option<WrittenTables>, StorageError> {
         let expired = self.expiry.expired_for_merge(keyspace);
         let snapshots = self.live_snapshots();
         let (shaping, view) = (keyspace.shaping.load(), keyspace.view.load());
@@ -305,7 +305,7 @@ impl Session {
             blobs: &BlobInputs::default(),
             control: &FlushControl { db: self, cancellable },
         };
-        let mut cursor = MergeCursor::new(Tables::List(Vec::new()), CursorOptions::default(), slots.len());
+        let mut cursor = MergeCursor::new(RunTables::List(Vec::new()), CursorOptions::default(), slots.len());
         slots.iter().for_each(|slot| cursor.add_memtable(slot.memtable.cursor()));
         let list: Vec<_> = slots.iter().flat_map(|slot| slot.memtable.range_tombstones()).collect();
         let tombstones = Tombstones::fragment_for(list, &sink.readers());

@@ -89,10 +89,10 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::read_debts::Account;
     use crate::catalogue::read_debts::PRICE_OF_PROBE;
     use crate::catalogue::read_debts::PRICE_OF_SEARCH;
     use crate::catalogue::read_debts::PRICE_OF_STEP;
+    use crate::catalogue::read_debts::ReadDebt;
     use crate::catalogue::read_debts::loss;
     use crate::error::StorageError;
     use crate::idle::IdleTimer;
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_debt_grows_by_what_is_new() {
-        let mut account = Account::default();
+        let mut account = ReadDebt::default();
         let at = |seeks| ReadCost { seeks, ..ReadCost::default() };
         assert_eq!(account.update(at(10)), 10 * PRICE_OF_SEARCH);
         assert_eq!(account.update(at(10)), 10 * PRICE_OF_SEARCH);

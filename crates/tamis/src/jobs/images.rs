@@ -34,7 +34,7 @@ use tamis_files::images::{Image, ImageFile, ImageKind, ImageWriter, newest};
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::filter_path;
 
-use crate::catalogue::filter_files::{Known, LiveImage, NewImage, NotSaved, OpenImages, StoredImage};
+use crate::catalogue::filter_files::{KnownFile, LiveImage, NewImage, NotSaved, OpenImages, StoredImage};
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::error::StorageError;
 use crate::gate::backoff::Backoff;
@@ -57,14 +57,14 @@ impl Session {
     fn open_images(&self, keyspace: KeyspaceId) -> (Vec<Arc<OpenImages>>, Vec<FilterFileId>) {
         loop {
             let named = self.named_filter_files(keyspace);
-            let known: Option<Vec<Known>> = named.iter().map(|id| self.examine(keyspace, *id)).collect();
+            let known: Option<Vec<KnownFile>> = named.iter().map(|id| self.examine(keyspace, *id)).collect();
             // One was removed meanwhile, and others may have replaced it.
             let Some(known) = known else { continue };
             let (mut open, mut unusable) = (Vec::new(), Vec::new());
             for (id, known) in named.into_iter().zip(known) {
                 match known {
-                    Known::Open(file) => open.push(file),
-                    Known::Unusable => unusable.push(id),
+                    KnownFile::Open(file) => open.push(file),
+                    KnownFile::Unusable => unusable.push(id),
                 }
             }
             return (open, unusable);
@@ -72,7 +72,7 @@ impl Session {
     }
 
     /// Opens a filter file unless that was done before. `None`: the tree no longer names it.
-    fn examine(&self, keyspace: KeyspaceId, id: FilterFileId) -> Option<Known> {
+    fn examine(&self, keyspace: KeyspaceId, id: FilterFileId) -> Option<KnownFile> {
         let files = &*self.files.filter_files;
         if let Some(known) = files.known.lock().get(&id) {
             return Some(known.clone());
@@ -84,8 +84,8 @@ impl Session {
             return None;
         }
         let (known, why) = match opened {
-            Ok(file) => (Known::Open(OpenImages::new(file, &self.files.garbage)), None),
-            Err(why) => (Known::Unusable, Some(why)),
+            Ok(file) => (KnownFile::Open(OpenImages::new(file, &self.files.garbage)), None),
+            Err(why) => (KnownFile::Unusable, Some(why)),
         };
         files.known.lock().insert(id, known.clone());
         drop(state);
@@ -259,7 +259,7 @@ impl Session {
         if let Some(file) = written {
             let number = file.number();
             let file = OpenImages::new(file, &self.files.garbage);
-            self.files.filter_files.known.lock().insert(number, Known::Open(file));
+            self.files.filter_files.known.lock().insert(number, KnownFile::Open(file));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tamis_base::ids::DEFAULT_KEYSPACE;
 use tamis_files::tree::edit::VersionEdit;
 
-use crate::catalogue::age::Age;
+use crate::catalogue::age::EntryAges;
 use crate::catalogue::keyspace::{HIDDEN_PREFIX, KeyspaceInner, SharedParts};
 use crate::error::{AdminError, StorageError};
 use crate::operators::Unregistered;
@@ -33,7 +33,7 @@ impl Session {
         let edit = VersionEdit {
             create_keyspaces: vec![(id, name.to_owned(), options.to_text())],
             log_floor: vec![(id, state.logs.current())],
-            ages: Age::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
+            ages: EntryAges::new(&options, None, 0).ages().map(|ages| (id, ages)).into_iter().collect(),
             ..VersionEdit::default()
         };
         self.commit_without_tables(&mut state, edit)?;

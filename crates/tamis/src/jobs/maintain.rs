@@ -13,7 +13,7 @@ use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
 use crate::error::AdminError;
 use crate::interrupt;
-use crate::jobs::compact::Ended;
+use crate::jobs::compact::PlanEnd;
 use crate::jobs::control::{CancelToken, CompactOptions, Settling};
 use crate::jobs::covered::covered_tables;
 use crate::read::MemtableSlot;
@@ -263,13 +263,13 @@ impl Session {
                 cleaned.push(first_new..self.files.numbers.next());
             }
             match result {
-                Ok(Ended::Done) => {}
+                Ok(PlanEnd::Done) => {}
                 // The next iteration detects closing and dropping.
-                Ok(Ended::Cancelled) if self.gate.cancels() || keyspace.is_dropped() => {}
+                Ok(PlanEnd::Cancelled) if self.gate.cancels() || keyspace.is_dropped() => {}
                 // As above: the interruption cancelled it.
-                Ok(Ended::Cancelled) if interrupt::is_interrupted() => {}
-                Ok(Ended::Cancelled) => return Err(AdminError::Cancelled),
-                Ok(Ended::Undone(error)) | Err(error) => return Err(error.into()),
+                Ok(PlanEnd::Cancelled) if interrupt::is_interrupted() => {}
+                Ok(PlanEnd::Cancelled) => return Err(AdminError::Cancelled),
+                Ok(PlanEnd::Undone(error)) | Err(error) => return Err(error.into()),
             }
         }
     }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 
-use super::chunks::Account;
+use super::chunks::ChunkAccount;
 
 /// Every chunk starts on a cache line.
 const CHUNK_ALIGN: usize = 64;
@@ -53,7 +53,7 @@ pub(super) struct Arena {
     held: AtomicUsize,
     /// All chunks, made by `Box::into_raw` and freed with the arena.
     chunks: Mutex<Vec<NonNull<Chunk>>>,
-    account: Arc<Account>,
+    account: Arc<ChunkAccount>,
 }
 
 // SAFETY: the pointers lead to chunks that the arena owns.
@@ -79,7 +79,7 @@ enum Memory {
 impl Arena {
     /// Creates an arena that allocates in chunks of up to `chunk_bytes`. Chunks come on demand,
     /// from the pool of `account` if it has any, and are counted there.
-    pub(super) fn new(chunk_bytes: usize, align: usize, account: Arc<Account>) -> Arena {
+    pub(super) fn new(chunk_bytes: usize, align: usize, account: Arc<ChunkAccount>) -> Arena {
         assert!(align.is_power_of_two() && align <= CHUNK_ALIGN);
         Arena {
             current: AtomicPtr::new(ptr::null_mut()),
@@ -252,7 +252,7 @@ mod tests {
     fn a_dropped_arena_leaves_its_mapped_chunks_to_the_next() {
         let pool = Arc::new(ChunkPool::new(64 << 20));
         let fill = || {
-            let arena = Arena::new(2 << 20, 8, Arc::new(Account::new(Some(pool.clone()))));
+            let arena = Arena::new(2 << 20, 8, Arc::new(ChunkAccount::new(Some(pool.clone()))));
             (0..6 << 10).for_each(|_| _ = arena.alloc(1 << 10));
             arena
         };

@@ -5,11 +5,11 @@
 //! a put. Under a steady load, every dropped memtable leaves its chunks to the next one.
 //!
 //! # What is counted
-//! An [`Account`] counts one memtable's memory: whole chunks, since all of a chunk may be resident
-//! once it is touched, filters, and range tombstones. The pool has the sums over all memtables of
-//! its database, so nothing has to visit them. A memtable's memory is first *active*, then
-//! *sealed*. Once *retired* it no longer counts, since only readers hold it. Each move takes the
-//! amount counted at that moment out of one sum, so the sums match the accounts whatever grows
+//! A [`ChunkAccount`] counts one memtable's memory: filters, range tombstones, and whole chunks,
+//! since all of a chunk may be resident once it is touched. The pool has the sums over all
+//! memtables of its database, so nothing has to visit them. A memtable's memory is first *active*,
+//! then *sealed*. Once *retired* it no longer counts, since only readers hold it. Each move takes
+//! the amount counted at that moment out of one sum, so the sums match the accounts whatever grows
 //! meanwhile.
 //!
 //! # Threads
@@ -135,16 +135,16 @@ impl ChunkPool {
 
 /// The memory of one memtable.
 #[derive(Default)]
-pub(super) struct Account {
+pub(super) struct ChunkAccount {
     pool: Option<Arc<ChunkPool>>,
     /// The memtable's parts of the pool's sums.
     active: AtomicU64,
     sealed: AtomicU64,
 }
 
-impl Account {
-    pub(super) fn new(pool: Option<Arc<ChunkPool>>) -> Account {
-        Account { pool, active: AtomicU64::new(0), sealed: AtomicU64::new(0) }
+impl ChunkAccount {
+    pub(super) fn new(pool: Option<Arc<ChunkPool>>) -> ChunkAccount {
+        ChunkAccount { pool, active: AtomicU64::new(0), sealed: AtomicU64::new(0) }
     }
 
     pub(super) fn pool(&self) -> Option<&ChunkPool> {
@@ -181,7 +181,7 @@ impl Account {
     }
 }
 
-impl Drop for Account {
+impl Drop for ChunkAccount {
     fn drop(&mut self) {
         self.retire();
     }
@@ -214,7 +214,7 @@ mod tests {
     fn the_sums_are_those_of_the_accounts_at_each_moment() {
         let pool = Arc::new(ChunkPool::new(0));
         let sums = || (pool.active(), pool.sealed());
-        let [one, other] = [(); 2].map(|()| Account::new(Some(pool.clone())));
+        let [one, other] = [(); 2].map(|()| ChunkAccount::new(Some(pool.clone())));
         one.grow(100);
         other.grow(30);
         assert_eq!(sums(), (130, 0));

@@ -70,8 +70,8 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
-use chunks::Account;
-use node::{Target, Version};
+use chunks::ChunkAccount;
+use node::{NewEntry, Target};
 use ranges::Ranges;
 use skiplist::{ListWriter, SkipList};
 
@@ -105,10 +105,10 @@ pub(crate) struct Memtable {
     /// What readers use, on its own cache lines: neither the writers' counters nor the `Arc`'s
     /// reference count invalidate it.
     shared: CachePadded<Shared>,
-    counters: CachePadded<Counters>,
+    counters: CachePadded<MemtableCounters>,
     ranges: Ranges,
     /// Counts everything beyond an empty memtable.
-    account: Arc<Account>,
+    account: Arc<ChunkAccount>,
 }
 
 struct Shared {
@@ -130,7 +130,7 @@ fn lines_of(at: usize, last: usize) -> usize {
     if at + 1 == MOST_FILTERS || lines > last / 4 { last } else { lines }
 }
 
-struct Counters {
+struct MemtableCounters {
     entries: AtomicUsize,
     /// From this many entries on, keys go to another filter than the newest.
     filter_room: AtomicUsize,
@@ -167,12 +167,12 @@ impl Memtable {
             sixteenth => sixteenth.clamp(16 << 10, 1 << 20),
         };
         let filter_lines = (budget_bytes / FILTER_SHARE / FILTER_LINE_BYTES).max(1);
-        let account = Arc::new(Account::new(pool));
+        let account = Arc::new(ChunkAccount::new(pool));
         let list = SkipList::new(chunk_bytes, &account);
         let (filters, newest) = (Default::default(), AtomicUsize::new(0));
         Memtable {
             shared: CachePadded::new(Shared { list, filters, newest, filter_lines }),
-            counters: CachePadded::new(Counters {
+            counters: CachePadded::new(MemtableCounters {
                 entries: AtomicUsize::new(0),
                 filter_room: AtomicUsize::new(0),
                 data_bytes: AtomicUsize::new(0),
@@ -475,7 +475,7 @@ impl MemWriter<'_> {
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
         let counters = &self.memtable.counters;
         self.memtable.filter().insert(digest);
-        self.list.insert(&Version { key, seq, kind, value });
+        self.list.insert(&NewEntry { key, seq, kind, value });
         self.memtable.note_seq(seq, &counters.max_version);
         if kind == Kind::Delete && !counters.deletes.load(Ordering::Relaxed) {
             counters.deletes.store(true, Ordering::Relaxed);

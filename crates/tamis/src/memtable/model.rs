@@ -13,11 +13,11 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use tamis_base::key::{Kind, MAX_SEQNO};
 
-use super::node::{NodeRef, Target, Version};
+use super::node::{NewEntry, NodeRef, Target};
 use super::skiplist::SkipList;
 
 fn insert(list: &SkipList, key: &[u8], seq: u64, height: usize) {
-    list.writer().insert_with_height(&Version { key, seq, kind: Kind::Put, value: key }, height);
+    list.writer().insert_with_height(&NewEntry { key, seq, kind: Kind::Put, value: key }, height);
 }
 
 fn check(node: NodeRef<'_>) {

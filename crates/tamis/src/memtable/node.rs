@@ -83,7 +83,7 @@ pub(super) struct NodeRef<'l> {
 }
 
 /// The content of a new node.
-pub(super) struct Version<'a> {
+pub(super) struct NewEntry<'a> {
     pub(super) key: &'a [u8],
     pub(super) seq: SeqNo,
     pub(super) kind: Kind,
@@ -99,9 +99,9 @@ pub(super) fn write_node(
     nodes: &Arena,
     values: &Arena,
     height: usize,
-    version: &Version<'_>,
+    version: &NewEntry<'_>,
 ) -> NonNull<Node> {
-    let &Version { key, seq, kind, value } = version;
+    let &NewEntry { key, seq, kind, value } = version;
     debug_assert!((1..=MAX_HEIGHT).contains(&height) && key.len() < 1 << HEIGHT_SHIFT);
     let key_at = offset_of!(Node, tower) + height * size_of::<Link>();
     let value_at = key_at + key.len();

@@ -189,20 +189,20 @@ pub(crate) struct Ranges {
     /// The length of the list.
     count: AtomicUsize,
     map: ArcSwapOption<Node>,
-    list: Mutex<List>,
+    list: Mutex<TombstoneList>,
     /// The maps of blocks, by end and length.
     blocks: Mutex<HashMap<(usize, usize), RangeMap>>,
 }
 
 #[derive(Debug, Default)]
-struct List {
+struct TombstoneList {
     tombstones: Vec<RangeTombstone>,
     /// The state of the priorities.
     priorities: u64,
 }
 
 impl Ranges {
-    fn list(&self) -> MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, TombstoneList> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -23,8 +23,8 @@ use std::sync::{Arc, TryLockError};
 use tamis_base::key::{Kind, SeqNo};
 
 use super::arena::Arena;
-use super::chunks::Account;
-use super::node::{MAX_HEIGHT, NODE_ALIGN, Node, NodeRef, Target, Version, write_node};
+use super::chunks::ChunkAccount;
+use super::node::{MAX_HEIGHT, NODE_ALIGN, NewEntry, Node, NodeRef, Target, write_node};
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
 /// This many nodes on a level suffice to estimate the number of nodes below.
@@ -89,11 +89,11 @@ const NEAR: usize = 64;
 
 impl SkipList {
     /// Creates an empty list that allocates in chunks of up to `chunk_bytes`, counted in `account`.
-    pub(super) fn new(chunk_bytes: usize, account: &Arc<Account>) -> SkipList {
+    pub(super) fn new(chunk_bytes: usize, account: &Arc<ChunkAccount>) -> SkipList {
         let head_memory = Arena::new(1, NODE_ALIGN, Arc::default());
         let nodes = Arena::new(chunk_bytes, NODE_ALIGN, account.clone());
         let values = Arena::new(chunk_bytes, 1, account.clone());
-        let nothing = Version { key: &[], seq: 0, kind: Kind::Delete, value: &[] };
+        let nothing = NewEntry { key: &[], seq: 0, kind: Kind::Delete, value: &[] };
         let head = write_node(&head_memory, &values, MAX_HEIGHT, &nothing);
         let last = Mutex::new(Splice::at_head(head));
         SkipList { head, height: AtomicUsize::new(1), head_memory, nodes, values, last }
@@ -113,11 +113,11 @@ impl SkipList {
     /// Returns a writer. One writer at a time continues where the last insertion was.
     pub(super) fn writer(&self) -> ListWriter<'_> {
         let splice = match self.last.try_lock() {
-            Ok(last) => Position::Shared(last),
+            Ok(last) => InsertPosition::Shared(last),
             // A writer can only panic before it links anything (on a key or value that is too
             // long), so its position stays true.
-            Err(TryLockError::Poisoned(last)) => Position::Shared(last.into_inner()),
-            Err(TryLockError::WouldBlock) => Position::Own(Splice::at_head(self.head)),
+            Err(TryLockError::Poisoned(last)) => InsertPosition::Shared(last.into_inner()),
+            Err(TryLockError::WouldBlock) => InsertPosition::Own(Splice::at_head(self.head)),
         };
         ListWriter { list: self, splice }
     }
@@ -316,7 +316,7 @@ impl SkipList {
 /// Inserts into a list.
 pub(super) struct ListWriter<'l> {
     list: &'l SkipList,
-    splice: Position<'l>,
+    splice: InsertPosition<'l>,
 }
 
 /// A writer's position: the shared one of the last insertion, or its own.
@@ -324,27 +324,27 @@ pub(super) struct ListWriter<'l> {
     clippy::large_enum_variant,
     reason = "on the stack of one writer, where a box would cost an allocation"
 )]
-enum Position<'l> {
+enum InsertPosition<'l> {
     Shared(MutexGuard<'l, Splice>),
     Own(Splice),
 }
 
-impl Deref for Position<'_> {
+impl Deref for InsertPosition<'_> {
     type Target = Splice;
 
     fn deref(&self) -> &Splice {
         match self {
-            Position::Shared(splice) => splice,
-            Position::Own(splice) => splice,
+            InsertPosition::Shared(splice) => splice,
+            InsertPosition::Own(splice) => splice,
         }
     }
 }
 
-impl DerefMut for Position<'_> {
+impl DerefMut for InsertPosition<'_> {
     fn deref_mut(&mut self) -> &mut Splice {
         match self {
-            Position::Shared(splice) => splice,
-            Position::Own(splice) => splice,
+            InsertPosition::Shared(splice) => splice,
+            InsertPosition::Own(splice) => splice,
         }
     }
 }
@@ -354,11 +354,11 @@ impl ListWriter<'_> {
     ///
     /// Cost: O(log n) comparisons, or two if it directly follows the last insertion.
     #[inline]
-    pub(super) fn insert(&mut self, version: &Version<'_>) {
+    pub(super) fn insert(&mut self, version: &NewEntry<'_>) {
         self.insert_with_height(version, height_of(version.seq));
     }
 
-    pub(super) fn insert_with_height(&mut self, version: &Version<'_>, height: usize) {
+    pub(super) fn insert_with_height(&mut self, version: &NewEntry<'_>, height: usize) {
         let list = self.list;
         let mut levels = list.height.load(Ordering::Relaxed);
         if height > levels {

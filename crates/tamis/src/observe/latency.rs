@@ -95,11 +95,11 @@ const OPERATIONS: usize = Operation::ALL.len();
 
 /// The histograms of one database.
 #[derive(Debug)]
-pub(crate) struct LatencyCounters([Counters; OPERATIONS]);
+pub(crate) struct LatencyCounters([OperationCounters; OPERATIONS]);
 
 impl Default for LatencyCounters {
     fn default() -> Self {
-        LatencyCounters(std::array::from_fn(|_| Counters::default()))
+        LatencyCounters(std::array::from_fn(|_| OperationCounters::default()))
     }
 }
 
@@ -110,25 +110,25 @@ impl LatencyCounters {
 
     /// Returns the heap memory that the histograms take.
     pub(crate) fn memory_bytes() -> usize {
-        OPERATIONS * size_of::<Counters>()
+        OPERATIONS * size_of::<OperationCounters>()
     }
 }
 
 #[derive(Debug)]
-struct Counters {
+struct OperationCounters {
     buckets: [AtomicU64; BUCKETS],
     total_nanos: AtomicU64,
     max_nanos: AtomicU64,
 }
 
-impl Default for Counters {
+impl Default for OperationCounters {
     fn default() -> Self {
         let zero = || AtomicU64::new(0);
-        Counters { buckets: std::array::from_fn(|_| zero()), total_nanos: zero(), max_nanos: zero() }
+        OperationCounters { buckets: std::array::from_fn(|_| zero()), total_nanos: zero(), max_nanos: zero() }
     }
 }
 
-impl Counters {
+impl OperationCounters {
     fn record(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if nanos > self.max_nanos.load(Relaxed) {

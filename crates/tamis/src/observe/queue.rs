@@ -21,14 +21,14 @@ use crate::sync::{Condvar, Mutex};
 const MOST: usize = 1 << 14;
 
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct EventQueue {
     listeners: Vec<Arc<dyn EventListener>>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<QueuedEvents>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct QueuedEvents {
     events: VecDeque<Event>,
     /// Events dropped since the last one that was pushed.
     lost: u64,
@@ -36,15 +36,15 @@ struct Waiting {
     ended: bool,
 }
 
-impl std::fmt::Debug for Queue {
+impl std::fmt::Debug for EventQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queue").field("listeners", &self.listeners.len()).finish_non_exhaustive()
     }
 }
 
-impl Queue {
-    pub(super) fn new(listeners: &[Arc<dyn EventListener>]) -> Queue {
-        Queue { listeners: listeners.to_vec(), ..Queue::default() }
+impl EventQueue {
+    pub(super) fn new(listeners: &[Arc<dyn EventListener>]) -> EventQueue {
+        EventQueue { listeners: listeners.to_vec(), ..EventQueue::default() }
     }
 
     #[inline]
@@ -124,7 +124,7 @@ mod tests {
         let sink = seen.clone();
         let panics = |event: &Event| assert!(!matches!(event, Event::Lost { .. }), "on purpose");
         let collects = move |event: &Event| sink.lock().push(event.clone());
-        let queue = Queue::new(&[Arc::new(panics), Arc::new(collects)]);
+        let queue = EventQueue::new(&[Arc::new(panics), Arc::new(collects)]);
         (0..MOST + 7).for_each(|n| queue.push(warning(&n.to_string())));
         queue.waiting.lock().events.pop_front();
         queue.waiting.lock().events.pop_front();

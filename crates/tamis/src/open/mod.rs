@@ -29,7 +29,7 @@ use tamis_files::tree::state::{KeyspaceState, ManifestState};
 use tamis_files::wal::End;
 use tamis_model::engine::Workload;
 
-use crate::catalogue::age::Age;
+use crate::catalogue::age::EntryAges;
 use crate::catalogue::filled::Filled;
 use crate::catalogue::filter_files::FilterFiles;
 use crate::catalogue::filter_upkeep::FilterUpkeep;
@@ -44,19 +44,20 @@ use crate::catalogue::state::State;
 use crate::catalogue::stored_options::StoredOptions;
 use crate::catalogue::{Catalogue, Directory, FileNumbers};
 use crate::clock::SystemClock;
+use crate::conflicts::history::History;
 use crate::error::{OpenError, StorageError};
 use crate::gate::Gate;
-use crate::gate::counters::WriteCounters;
 use crate::gate::reserve::Reserve;
 use crate::gate::room::Room;
-use crate::gate::warnings::Warnings;
 use crate::io::batch::BatchReader;
 use crate::io::{DirLock, DirectFs, DiskFs, FileSystem};
 use crate::jobs::tune;
 use crate::log::{Log, LogParts};
 use crate::memtable::ChunkPool;
+use crate::observe::warnings::Warnings;
+use crate::observe::write_counters::WriteCounters;
 use crate::observe::{Observer, span};
-use crate::operators::{Names, Unregistered};
+use crate::operators::{OperatorNames, Unregistered};
 use crate::options::{
     AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
 };
@@ -65,7 +66,6 @@ use crate::select::TreeFilter;
 use crate::session::committer::Committer;
 use crate::session::elastic::Elastic;
 use crate::session::expiry::Expiry;
-use crate::session::history::History;
 use crate::session::repair::{Plan, Repair, Repaired, explain, explain_missing};
 use crate::session::throttle::{OwnMemtables, Throttle};
 use crate::session::{Files, Lifecycle, Observed, OpenKeyspaces, Session, Space, Transactions};
@@ -350,7 +350,7 @@ fn open_keyspaces(
         let mut keyspace = open_keyspace(opening, id, stored, &mut parsed, warnings).map_err(|error| {
             explain_missing(&listed.files, loaded.number, &loaded.tree, opening.dir, error)
         })?;
-        keyspace.age = Age::new(&keyspace.options, stored.ages, loaded.tree.last_seq);
+        keyspace.age = EntryAges::new(&keyspace.options, stored.ages, loaded.tree.last_seq);
         // The stored workload was declared once, or was seen; a workload seen now takes precedence.
         keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
         keyspaces.insert(id, Arc::new(keyspace));
@@ -589,7 +589,7 @@ fn open_keyspace(
         warnings.push(format!(
             "keyspace `{keyspace}` is read without a filter: its filter `{name}` is not registered with the options"
         ));
-        operators = look_up(Names { selector: None, ..options.operators() });
+        operators = look_up(OperatorNames { selector: None, ..options.operators() });
     }
     let operators = operators.map_err(|Unregistered { option, name }| OpenError::Unregistered {
         keyspace: (*stored.name).to_owned(),
@@ -649,7 +649,7 @@ pub(crate) fn open_newcomer(
     };
     let mut warnings = Vec::new();
     let mut keyspace = open_keyspace(&opening, id, stored, &mut StoredOptions::default(), &mut warnings)?;
-    keyspace.age = Age::new(&keyspace.options, stored.ages, last_seq);
+    keyspace.age = EntryAges::new(&keyspace.options, stored.ages, last_seq);
     warnings.into_iter().for_each(|warning| db.warn(warning));
     Ok(keyspace)
 }

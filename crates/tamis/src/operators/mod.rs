@@ -110,7 +110,7 @@ impl KeyspaceOperators {
 
 /// The operators that options name.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Names<'o> {
+pub(crate) struct OperatorNames<'o> {
     pub(crate) merge: Option<&'o str>,
     pub(crate) filter: Option<&'o str>,
     pub(crate) selector: Option<&'o str>,
@@ -188,7 +188,7 @@ impl Operators {
     }
 
     /// Looks up the operators with these names. All must be known.
-    pub(crate) fn resolve(&self, names: Names<'_>) -> Result<KeyspaceOperators, Unregistered> {
+    pub(crate) fn resolve(&self, names: OperatorNames<'_>) -> Result<KeyspaceOperators, Unregistered> {
         let found = self.look_up(names)?;
         found.check_complete()?;
         Ok(found)
@@ -196,7 +196,7 @@ impl Operators {
 
     /// Like [`resolve`](Self::resolve), but a merge operator or compaction filter may be
     /// [missing](KeyspaceOperators::missing).
-    pub(crate) fn look_up(&self, names: Names<'_>) -> Result<KeyspaceOperators, Unregistered> {
+    pub(crate) fn look_up(&self, names: OperatorNames<'_>) -> Result<KeyspaceOperators, Unregistered> {
         let mut missing = None;
         let mut unregistered = |option, name: &str| {
             missing.get_or_insert(Unregistered { option, name: name.to_owned() });
@@ -247,7 +247,10 @@ mod tests {
     }
 
     fn answer(operators: &Operators, name: &str) -> Result<Vec<u8>, Unregistered> {
-        let found = operators.resolve(Names { merge: Some(name), ..Names::default() })?.merge.expect("named");
+        let found = operators
+            .resolve(OperatorNames { merge: Some(name), ..OperatorNames::default() })?
+            .merge
+            .expect("named");
         assert_eq!(found.name(), name);
         Ok(found.merge(b"", None, &[b"12345678"]).expect("well-formed"))
     }
@@ -269,15 +272,17 @@ mod tests {
         let operators = Operators::new().with_merge(Arc::new(Named("mine", 1)));
         let missing = |option, name: &str| Unregistered { option, name: name.into() };
         assert_eq!(answer(&operators, "yours"), Err(missing("merge_operator", "yours")));
-        let filter =
-            operators.resolve(Names { merge: Some("mine"), filter: Some("mine"), selector: None }).map(drop);
+        let filter = operators
+            .resolve(OperatorNames { merge: Some("mine"), filter: Some("mine"), selector: None })
+            .map(drop);
         assert_eq!(filter, Err(missing("compaction_filter", "mine")));
-        let found =
-            operators.look_up(Names { merge: Some("yours"), ..Names::default() }).expect("a stand-in");
+        let found = operators
+            .look_up(OperatorNames { merge: Some("yours"), ..OperatorNames::default() })
+            .expect("a stand-in");
         assert_eq!(found.missing, Some(missing("merge_operator", "yours")));
         let failed = found.merge.expect("named").merge(b"", None, &[b""]).expect_err("it merges nothing");
         assert!(failed.to_string().contains("does not have it"), "{failed}");
-        let none = operators.resolve(Names::default()).expect("nothing is named");
+        let none = operators.resolve(OperatorNames::default()).expect("nothing is named");
         assert!(none.merge.is_none() && none.filter.is_none());
     }
 }

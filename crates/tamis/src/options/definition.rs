@@ -42,7 +42,7 @@ use crate::io::FileSystem;
 use crate::memory::SharedReadMemory;
 use crate::memory::writes::SharedWriteMemory;
 use crate::observe::events::EventListener;
-use crate::operators::{Names, Operators};
+use crate::operators::{OperatorNames, Operators};
 use crate::options::words::Words as _;
 
 const KIB: u64 = 1 << 10;
@@ -734,8 +734,8 @@ impl KeyspaceOptions {
     }
 
     /// Returns the names of the operators that these options refer to.
-    pub(crate) fn operators(&self) -> Names<'_> {
-        Names {
+    pub(crate) fn operators(&self) -> OperatorNames<'_> {
+        OperatorNames {
             merge: self.merge_operator.as_deref(),
             filter: self.compaction_filter.as_deref(),
             selector: self.filter.global().and_then(|choice| match choice {

@@ -19,12 +19,12 @@ use crate::sync::{self, Mutex, Process};
 
 /// The record of a user's point lookup: its cost, and the key's digest if computed.
 #[derive(Debug, Default)]
-pub(crate) struct Counted {
+pub(crate) struct CountedGet {
     pub(crate) cost: ReadCost,
     pub(crate) digest: Option<Digest>,
 }
 
-impl ReadTrace for Counted {
+impl ReadTrace for CountedGet {
     #[inline]
     fn block_touched(&mut self, touch: BlockTouch) {
         self.cost.block_touched(touch);
@@ -134,7 +134,7 @@ impl ReadCounters {
 
     /// Like [`add`](Self::add), for one get of `key`. Occasionally adds it to the samples.
     #[inline]
-    pub(crate) fn add_get(&self, own: &OwnReads, key: &[u8], get: &Counted) {
+    pub(crate) fn add_get(&self, own: &OwnReads, key: &[u8], get: &CountedGet) {
         let cells = &own.cells;
         cells.add(&get.cost);
         if get.cost.found > 0 && cells.found().is_multiple_of(SAMPLED) {

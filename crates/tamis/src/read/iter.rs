@@ -25,7 +25,7 @@ use crate::read::gaps::{DeadKeys, Jump};
 use crate::read::iter::end::Outcome;
 use crate::read::iter::reader::IterContext;
 use crate::read::life::Ended;
-use crate::read::merge::{MergeCursor, Tables};
+use crate::read::merge::{MergeCursor, RunTables};
 use crate::read::overlay::Overlay;
 use crate::read::watch::RangeRead;
 use crate::slice::Slice;
@@ -207,7 +207,7 @@ impl Iter {
         }
         let sources = view.version.runs.len() + 1 + view.memtables.sealed.len();
         let mut cursor =
-            Box::new(MergeCursor::new(Tables::Of(view.clone()), CursorOptions::default(), sources));
+            Box::new(MergeCursor::new(RunTables::Of(view.clone()), CursorOptions::default(), sources));
         cursor.set_bounds(&self.bounds.start, self.bounds.end.as_deref());
         for slot in view.memtables.iter().filter(|slot| !slot.memtable.is_empty()) {
             cursor.add_memtable(slot.memtable.cursor());

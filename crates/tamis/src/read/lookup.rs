@@ -15,8 +15,8 @@ use tamis_policy::hotness::BlockRead;
 use crate::error::ReadError;
 use crate::io::batch::BatchReader;
 use crate::observe::cost::ReadCost;
-use crate::read::operands::{Base, Operands, Order};
-use crate::read::{Counted, MemtableSlot, ReadAt};
+use crate::read::operands::{BaseValue, Operands, Order};
+use crate::read::{CountedGet, MemtableSlot, ReadAt};
 use crate::select::{Candidate, Candidates, LeanKey, Probe, next_step};
 use crate::slice::Slice;
 use crate::tree::version::Version;
@@ -69,7 +69,7 @@ impl Recorder for ReadCost {
     }
 }
 
-impl Recorder for Counted {
+impl Recorder for CountedGet {
     const ONE_BY_ONE: bool = false;
 
     #[inline]
@@ -85,7 +85,7 @@ impl Recorder for Counted {
 
 /// Where the search of a table begins.
 #[derive(Debug)]
-pub(super) enum Start {
+pub(super) enum TableStart {
     /// At the table's index.
     Index,
     /// In this block, named by the index.
@@ -97,7 +97,7 @@ pub(super) enum Start {
 }
 
 /// Where the searches of several tables begin, last table first.
-type Starts = SmallVec<[Start; 4]>;
+type Starts = SmallVec<[TableStart; 4]>;
 
 /// Fetches the candidates' blocks, up to the depth of `reads`. A failed read is left to the search
 /// of its table, which reports the error if the lookup gets that far.
@@ -116,26 +116,26 @@ fn fetch_candidates<R: Recorder>(
         starts.push(match table.locate(key, recorder) {
             Ok(Some(block)) => {
                 fetches.push(Fetch::new(table, block));
-                Start::Block(block)
+                TableStart::Block(block)
             }
-            Ok(None) => Start::Nowhere,
-            Err(_) => Start::Index,
+            Ok(None) => TableStart::Nowhere,
+            Err(_) => TableStart::Index,
         });
     }
     let mut counts = TouchCounts::default();
     let _ = fetch(reads, &mut fetches, &mut counts);
     recorder.cost().add_touched(&counts);
-    let waiting = starts.iter_mut().filter(|start| matches!(start, Start::Block(_)));
+    let waiting = starts.iter_mut().filter(|start| matches!(start, TableStart::Block(_)));
     for (start, mut fetch) in waiting.zip(fetches) {
         if let Some((block, source)) = fetch.take() {
-            *start = Start::Fetched(fetch.at, block, source);
+            *start = TableStart::Fetched(fetch.at, block, source);
         }
     }
     starts
 }
 
 /// Where a version was found. Older versions of the key may follow it there.
-enum Place<'v> {
+enum FoundIn<'v> {
     Memtable(&'v MemtableSlot),
     /// A table's number within the version.
     Table(usize),
@@ -143,10 +143,10 @@ enum Place<'v> {
 
 /// Returns the result for a value in a blob file.
 #[cold]
-fn separated(seq: SeqNo, reference: Slice, place: &Place<'_>) -> Lookup {
+fn separated(seq: SeqNo, reference: Slice, place: &FoundIn<'_>) -> Lookup {
     match *place {
-        Place::Table(table) => Lookup::Separated { seq, table, reference },
-        Place::Memtable(_) => unreachable!("memtables hold whole values"),
+        FoundIn::Table(table) => Lookup::Separated { seq, table, reference },
+        FoundIn::Memtable(_) => unreachable!("memtables hold whole values"),
     }
 }
 
@@ -201,7 +201,7 @@ impl<'k> KeyLookup<'k> {
     ) -> Result<Option<Lookup>, ReadError> {
         for (i, slot) in at.view.memtables.iter().enumerate() {
             if let Some(entry) = self.search_memtable(slot, i == 0, at.seq, recorder)
-                && let Some(answer) = self.take(at, entry, Place::Memtable(slot), recorder)?
+                && let Some(answer) = self.take(at, entry, FoundIn::Memtable(slot), recorder)?
             {
                 return Ok(Some(answer));
             }
@@ -294,14 +294,14 @@ impl<'k> KeyLookup<'k> {
             if starts.is_empty() {
                 let table = &at.view.version.tables[candidate.table].table;
                 match table.locate(self.probe.key, recorder)? {
-                    None => starts.push(Start::Nowhere),
+                    None => starts.push(TableStart::Nowhere),
                     Some(block) if together && !table.is_cached(block) => {
                         starts = fetch_candidates(at, self.probe.key, &candidates[i..], reads, recorder);
                     }
-                    Some(block) => starts.push(Start::Block(block)),
+                    Some(block) => starts.push(TableStart::Block(block)),
                 }
             }
-            let start = starts.pop().unwrap_or(Start::Index);
+            let start = starts.pop().unwrap_or(TableStart::Index);
             let answer = self.search_table(at, candidate, start, recorder)?;
             if i == 0 {
                 habits.got(answer.is_some());
@@ -324,7 +324,7 @@ impl<'k> KeyLookup<'k> {
         recorder: &mut R,
     ) -> Result<Option<Lookup>, ReadError> {
         for &candidate in candidates {
-            let start = block.take().map_or(Start::Index, Start::Block);
+            let start = block.take().map_or(TableStart::Index, TableStart::Block);
             if let Some(answer) = self.search_table(at, candidate, start, recorder)? {
                 return Ok(Some(answer));
             }
@@ -338,7 +338,7 @@ impl<'k> KeyLookup<'k> {
         &mut self,
         at: &ReadAt<'_>,
         candidate: Candidate,
-        start: Start,
+        start: TableStart,
         recorder: &mut R,
     ) -> Result<Option<Lookup>, ReadError> {
         if self.cover > 0 && self.cover > at.view.version.tables[candidate.table].meta.max_seq {
@@ -350,12 +350,12 @@ impl<'k> KeyLookup<'k> {
         let (table, key) = (&at.view.version.tables[candidate.table], self.probe.key);
         let hits = recorder.cost().cache_hits;
         let found = match start {
-            Start::Index => table.table.get(key, digest, at.seq, recorder)?,
-            Start::Block(block) => table.table.get_in_block(block, key, digest, at.seq, recorder)?,
-            Start::Fetched(block, bytes, source) => {
+            TableStart::Index => table.table.get(key, digest, at.seq, recorder)?,
+            TableStart::Block(block) => table.table.get_in_block(block, key, digest, at.seq, recorder)?,
+            TableStart::Fetched(block, bytes, source) => {
                 table.table.get_in_fetched((block, bytes, source), key, digest, at.seq, recorder)?
             }
-            Start::Nowhere => None,
+            TableStart::Nowhere => None,
         };
         if candidate.filtered && found.is_none() {
             recorder.cost().false_positives += 1;
@@ -368,7 +368,7 @@ impl<'k> KeyLookup<'k> {
         }
         let Some(Entry { seq, kind, value }) = found else { return Ok(None) };
         let entry = Entry { seq, kind, value: Slice::from_block(value) };
-        let answer = self.take(at, entry, Place::Table(candidate.table), recorder)?;
+        let answer = self.take(at, entry, FoundIn::Table(candidate.table), recorder)?;
         if answer.is_some()
             && let Some(asked) = self.probe.counted()
         {
@@ -383,7 +383,7 @@ impl<'k> KeyLookup<'k> {
         &mut self,
         at: &ReadAt<'_>,
         Entry { seq, kind, value }: Entry<Slice>,
-        place: Place<'_>,
+        place: FoundIn<'_>,
         recorder: &mut R,
     ) -> Result<Option<Lookup>, ReadError> {
         let last = match kind {
@@ -396,7 +396,7 @@ impl<'k> KeyLookup<'k> {
         if self.operands.is_empty() {
             return Ok(Some(last));
         }
-        let base = at.read_separated(last, recorder)?.value().map_or(Base::Nothing, Base::Value);
+        let base = at.read_separated(last, recorder)?.value().map_or(BaseValue::Nothing, BaseValue::Value);
         self.resolve(at, &base, recorder).map(Some)
     }
 
@@ -407,7 +407,7 @@ impl<'k> KeyLookup<'k> {
         at: &ReadAt<'_>,
         seq: SeqNo,
         value: Slice,
-        place: Place<'_>,
+        place: FoundIn<'_>,
         recorder: &mut R,
     ) -> Result<Option<Lookup>, ReadError> {
         if self.operands.is_empty() {
@@ -416,8 +416,8 @@ impl<'k> KeyLookup<'k> {
         let (key, operator, seen) = (self.probe.key, at.operator(), (seq, self.cover));
         self.operands.push(key, value, operator);
         let base = match place {
-            Place::Memtable(slot) => self.operands.follow_memtable(slot, key, seen, operator),
-            Place::Table(table) => {
+            FoundIn::Memtable(slot) => self.operands.follow_memtable(slot, key, seen, operator),
+            FoundIn::Table(table) => {
                 let table = &at.view.version.tables[table];
                 self.operands.follow_table(table, key, seen, operator, recorder.cost())?
             }
@@ -435,7 +435,7 @@ impl<'k> KeyLookup<'k> {
         match (self.operands.is_empty(), self.cover) {
             (true, 0) => Ok(Lookup::Absent),
             (true, cover) => Ok(Lookup::DeletedByRange { seq: cover }),
-            (false, _) => self.resolve(at, &Base::Nothing, recorder),
+            (false, _) => self.resolve(at, &BaseValue::Nothing, recorder),
         }
     }
 
@@ -443,7 +443,7 @@ impl<'k> KeyLookup<'k> {
     fn resolve<R: Recorder>(
         &mut self,
         at: &ReadAt<'_>,
-        base: &Base,
+        base: &BaseValue,
         recorder: &mut R,
     ) -> Result<Lookup, ReadError> {
         let value = self.operands.resolve(self.probe.key, base, at.operator(), recorder.cost())?;

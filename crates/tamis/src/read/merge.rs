@@ -12,13 +12,13 @@ use crate::error::StorageError;
 use crate::memtable::MemCursor;
 use crate::observe::cost::ReadCost;
 use crate::read::covers::{Border, Covers};
-use crate::read::merge::source::{ASLEEP, Ranked, Source, rank_of};
+use crate::read::merge::source::{ASLEEP, MergeSource, Ranked, rank_of};
 use crate::read::run_cursor::{RunContext, RunCursor};
-use crate::read::start::Start;
+use crate::read::start::MergeStart;
 use crate::slice::Slice;
 use crate::tree::open_table::OpenTable;
 
-pub(crate) use crate::read::run_cursor::Tables;
+pub(crate) use crate::read::run_cursor::RunTables;
 
 mod ahead;
 mod lazy;
@@ -32,12 +32,12 @@ pub(crate) use ahead::Ahead;
 macro_rules! at {
     ($source:expr, $cursor:ident => $e:expr) => {
         match $source {
-            Source::Memtable($cursor) => $e,
-            Source::Run(run) => {
+            MergeSource::Memtable($cursor) => $e,
+            MergeSource::Run(run) => {
                 let $cursor = run.current();
                 $e
             }
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     };
 }
@@ -67,7 +67,7 @@ pub(crate) struct Head<'c> {
 #[derive(Debug)]
 pub(crate) struct MergeCursor {
     context: RunContext,
-    sources: Vec<Source>,
+    sources: Vec<MergeSource>,
     /// The valid sources as a heap. The source of the next version is first.
     heap: Vec<Ranked>,
     /// The smallest rank of the sources behind the first; `u64::MAX` if there are none.
@@ -93,7 +93,7 @@ pub(crate) struct Climb {
 
 impl MergeCursor {
     /// Returns a merge without sources, with capacity for `sources`.
-    pub(crate) fn new(tables: Tables, options: CursorOptions, sources: usize) -> Self {
+    pub(crate) fn new(tables: RunTables, options: CursorOptions, sources: usize) -> Self {
         let lazy_runs = LazyRuns::of(&tables).map(Box::new);
         MergeCursor {
             context: RunContext {
@@ -127,7 +127,7 @@ impl MergeCursor {
 
     /// Adds a memtable. Add sources newest first.
     pub(crate) fn add_memtable(&mut self, cursor: MemCursor) {
-        self.sources.push(Source::Memtable(cursor));
+        self.sources.push(MergeSource::Memtable(cursor));
     }
 
     /// Adds a run: a sorted, disjoint range of the merge's tables. Add sources newest first. If the
@@ -135,18 +135,18 @@ impl MergeCursor {
     /// is added twice.
     pub(crate) fn add_run(&mut self, tables: Range<usize>) {
         if !tables.is_empty() {
-            if let (Some(lazy_runs), Tables::Of(view)) = (&mut self.lazy_runs, &self.context.tables) {
+            if let (Some(lazy_runs), RunTables::Of(view)) = (&mut self.lazy_runs, &self.context.tables) {
                 lazy_runs.add_run(&view.version, &tables, self.sources.len());
-                return self.sources.push(Source::Asleep(tables));
+                return self.sources.push(MergeSource::Asleep(tables));
             }
-            self.sources.push(Source::Run(Box::new(RunCursor::new(tables))));
+            self.sources.push(MergeSource::Run(Box::new(RunCursor::new(tables))));
         }
     }
 
     /// Moves to the first version at or after (`key`, `seq`) in version order. The merge then goes
     /// forwards.
     pub(crate) fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<(), StorageError> {
-        self.seek_to(Start::At(key, seq))
+        self.seek_to(MergeStart::At(key, seq))
     }
 
     pub(crate) fn seek_to_first(&mut self) -> Result<(), StorageError> {
@@ -156,46 +156,46 @@ impl MergeCursor {
 
     /// Moves to the oldest version of the last key before `key`. The merge then goes backwards.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), StorageError> {
-        self.seek_to(Start::Before(Some(key)))
+        self.seek_to(MergeStart::Before(Some(key)))
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Result<(), StorageError> {
-        self.seek_to(Start::Before(None))
+        self.seek_to(MergeStart::Before(None))
     }
 
-    fn seek_to(&mut self, start: Start<'_>) -> Result<(), StorageError> {
+    fn seek_to(&mut self, start: MergeStart<'_>) -> Result<(), StorageError> {
         self.context.start_scan();
         if self.lazy_runs.is_some() {
             return self.start(start);
         }
         // On a forward seek to a later key, sources already there, or exhausted, need not move.
-        let stays = |source: &Source| match start {
-            Start::At(key, seq) => {
+        let stays = |source: &MergeSource| match start {
+            MergeStart::At(key, seq) => {
                 !source.valid() || !(*source.key() < *key || (seq < MAX_SEQNO && *source.key() == *key))
             }
-            Start::Before(_) => false,
+            MergeStart::Before(_) => false,
         };
         let ahead = match start {
-            Start::At(key, _) => !self.backward && self.valid() && *self.key() < *key,
-            Start::Before(_) => false,
+            MergeStart::At(key, _) => !self.backward && self.valid() && *self.key() < *key,
+            MergeStart::Before(_) => false,
         };
         let moving: SmallVec<[bool; 32]> =
             self.sources.iter().map(|source| !ahead || !stays(source)).collect();
         for (source, _) in self.sources.iter_mut().zip(&moving).filter(|(_, moves)| **moves) {
-            if let Source::Run(run) = source {
+            if let MergeSource::Run(run) = source {
                 run.prepare_for(&self.context, start)?;
             }
         }
         self.backward = start.is_backward();
         // From the end, nothing is prepared: blocks are read as the merge gets to them.
-        if !matches!(start, Start::Before(None)) {
+        if !matches!(start, MergeStart::Before(None)) {
             together::fetch_prepared(&mut self.context, &mut self.sources, self.backward);
         }
         self.heap.clear();
         for (i, (source, moves)) in self.sources.iter_mut().zip(moving).enumerate() {
             match source {
-                Source::Memtable(cursor) if moves => start.seek_in(cursor),
-                Source::Run(run) if moves => run.seek_for(&self.context, start)?,
+                MergeSource::Memtable(cursor) if moves => start.seek_in(cursor),
+                MergeSource::Run(run) if moves => run.seek_for(&self.context, start)?,
                 _ => {}
             }
             if source.valid() {
@@ -234,7 +234,7 @@ impl MergeCursor {
                 continue;
             }
             let Some(&top) = self.heap.first() else { break };
-            let Source::Run(run) = &self.sources[top.source as usize] else { break };
+            let MergeSource::Run(run) = &self.sources[top.source as usize] else { break };
             if !run.is_lazy() {
                 break;
             }
@@ -251,7 +251,7 @@ impl MergeCursor {
                     top.source as usize,
                 );
             }
-            if let Source::Run(run) = &mut self.sources[top.source as usize] {
+            if let MergeSource::Run(run) = &mut self.sources[top.source as usize] {
                 run.unpark(&self.context, self.backward)?;
             }
             self.replace_top();
@@ -317,8 +317,8 @@ impl MergeCursor {
         in_memtable: impl Fn(&mut MemCursor),
     ) -> Result<(), StorageError> {
         match &mut self.sources[self.heap[0].source as usize] {
-            Source::Memtable(cursor) => in_memtable(cursor),
-            Source::Run(run) => {
+            MergeSource::Memtable(cursor) => in_memtable(cursor),
+            MergeSource::Run(run) => {
                 in_run(run, &self.context)?;
                 // Mostly the same run has the next version as well.
                 if let Some(key) = run.open_key() {
@@ -329,7 +329,7 @@ impl MergeCursor {
                     }
                 }
             }
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
         }
         self.replace_top();
         self.unpark_top()
@@ -344,7 +344,8 @@ impl MergeCursor {
     pub(crate) fn pass(&mut self, key: &[u8], seq: SeqNo) -> Result<u64, StorageError> {
         let backward = self.backward;
         let mut passed = 0;
-        let comes_before = |at: &Source| at.valid() && at.key() == key && (backward || at.seq(false) > seq);
+        let comes_before =
+            |at: &MergeSource| at.valid() && at.key() == key && (backward || at.seq(false) > seq);
         while let Some(top) = self.heap.first()
             && comes_before(&self.sources[top.source as usize])
         {
@@ -352,17 +353,19 @@ impl MergeCursor {
             let source = &mut self.sources[top.source as usize];
             passed += 1;
             match (&mut *source, backward) {
-                (Source::Memtable(cursor), false) => cursor.next(),
-                (Source::Memtable(cursor), true) => cursor.prev(),
-                (Source::Run(run), false) => run.next(&self.context)?,
-                (Source::Run(run), true) => run.prev(&self.context)?,
-                (Source::Asleep(_), _) => unreachable!("{ASLEEP}"),
+                (MergeSource::Memtable(cursor), false) => cursor.next(),
+                (MergeSource::Memtable(cursor), true) => cursor.prev(),
+                (MergeSource::Run(run), false) => run.next(&self.context)?,
+                (MergeSource::Run(run), true) => run.prev(&self.context)?,
+                (MergeSource::Asleep(_), _) => unreachable!("{ASLEEP}"),
             }
             if comes_before(source) {
                 match source {
-                    Source::Memtable(cursor) if backward => cursor.seek_before(key),
-                    Source::Memtable(cursor) => cursor.seek(key, seq),
-                    Source::Run(run) if !run.is_lazy() => run.leave(&self.context, key, seq, backward)?,
+                    MergeSource::Memtable(cursor) if backward => cursor.seek_before(key),
+                    MergeSource::Memtable(cursor) => cursor.seek(key, seq),
+                    MergeSource::Run(run) if !run.is_lazy() => {
+                        run.leave(&self.context, key, seq, backward)?
+                    }
                     _ => {}
                 }
             }
@@ -381,7 +384,7 @@ impl MergeCursor {
         let Some(top) = self.heap.first() else { return Ok(false) };
         let backward = self.backward;
         let moved = match &mut self.sources[top.source as usize] {
-            Source::Memtable(cursor) => {
+            MergeSource::Memtable(cursor) => {
                 let border = covers.reach(cursor.key(), cursor.max_version(), backward);
                 match &border {
                     None => {}
@@ -391,9 +394,9 @@ impl MergeCursor {
                 }
                 border.is_some()
             }
-            Source::Run(run) if backward => run.pass_deleted_backward(&self.context, covers)?,
-            Source::Run(run) => run.pass_deleted_forward(&self.context, covers)?,
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            MergeSource::Run(run) if backward => run.pass_deleted_backward(&self.context, covers)?,
+            MergeSource::Run(run) => run.pass_deleted_forward(&self.context, covers)?,
+            MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
         };
         if moved {
             self.replace_top();
@@ -416,7 +419,7 @@ impl MergeCursor {
         climb.aside.retain(|at| match &sources[at.source as usize] {
             // A lazy position at this key would come before the key's versions; the merge has left
             // it.
-            Source::Run(run) if run.is_lazy() => true,
+            MergeSource::Run(run) if run.is_lazy() => true,
             source if source.key() == key => {
                 climb.sources.push(at.source);
                 false
@@ -426,15 +429,15 @@ impl MergeCursor {
         self.backward = false;
         for &source in &climb.sources {
             let on_key = match &mut self.sources[source as usize] {
-                Source::Memtable(cursor) => {
+                MergeSource::Memtable(cursor) => {
                     cursor.seek(key, seq);
                     cursor.valid() && cursor.key() == key
                 }
-                Source::Run(run) => {
+                MergeSource::Run(run) => {
                     run.seek_within(key, seq)?;
                     run.is_within(key)
                 }
-                Source::Asleep(_) => unreachable!("{ASLEEP}"),
+                MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
             };
             if on_key {
                 self.heap.push(Ranked { rank: prefix, source });
@@ -447,15 +450,15 @@ impl MergeCursor {
     /// Moves to the next older version of `key` on a [`climb`](Self::climb), if any.
     pub(crate) fn climb_down(&mut self, key: &[u8]) -> Result<(), StorageError> {
         let on_key = match &mut self.sources[self.heap[0].source as usize] {
-            Source::Memtable(cursor) => {
+            MergeSource::Memtable(cursor) => {
                 cursor.next();
                 cursor.valid() && cursor.key() == key
             }
-            Source::Run(run) => {
+            MergeSource::Run(run) => {
                 run.next_within()?;
                 run.is_within(key)
             }
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
         };
         if !on_key {
             self.heap.swap_remove(0);
@@ -472,9 +475,9 @@ impl MergeCursor {
         for &source in &climb.sources {
             let at = &mut self.sources[source as usize];
             match at {
-                Source::Memtable(cursor) => cursor.seek_before(key),
-                Source::Run(run) => run.leave(&self.context, key, 0, true)?,
-                Source::Asleep(_) => unreachable!("{ASLEEP}"),
+                MergeSource::Memtable(cursor) => cursor.seek_before(key),
+                MergeSource::Run(run) => run.leave(&self.context, key, 0, true)?,
+                MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
             }
             if at.valid() {
                 self.heap.push(Ranked { rank: rank_of(at.key(), true), source });
@@ -530,7 +533,7 @@ impl MergeCursor {
     }
 
     #[inline]
-    fn top(&self) -> &Source {
+    fn top(&self) -> &MergeSource {
         &self.sources[self.heap[0].source as usize]
     }
 
@@ -575,7 +578,7 @@ impl MergeCursor {
     #[inline]
     pub(crate) fn is_only_version(&self) -> bool {
         match self.top() {
-            Source::Run(run) => self.heap[0].rank < self.runner_up && run.current().begins_key(),
+            MergeSource::Run(run) => self.heap[0].rank < self.runner_up && run.current().begins_key(),
             _ => false,
         }
     }
@@ -592,7 +595,7 @@ impl MergeCursor {
     pub(crate) fn pinned_key(&self) -> Slice {
         let key = self.key();
         match self.top() {
-            Source::Run(run) if key.len() > Slice::INLINE => {
+            MergeSource::Run(run) if key.len() > Slice::INLINE => {
                 run.current().pinned_key().map_or_else(|| Slice::copy_of(key), Slice::from_block)
             }
             _ => Slice::copy_of(key),
@@ -602,9 +605,9 @@ impl MergeCursor {
     /// Returns the table of the current version, which must not be in a memtable.
     pub(crate) fn table(&self) -> &Arc<OpenTable> {
         match self.top() {
-            Source::Run(run) => &self.context.all()[run.table()],
-            Source::Memtable(_) => unreachable!("memtables hold whole values"),
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            MergeSource::Run(run) => &self.context.all()[run.table()],
+            MergeSource::Memtable(_) => unreachable!("memtables hold whole values"),
+            MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 
@@ -612,9 +615,9 @@ impl MergeCursor {
     #[inline]
     pub(crate) fn pinned_value(&self) -> Slice {
         match self.top() {
-            Source::Memtable(cursor) => Slice::from_memtable(cursor.pinned_value()),
-            Source::Run(run) => Slice::from_block(run.current().pinned_value()),
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            MergeSource::Memtable(cursor) => Slice::from_memtable(cursor.pinned_value()),
+            MergeSource::Run(run) => Slice::from_block(run.current().pinned_value()),
+            MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 
@@ -623,7 +626,7 @@ impl MergeCursor {
     #[inline]
     pub(crate) fn pinned_entry(&self) -> (Slice, Slice) {
         match self.top() {
-            Source::Run(run) if run.current().key().len() <= Slice::INLINE => {
+            MergeSource::Run(run) if run.current().key().len() <= Slice::INLINE => {
                 let cursor = run.current();
                 (Slice::copy_of(cursor.key()), Slice::from_block(cursor.pinned_value()))
             }
@@ -645,9 +648,9 @@ impl MergeCursor {
         for source in &mut self.sources {
             let mut cost = ReadCost::default();
             match source {
-                Source::Memtable(_) => continue,
-                Source::Run(run) => run.drain_cost(&mut cost),
-                Source::Asleep(_) => {}
+                MergeSource::Memtable(_) => continue,
+                MergeSource::Run(run) => run.drain_cost(&mut cost),
+                MergeSource::Asleep(_) => {}
             }
             costs.push(cost);
         }
@@ -656,7 +659,7 @@ impl MergeCursor {
     /// Moves the sources' read cost so far into `cost`.
     pub(crate) fn drain_cost(&mut self, cost: &mut ReadCost) {
         for source in &mut self.sources {
-            if let Source::Run(run) = source {
+            if let MergeSource::Run(run) = source {
                 run.drain_cost(cost);
             }
         }

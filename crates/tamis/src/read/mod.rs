@@ -27,7 +27,7 @@ mod view;
 mod watch;
 
 pub(crate) use bounds::Bounds;
-pub(crate) use counters::{AllReads, Counted, OwnReads, ReadCounters};
+pub(crate) use counters::{AllReads, CountedGet, OwnReads, ReadCounters};
 pub use explain::{
     ExplainBlock, ExplainOutcome, ExplainStep, ExplainUnits, Explanation, RangeExplanation, RangeSource,
 };

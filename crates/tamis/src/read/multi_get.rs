@@ -36,7 +36,7 @@ const BATCH: usize = MAX_BATCH;
 
 /// A key looked up individually: its filters cannot be probed for many keys, or it has merge
 /// operands.
-struct Open<'k> {
+struct SingleKey<'k> {
     /// The key's index in the result.
     place: usize,
     lookup: KeyLookup<'k>,
@@ -47,7 +47,7 @@ struct Open<'k> {
 
 /// Unanswered keys, with their indexes in the result and the sequence numbers that cover them.
 #[derive(Default)]
-struct Waiting<'k> {
+struct Unanswered<'k> {
     keys: SmallVec<[LeanKey<'k>; BATCH]>,
     places: SmallVec<[(usize, SeqNo); BATCH]>,
 }
@@ -72,7 +72,7 @@ impl ReadAt<'_> {
             // Constructed in place because it is large.
             let answers = Answers { values, blobs: Vec::new() };
             let mut batch =
-                Batch { at: self, reads, waiting: Waiting::default(), open: Vec::new(), answers, cost };
+                Batch { at: self, reads, waiting: Unanswered::default(), open: Vec::new(), answers, cost };
             batch.search_memtables(keys)?;
             batch.search_runs()?;
             batch.read_blobs()?;
@@ -86,8 +86,8 @@ struct Batch<'a, 'k> {
     at: &'a ReadAt<'a>,
     /// Reads blocks together if tables are not mapped.
     reads: Option<&'a BatchReader>,
-    waiting: Waiting<'k>,
-    open: Vec<Open<'k>>,
+    waiting: Unanswered<'k>,
+    open: Vec<SingleKey<'k>>,
     answers: Answers<'a>,
     cost: &'a mut ReadCost,
 }
@@ -133,7 +133,7 @@ impl<'a, 'k> Batch<'a, 'k> {
                     continue;
                 }
                 if !lean || lookup.has_operands() {
-                    open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
+                    open.push(SingleKey { place, lookup, candidates: Candidates::new(), block: None });
                     continue;
                 }
             }
@@ -143,7 +143,7 @@ impl<'a, 'k> Batch<'a, 'k> {
             if selector.tables().is_some_and(TableFilters::samples) {
                 let mut lookup = KeyLookup::with_digest(&key, cover);
                 lookup.probe.set_counted(true);
-                open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
+                open.push(SingleKey { place, lookup, candidates: Candidates::new(), block: None });
                 continue;
             }
             waiting.keys.push(key);
@@ -246,7 +246,7 @@ impl<'a, 'k> Batch<'a, 'k> {
                     continue;
                 }
                 if lookup.has_operands() {
-                    open.push(Open { place, lookup, candidates: Candidates::new(), block: None });
+                    open.push(SingleKey { place, lookup, candidates: Candidates::new(), block: None });
                     continue;
                 }
             }

@@ -25,16 +25,16 @@ const FOLD: usize = 1024;
 
 /// The value to which the operands apply.
 #[derive(Debug)]
-pub(crate) enum Base {
+pub(crate) enum BaseValue {
     Value(Slice),
     Nothing,
 }
 
-impl Base {
+impl BaseValue {
     fn bytes(&self) -> Option<&[u8]> {
         match self {
-            Base::Value(value) => Some(value),
-            Base::Nothing => None,
+            BaseValue::Value(value) => Some(value),
+            BaseValue::Nothing => None,
         }
     }
 }
@@ -110,7 +110,7 @@ impl Operands {
     pub(crate) fn resolve(
         &mut self,
         key: &[u8],
-        base: &Base,
+        base: &BaseValue,
         operator: Option<&dyn MergeOperator>,
         cost: &mut ReadCost,
     ) -> Result<Slice, ReadError> {
@@ -132,15 +132,15 @@ impl Operands {
         key: &[u8],
         (seq, cover): (SeqNo, SeqNo),
         operator: Option<&dyn MergeOperator>,
-    ) -> Option<Base> {
+    ) -> Option<BaseValue> {
         let mut cursor = slot.memtable.cursor();
         cursor.seek(key, seq.checked_sub(1)?);
         while cursor.valid() && cursor.key() == key {
             match cursor.kind() {
-                _ if cover > cursor.seq() => return Some(Base::Nothing),
+                _ if cover > cursor.seq() => return Some(BaseValue::Nothing),
                 Kind::Merge => self.push(key, Slice::from_memtable(cursor.pinned_value()), operator),
-                Kind::Put => return Some(Base::Value(Slice::from_memtable(cursor.pinned_value()))),
-                Kind::Delete => return Some(Base::Nothing),
+                Kind::Put => return Some(BaseValue::Value(Slice::from_memtable(cursor.pinned_value()))),
+                Kind::Delete => return Some(BaseValue::Nothing),
                 Kind::PutBlob => unreachable!("memtables hold whole values"),
             }
             cursor.next();
@@ -156,21 +156,21 @@ impl Operands {
         (seq, cover): (SeqNo, SeqNo),
         operator: Option<&dyn MergeOperator>,
         cost: &mut ReadCost,
-    ) -> Result<Option<Base>, StorageError> {
+    ) -> Result<Option<BaseValue>, StorageError> {
         let Some(older) = seq.checked_sub(1) else { return Ok(None) };
         let mut cursor = TableCursor::new(table.table.clone(), CursorOptions::default());
         let mut walk = || {
             cursor.seek(key, older)?;
             while cursor.valid() && cursor.key() == key {
                 match cursor.kind() {
-                    _ if cover > cursor.seq() => return Ok(Some(Base::Nothing)),
+                    _ if cover > cursor.seq() => return Ok(Some(BaseValue::Nothing)),
                     Kind::Merge => self.push(key, Slice::from_block(cursor.pinned_value()), operator),
-                    Kind::Put => return Ok(Some(Base::Value(Slice::from_block(cursor.pinned_value())))),
+                    Kind::Put => return Ok(Some(BaseValue::Value(Slice::from_block(cursor.pinned_value())))),
                     Kind::PutBlob => {
                         let value = table.read_blob(cursor.value(), true, cost)?;
-                        return Ok(Some(Base::Value(Slice::from_block(value))));
+                        return Ok(Some(BaseValue::Value(Slice::from_block(value))));
                     }
-                    Kind::Delete => return Ok(Some(Base::Nothing)),
+                    Kind::Delete => return Ok(Some(BaseValue::Nothing)),
                 }
                 cursor.next()?;
             }
@@ -193,12 +193,13 @@ fn oldest_first(order: Order, operands: &[Slice]) -> Vec<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operators::{Names, Operators};
+    use crate::operators::{OperatorNames, Operators};
 
     #[test]
     fn many_operands_are_folded_in_both_orders() {
-        let operators =
-            Operators::new().resolve(Names { merge: Some("append"), ..Names::default() }).expect("built in");
+        let operators = Operators::new()
+            .resolve(OperatorNames { merge: Some("append"), ..OperatorNames::default() })
+            .expect("built in");
         let operator = operators.merge.as_deref();
         let count = 5 * FOLD + 7;
         let expected: Vec<u8> = (0..count).flat_map(|i| format!("{i},").into_bytes()).collect();
@@ -210,7 +211,8 @@ mod tests {
                 assert!(operands.operands.len() < 5 + FOLD, "{} operands are kept", operands.operands.len());
             }
             let mut cost = ReadCost::default();
-            let value = operands.resolve(b"key", &Base::Nothing, operator, &mut cost).expect("well-formed");
+            let value =
+                operands.resolve(b"key", &BaseValue::Nothing, operator, &mut cost).expect("well-formed");
             assert_eq!(value, expected);
             assert_eq!((cost.merge_operands, operands.is_empty()), (count as u64, true));
         }
@@ -220,7 +222,8 @@ mod tests {
     fn operands_without_an_operator_are_an_error_that_names_the_key() {
         let mut operands = Operands::new(Order::NewestFirst);
         operands.push(b"k\xff", Slice::copy_of(b"1"), None);
-        let error = operands.resolve(b"k\xff", &Base::Nothing, None, &mut ReadCost::default()).unwrap_err();
+        let error =
+            operands.resolve(b"k\xff", &BaseValue::Nothing, None, &mut ReadCost::default()).unwrap_err();
         assert!(error.to_string().contains("`k\\xff`: the keyspace has no merge operator"), "{error}");
     }
 }

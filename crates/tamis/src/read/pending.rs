@@ -23,7 +23,7 @@ use crate::operators::{MergeOperator, merge};
 use crate::slice::Slice;
 
 /// A key range: an inclusive start and an exclusive end (`None`: unbounded).
-pub(crate) type Span = (Vec<u8>, Option<Vec<u8>>);
+pub(crate) type PendingSpan = (Vec<u8>, Option<Vec<u8>>);
 
 /// Reports whether a range with this end extends beyond `key`.
 pub(crate) fn reaches(end: Option<&[u8]>, key: &[u8]) -> bool {
@@ -50,7 +50,7 @@ impl Spans {
     }
 
     /// Adds a non-empty range. Joins the ranges that it overlaps or touches.
-    pub(crate) fn add(&mut self, (mut start, mut end): Span) {
+    pub(crate) fn add(&mut self, (mut start, mut end): PendingSpan) {
         let touches = |end: &Option<Vec<u8>>, start: &[u8]| end.as_ref().is_none_or(|end| &end[..] >= start);
         if let Some((first, last)) = self.0.range::<[u8], _>(up_to(&start)).next_back()
             && touches(last, &start)
@@ -195,7 +195,7 @@ impl Pending {
     }
 
     /// Deletes a non-empty range.
-    pub(crate) fn delete_range(&mut self, span: Span, undo: bool) -> Option<Before> {
+    pub(crate) fn delete_range(&mut self, span: PendingSpan, undo: bool) -> Option<Before> {
         let within = match &span.1 {
             Some(end) => {
                 self.keys.range::<[u8], _>((Bound::Included(&span.0[..]), Bound::Excluded(&end[..])))
@@ -292,7 +292,7 @@ mod tests {
 
     type List<'a> = &'a [(&'a str, Option<&'a str>)];
 
-    fn spans(list: List<'_>) -> Vec<Span> {
+    fn spans(list: List<'_>) -> Vec<PendingSpan> {
         list.iter()
             .map(|(start, end)| (start.as_bytes().to_vec(), end.map(|end| end.as_bytes().to_vec())))
             .collect()
@@ -310,7 +310,8 @@ mod tests {
         for (added, expected) in cases {
             let mut set = Spans::default();
             spans(added).into_iter().for_each(|span| set.add(span));
-            let found: Vec<Span> = set.iter().map(|(s, e)| (s.to_vec(), e.map(<[u8]>::to_vec))).collect();
+            let found: Vec<PendingSpan> =
+                set.iter().map(|(s, e)| (s.to_vec(), e.map(<[u8]>::to_vec))).collect();
             assert_eq!(found, spans(expected), "{added:?}");
         }
     }

@@ -25,20 +25,20 @@
 use std::ops::Range;
 
 use tamis_base::key::{KeyEnd, MAX_SEQNO, SeqNo};
-use tamis_files::table::{Place, TableCursor, TouchCounts, is_beyond};
+use tamis_files::table::{EntryIndex, TableCursor, TouchCounts, is_beyond};
 use tamis_filter::Next;
 
 use crate::error::StorageError;
 use crate::observe::cost::ReadCost;
 use crate::read::covers::{Border, Covers};
-use crate::read::start::Start;
+use crate::read::start::MergeStart;
 
 mod context;
 mod tables;
 
 use context::Counts;
 pub(crate) use context::{RunContext, Until};
-pub(crate) use tables::Tables;
+pub(crate) use tables::RunTables;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Position {
@@ -418,20 +418,28 @@ impl RunCursor {
     }
 
     /// The first half of a move to `start`, or the whole of it if it has no halves.
-    pub(crate) fn prepare_for(&mut self, context: &RunContext, start: Start<'_>) -> Result<(), StorageError> {
+    pub(crate) fn prepare_for(
+        &mut self,
+        context: &RunContext,
+        start: MergeStart<'_>,
+    ) -> Result<(), StorageError> {
         match start {
-            Start::At(key, _) => self.prepare(context, key),
-            Start::Before(Some(key)) => self.prepare_before(context, key),
-            Start::Before(None) => self.park_last(context, Admitted::Unasked),
+            MergeStart::At(key, _) => self.prepare(context, key),
+            MergeStart::Before(Some(key)) => self.prepare_before(context, key),
+            MergeStart::Before(None) => self.park_last(context, Admitted::Unasked),
         }
     }
 
     /// The second half.
-    pub(crate) fn seek_for(&mut self, context: &RunContext, start: Start<'_>) -> Result<(), StorageError> {
+    pub(crate) fn seek_for(
+        &mut self,
+        context: &RunContext,
+        start: MergeStart<'_>,
+    ) -> Result<(), StorageError> {
         match start {
-            Start::At(key, seq) => self.seek(context, key, seq),
-            Start::Before(Some(key)) => self.seek_before(context, key),
-            Start::Before(None) => Ok(()),
+            MergeStart::At(key, seq) => self.seek(context, key, seq),
+            MergeStart::Before(Some(key)) => self.seek_before(context, key),
+            MergeStart::Before(None) => Ok(()),
         }
     }
 
@@ -451,7 +459,7 @@ impl RunCursor {
 
     /// Returns the cursor's table and its place there, to compare with other places of the run. A
     /// lazy position at a table comes before all places in it.
-    pub(crate) fn place(&self, backward: bool) -> Option<(usize, Place)> {
+    pub(crate) fn place(&self, backward: bool) -> Option<(usize, EntryIndex)> {
         match self.position {
             Position::Done | Position::Unopened => None,
             Position::LazyAt(table) if !backward => Some((table, (0, 0))),

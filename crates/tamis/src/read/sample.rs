@@ -23,19 +23,19 @@ const KEPT: usize = 4096;
 const FEWEST: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct KeySample(Mutex<Ring>);
+pub(super) struct KeySample(Mutex<DigestRing>);
 
 #[derive(Debug)]
-struct Ring {
+struct DigestRing {
     /// Allocated at the start, so that no get allocates.
     digests: Vec<u64>,
     /// The next index to overwrite once all are taken.
     next: usize,
 }
 
-impl Default for Ring {
+impl Default for DigestRing {
     fn default() -> Self {
-        Ring { digests: Vec::with_capacity(KEPT), next: 0 }
+        DigestRing { digests: Vec::with_capacity(KEPT), next: 0 }
     }
 }
 

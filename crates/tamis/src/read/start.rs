@@ -6,23 +6,23 @@ use crate::memtable::MemCursor;
 
 /// The position where a merge begins or continues.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Start<'k> {
+pub(crate) enum MergeStart<'k> {
     /// Forwards, at this version.
     At(&'k [u8], SeqNo),
     /// Backwards, below this key (`None`: from the end).
     Before(Option<&'k [u8]>),
 }
 
-impl Start<'_> {
+impl MergeStart<'_> {
     pub(crate) fn is_backward(self) -> bool {
-        matches!(self, Start::Before(_))
+        matches!(self, MergeStart::Before(_))
     }
 
     pub(crate) fn seek_in(self, cursor: &mut MemCursor) {
         match self {
-            Start::At(key, seq) => cursor.seek(key, seq),
-            Start::Before(Some(key)) => cursor.seek_before(key),
-            Start::Before(None) => cursor.seek_to_last(),
+            MergeStart::At(key, seq) => cursor.seek(key, seq),
+            MergeStart::Before(Some(key)) => cursor.seek_before(key),
+            MergeStart::Before(None) => cursor.seek_to_last(),
         }
     }
 }

@@ -9,19 +9,19 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::read::Bounds;
-use crate::read::pending::Span;
+use crate::read::pending::PendingSpan;
 
 /// The part of a range that one iterator has read.
 #[derive(Debug)]
 pub(crate) struct RangeRead {
     end: Option<Vec<u8>>,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenParts>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenParts {
     /// Parts read before a seek moved the front.
-    parts: Vec<Span>,
+    parts: Vec<PendingSpan>,
     /// Where the front started.
     front: Vec<u8>,
     /// The last key that the front returned.
@@ -41,11 +41,11 @@ fn set(buffer: &mut Option<Vec<u8>>, key: &[u8]) {
 
 impl RangeRead {
     pub(crate) fn new(bounds: &Bounds) -> RangeRead {
-        let seen = Seen { front: bounds.start.clone(), ..Seen::default() };
+        let seen = SeenParts { front: bounds.start.clone(), ..SeenParts::default() };
         RangeRead { end: bounds.end.clone(), seen: Mutex::new(seen) }
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+    fn seen(&self) -> std::sync::MutexGuard<'_, SeenParts> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,7 +76,7 @@ impl RangeRead {
     }
 
     /// Returns the ranges read.
-    pub(crate) fn spans(&self) -> Vec<Span> {
+    pub(crate) fn spans(&self) -> Vec<PendingSpan> {
         let seen = self.seen();
         let back = seen.back_at.clone().map(|from| (from, self.end.clone()));
         let front = seen.front_part(self.end.as_ref());
@@ -85,8 +85,8 @@ impl RangeRead {
     }
 }
 
-impl Seen {
-    fn front_part(&self, end: Option<&Vec<u8>>) -> Option<Span> {
+impl SeenParts {
+    fn front_part(&self, end: Option<&Vec<u8>>) -> Option<PendingSpan> {
         if self.to_end {
             return Some((self.front.clone(), end.cloned()));
         }

@@ -37,7 +37,7 @@ mod tree_filter;
 pub(crate) use accesses::AccessSampler;
 pub use auto::AutoFilterStats;
 pub use checks::without_rejection_checks;
-pub(crate) use global::{Built, Grf, Moment, Part, Restored, Span, TakenEpoch, Task, Turn};
+pub(crate) use global::{Built, Grf, Moment, Restored, SavedPart, Span, Switch, TakenEpoch, Task};
 pub use global::{GlobalFilterStats, KeyMapStats};
 pub(crate) use keys::key_list_problem;
 pub(crate) use probe::{LeanKey, Probe};

@@ -6,7 +6,7 @@ use tamis_filter::{Digest, IndependentDigests};
 use tamis_policy::hotness::{BlockRead, SegmentId};
 
 use crate::observe::cost::ReadCost;
-use crate::sampling::Asked;
+use crate::sampling::AskedSegment;
 
 /// The state of a point read: the key, its first bytes as a number, and its digest.
 ///
@@ -199,8 +199,8 @@ impl SampledProbes {
     }
 
     /// Returns the segments that had to be probed.
-    pub(crate) fn needed(&self) -> impl Iterator<Item = Asked> + '_ {
+    pub(crate) fn needed(&self) -> impl Iterator<Item = AskedSegment> + '_ {
         let needed = &self.segments[..self.needed.unwrap_or(self.segments.len())];
-        needed.iter().map(|&SampledSegment { id, held, read, .. }| Asked { id, held, read })
+        needed.iter().map(|&SampledSegment { id, held, read, .. }| AskedSegment { id, held, read })
     }
 }

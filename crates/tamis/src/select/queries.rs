@@ -211,7 +211,7 @@ struct KeptRange {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptQueries {
     absent: Ring<Vec<u8>>,
     ranges: Ring<KeptRange>,
     seeks: Ring<Vec<u8>>,
@@ -223,7 +223,7 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct QuerySampler {
     strides: ThreadLocal<Stride>,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptQueries>,
 }
 
 impl QuerySampler {
@@ -231,7 +231,7 @@ impl QuerySampler {
     pub(crate) fn new(declared: Option<&Workload>) -> QuerySampler {
         QuerySampler {
             strides: ThreadLocal::new(),
-            kept: Mutex::new(Kept {
+            kept: Mutex::new(KeptQueries {
                 absent: Ring::new(|| Vec::with_capacity(MAX_KEY_BYTES)),
                 ranges: Ring::new(KeptRange::default),
                 seeks: Ring::new(Vec::new),
@@ -308,7 +308,7 @@ impl QuerySampler {
 
     /// Passes the kept samples and the weight of this one to `add`, unless another thread has the
     /// lock.
-    fn record(&self, add: impl FnOnce(&mut Kept, f64)) {
+    fn record(&self, add: impl FnOnce(&mut KeptQueries, f64)) {
         let Some(mut kept) = self.kept.try_lock() else { return };
         let stride = self.stride();
         let weight = stride.weight();

@@ -9,7 +9,7 @@ use super::accesses::AccessSampler;
 use super::auto::{Auto, AutoFilterStats, Stage};
 #[cfg(feature = "unstable-selector")]
 use super::external::External;
-use super::global::{GlobalFilterStats, Grf, Task, Turn, Work};
+use super::global::{GlobalFilterStats, Grf, Switch, Task, Work};
 use super::selector::Selector;
 use super::table_filters::TableFilters;
 use crate::operators::KeyspaceOperators;
@@ -210,27 +210,28 @@ impl GlobalFilter {
     pub(crate) fn task(&self, version: &Version, saves: bool) -> Option<Task> {
         let Some(auto) = self.auto() else { return self.grf.task(version, saves) };
         match (auto.stage(), auto.needs_global(version)) {
-            (Stage::PerTable, true) if !auto.read_only => Some(Task::Turn(Turn::Begin)),
+            (Stage::PerTable, true) if !auto.read_only => Some(Task::Switch(Switch::Begin)),
             (Stage::PerTable, _) => None,
-            (_, false) => Some(Task::Turn(Turn::Leave)),
-            (Stage::Building, _) => self.grf.task(version, false).or(Some(Task::Turn(Turn::Switch))),
+            (_, false) => Some(Task::Switch(Switch::Leave)),
+            (Stage::Building, _) => self.grf.task(version, false).or(Some(Task::Switch(Switch::Answer))),
             (Stage::Global, _) => self.grf.task(version, saves),
         }
     }
 
     /// Makes the change, if still due. Call with `work` and `state` held; the caller publishes a
     /// selector before it releases either.
-    pub(crate) fn turn(&self, work: &Work, turn: Turn, version: &Version) {
-        let Some(auto) = self.auto().filter(|_| self.task(version, false) == Some(Task::Turn(turn))) else {
+    pub(crate) fn switch(&self, work: &Work, switch: Switch, version: &Version) {
+        let Some(auto) = self.auto().filter(|_| self.task(version, false) == Some(Task::Switch(switch)))
+        else {
             return;
         };
-        match turn {
-            Turn::Begin => {
+        match switch {
+            Switch::Begin => {
                 self.grf.forget_missing(&version.tables);
                 auto.enter(Stage::Building);
             }
-            Turn::Switch => auto.enter(Stage::Global),
-            Turn::Leave => {
+            Switch::Answer => auto.enter(Stage::Global),
+            Switch::Leave => {
                 auto.enter(Stage::PerTable);
                 self.grf.clear(work, &version.tables);
             }

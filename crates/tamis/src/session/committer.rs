@@ -12,9 +12,9 @@ use tamis_base::key::SeqNo;
 use turns::{Ticket, Turns};
 
 use crate::batch::WriteBatch;
+use crate::conflicts::condition::Condition;
 use crate::error::WriteError;
 use crate::log::Current;
-use crate::session::condition::Condition;
 use crate::sync::{self, Bell, Condvar, Mutex, MutexGuard};
 
 pub(crate) const PANICKED: &str = "a panic while writes were committed";
@@ -30,7 +30,7 @@ const MAX_GROUP_BYTES: usize = 1 << 20;
 /// The queue of writers, and the newest visible write.
 #[derive(Debug)]
 pub(crate) struct Committer {
-    pub(crate) queue: Mutex<Queue>,
+    pub(crate) queue: Mutex<CommitQueue>,
     bells: [Bell; 3],
     visible_seq: AtomicU64,
     pub(crate) turns: Turns,
@@ -44,30 +44,30 @@ pub(crate) struct Committer {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct CommitQueue {
     /// Whether a writer leads. Until it ends, all others queue.
     pub(crate) leading: bool,
-    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) pending: VecDeque<QueuedCommit>,
     /// How many groups were formed.
     groups: usize,
     /// The size of the last group, and when it ended.
     last: Option<(usize, Instant)>,
 }
 
-impl Queue {
+impl CommitQueue {
     /// Queues a batch. The next leader sleeps at a bell of its own, so that it is woken alone. The
     /// members of its group sleep at another, so that one ring wakes all of them, but not the group
     /// after it.
     fn push(&mut self, batch: WriteBatch, sync: bool, condition: Option<Arc<Condition>>) -> Arc<Waiter> {
         let bell = if self.pending.is_empty() { HEIR } else { 1 + self.groups % 2 };
         let waiter = Arc::new(Waiter { bell, given: AtomicBool::new(false), turn: Mutex::default() });
-        self.pending.push_back(Pending { batch, sync, condition, waiter: waiter.clone() });
+        self.pending.push_back(QueuedCommit { batch, sync, condition, waiter: waiter.clone() });
         waiter
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct QueuedCommit {
     batch: WriteBatch,
     sync: bool,
     condition: Option<Arc<Condition>>,
@@ -140,14 +140,14 @@ impl Waiter {
 
 /// The writers that follow a leader. On drop, even in a panic, they get the result, and the next
 /// writer becomes leader.
-struct Group<'c> {
+struct CommitGroup<'c> {
     committer: &'c Committer,
-    followers: SmallVec<[Pending; 4]>,
+    followers: SmallVec<[QueuedCommit; 4]>,
     /// `None` if the leader panicked.
     result: Option<Result<(), WriteError>>,
 }
 
-impl Group<'_> {
+impl CommitGroup<'_> {
     /// Takes queued writers, up to a limit that includes the leader's `bytes`.
     fn gather(&mut self, mut bytes: usize) {
         let mut queue = self.committer.queue.lock();
@@ -162,7 +162,7 @@ impl Group<'_> {
     }
 }
 
-impl Drop for Group<'_> {
+impl Drop for CommitGroup<'_> {
     fn drop(&mut self) {
         let result = self.result.take().unwrap_or_else(|| Err(panicked()));
         let (bells, members) = (&self.committer.bells, self.followers.len() + 1);
@@ -171,7 +171,7 @@ impl Drop for Group<'_> {
             queue.last = Some((members, sync::now()));
             match queue.pending.pop_front() {
                 // First, so that it gathers its group while this group's followers are woken.
-                Some(Pending { batch, sync, condition, waiter }) => {
+                Some(QueuedCommit { batch, sync, condition, waiter }) => {
                     let waiting = queue.pending.len();
                     drop(queue);
                     waiter.give(Turn::Lead(Lead { batch, sync, condition, returning: members, waiting }));
@@ -181,7 +181,7 @@ impl Drop for Group<'_> {
             }
         }
         let mut due = [false; 3];
-        for Pending { waiter, .. } in &self.followers {
+        for QueuedCommit { waiter, .. } in &self.followers {
             waiter.give(Turn::Done(result.clone()));
             due[waiter.bell] = true;
         }
@@ -308,7 +308,7 @@ impl Committer {
         lock: impl FnOnce() -> MutexGuard<'l, Current>,
         commit: impl FnOnce(&mut Current, Members<'_>, bool) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
-        let mut group = Group { committer: self, followers: SmallVec::new(), result: None };
+        let mut group = CommitGroup { committer: self, followers: SmallVec::new(), result: None };
         let result = {
             if sync && returning > 0 {
                 self.await_members(returning, waiting);

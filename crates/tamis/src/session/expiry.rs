@@ -49,7 +49,7 @@ use tamis_policy::compaction::plan::{Plan, Reason};
 use tamis_policy::compaction::shape::{Shape, TableShape};
 
 use crate::catalogue::Catalogue;
-use crate::catalogue::age::Age;
+use crate::catalogue::age::EntryAges;
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::clock::Clock;
 use crate::session::committer::Committer;
@@ -191,7 +191,7 @@ impl Expiry {
     }
 
     #[cold]
-    fn look_up(&self, age: &Age, ttl: u64, now: u64) {
+    fn look_up(&self, age: &EntryAges, ttl: u64, now: u64) {
         // For data that no write has recorded: an ingested table, the writes of a replayed log.
         self.note_visible();
         let gone = now.checked_sub(ttl).map_or(0, |time| self.times.lock().samples.made_before(time));

@@ -9,7 +9,7 @@ use tamis_base::key::SeqNo;
 
 use crate::read::View;
 
-pub(crate) type Views = Vec<(KeyspaceId, Arc<View>)>;
+pub(crate) type ViewList = Vec<(KeyspaceId, Arc<View>)>;
 
 /// What a live snapshot pins besides its place in the list.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct PinnedViews {
     /// Pinned views of the keyspaces whose policy drops data. Usually there are none and this stays
     /// unset, which keeps taking and dropping a snapshot cheap. Views are only ever added, under
     /// the `snapshots` lock.
-    pub(crate) views: OnceLock<ArcSwap<Views>>,
+    pub(crate) views: OnceLock<ArcSwap<ViewList>>,
 }
 
 impl PinnedViews {
@@ -40,7 +40,7 @@ impl PinnedViews {
     }
 
     /// Returns all pinned views.
-    pub(crate) fn views(&self) -> Option<Arc<Views>> {
+    pub(crate) fn views(&self) -> Option<Arc<ViewList>> {
         self.views.get().map(ArcSwap::load_full)
     }
 }

@@ -81,16 +81,10 @@
 //! expiry horizon, below which entries have expired ([`expiry`](crate::session::expiry)).
 
 pub(crate) mod beginning;
-pub(crate) mod bugs;
 pub(crate) mod committer;
-pub(crate) mod condition;
 pub(crate) mod elastic;
 pub(crate) mod expiry;
-pub(crate) mod footprint;
-pub(crate) mod history;
 pub(crate) mod live_snapshots;
-pub(crate) mod locks;
-pub(crate) mod prepared_names;
 pub(crate) mod repair;
 pub(crate) mod throttle;
 
@@ -119,29 +113,29 @@ use crate::catalogue::progress::Background;
 use crate::catalogue::state::State;
 use crate::catalogue::tuning::Decisions;
 use crate::catalogue::{Catalogue, FileNumbers, Keyspaces};
+use crate::conflicts::history::{History, Ingested};
+use crate::conflicts::locks::Locks;
+use crate::conflicts::prepared_names::Prepared;
 use crate::error::StorageError;
 use crate::gate::Gate;
-use crate::gate::counters::WriteCounters;
 use crate::gate::pace::Urgency;
 use crate::gate::reserve::{Reserve, bytes_of};
 use crate::gate::room::{LEFT_FREE, Room};
-use crate::gate::warnings::Warnings;
 use crate::io::{DirLock, FileSystem};
 use crate::log::{Current, Log};
 use crate::memtable::ChunkPool;
 use crate::observe::Observer;
 use crate::observe::events::Event;
 use crate::observe::latency::Operation;
+use crate::observe::warnings::Warnings;
+use crate::observe::write_counters::WriteCounters;
 use crate::options::Options;
 use crate::read::{AllReads, MemtableSlot, Memtables, Numbering, ReadAt};
 use crate::session::beginning::Beginning;
 use crate::session::committer::Committer;
 use crate::session::elastic::Elastic;
 use crate::session::expiry::Expiry;
-use crate::session::history::{History, Ingested};
-use crate::session::live_snapshots::{LiveSnapshots, Views};
-use crate::session::locks::Locks;
-use crate::session::prepared_names::Prepared;
+use crate::session::live_snapshots::{LiveSnapshots, ViewList};
 use crate::session::repair::Repaired;
 use crate::session::throttle::Throttle;
 use crate::sync::{self, Mutex, MutexGuard};
@@ -504,7 +498,7 @@ impl Session {
         }
         let live = self.snapshots.lock();
         for held in live.holders().filter(|held| held.view(keyspace.id).is_none()) {
-            let mut views = held.views().map_or_else(Views::new, |views| (*views).clone());
+            let mut views = held.views().map_or_else(ViewList::new, |views| (*views).clone());
             views.push((keyspace.id, keyspace.view.load_full()));
             match held.views.get() {
                 Some(known) => known.store(Arc::new(views)),

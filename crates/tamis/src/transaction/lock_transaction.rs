@@ -16,14 +16,14 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::batch::{check_key, normalize_range};
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::KeyspaceFootprint;
+use crate::conflicts::locks::{Mode, NotGranted, Owner, Target};
 use crate::error::TransactionError;
 use crate::handles::handle::{Db, Keyspace};
 use crate::handles::pin::SnapshotPin;
 use crate::options::Durability;
 use crate::read::{Bounds, Iter, Life, Overlay};
-use crate::session::condition::Condition;
-use crate::session::footprint::Part;
-use crate::session::locks::{Mode, NotGranted, Owner, Target};
 use crate::slice::Slice;
 use crate::transaction::prepared::PreparedTransaction;
 use crate::transaction::reads::Reads;
@@ -412,9 +412,9 @@ impl LockTransaction {
 
     /// Returns what the commit depends on: that others have not written what was read, and that the
     /// keyspaces written to exist.
-    fn take_parts(&mut self) -> SmallVec<[Part; 1]> {
+    fn take_parts(&mut self) -> SmallVec<[KeyspaceFootprint; 1]> {
         let mut parts = self.reads.take_parts(&self.db.handle().inner.transactions.history.bugs);
-        parts.extend(self.writes.keyspaces().cloned().map(Part::existence));
+        parts.extend(self.writes.keyspaces().cloned().map(KeyspaceFootprint::existence));
         parts
     }
 

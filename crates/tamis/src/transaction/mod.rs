@@ -7,9 +7,9 @@
 //! * A transaction reads from its own snapshot, through its pending writes
 //!   ([`Pending`](crate::read::pending::Pending)).
 //! * What it reads is noted if the commit will validate it ([`reads`]).
-//! * Its commit is one batch with a [`condition`](crate::session::condition), which the leader of
-//!   its group judges against the [`footprint`](crate::session::footprint).
-//! * [`history`](crate::session::history) keeps what the judgement needs while the transaction is
+//! * Its commit is one batch with a [`condition`](crate::conflicts::condition), which the leader of
+//!   its group judges against the [`footprint`](crate::conflicts::footprint).
+//! * [`history`](crate::conflicts::history) keeps what the judgement needs while the transaction is
 //!   open.
 //!
 //! # Why serializable transactions are serializable

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_filter::Digest;
 
+use crate::conflicts::bugs::{Bug, Bugs};
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::KeyspaceFootprint;
 use crate::error::{ReadError, TransactionError, WriteError};
 use crate::handles::handle::{Db, Keyspace};
 use crate::handles::pin::SnapshotPin;
 use crate::options::Durability;
 use crate::read::{Bounds, Iter, Life, Lookup, Overlay};
-use crate::session::bugs::{Bug, Bugs};
-use crate::session::condition::Condition;
-use crate::session::footprint::Part;
 use crate::slice::Slice;
 use crate::transaction::options::{Isolation, TransactionOptions};
 use crate::transaction::reads::Reads;
@@ -240,14 +240,14 @@ impl Transaction {
     pub fn rollback(self) {}
 
     /// Returns what others must not have written when the transaction commits.
-    fn footprint(&self) -> SmallVec<[Part; 1]> {
+    fn footprint(&self) -> SmallVec<[KeyspaceFootprint; 1]> {
         let since = self.seq();
         if self.notes_reads() {
             let mut parts = self.reads.borrow_mut().take_parts(self.bugs());
             // Keyspaces that were only written to must still exist.
             for keyspace in self.writes.keyspaces() {
                 if !parts.iter().any(|part| part.keyspace.id == keyspace.id) {
-                    parts.push(Part::existence(keyspace.clone()));
+                    parts.push(KeyspaceFootprint::existence(keyspace.clone()));
                 }
             }
             return parts;
@@ -256,7 +256,7 @@ impl Transaction {
         for (keyspace, mut points, mut ranges) in self.writes.written(since) {
             points.retain(|_| !self.bugs().make(Bug::Points));
             ranges.retain(|_| !self.bugs().make(Bug::Ranges));
-            parts.push(Part::new(keyspace.clone(), since, points, ranges));
+            parts.push(KeyspaceFootprint::new(keyspace.clone(), since, points, ranges));
         }
         parts
     }

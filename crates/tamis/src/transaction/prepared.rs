@@ -23,12 +23,12 @@ use smallvec::SmallVec;
 use tamis_filter::Digest;
 
 use crate::batch::WriteBatch;
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::KeyspaceFootprint;
+use crate::conflicts::locks::{Owner, Target};
+use crate::conflicts::prepared_names::PreparedPhase;
 use crate::error::{ReadError, StorageError, TransactionError, WriteError};
 use crate::handles::handle::Db;
-use crate::session::condition::Condition;
-use crate::session::footprint::Part;
-use crate::session::locks::{Owner, Target};
-use crate::session::prepared_names::Phase;
 
 /// The keyspace of prepared transactions, hidden from programs.
 pub(crate) const PREPARED_KEYSPACE: &str = "\0prepared";
@@ -89,7 +89,9 @@ impl PreparedTransaction {
         inner.gate.check_process().map_err(WriteError::from)?;
         let not_prepared = || TransactionError::NotPrepared { name: self.name.clone() };
         match inner.transactions.prepared.names.lock().by_name.get_mut(&self.name) {
-            Some((owner, phase @ Phase::Prepared)) if *owner == self.owner => *phase = Phase::Busy,
+            Some((owner, phase @ PreparedPhase::Prepared)) if *owner == self.owner => {
+                *phase = PreparedPhase::Busy
+            }
             _ => return Err(not_prepared()),
         }
         let ended = (|| {
@@ -105,7 +107,7 @@ impl PreparedTransaction {
             Ok(()) => _ = names.by_name.remove(&self.name),
             Err(_) => {
                 if let Some((_, phase)) = names.by_name.get_mut(&self.name) {
-                    *phase = Phase::Prepared;
+                    *phase = PreparedPhase::Prepared;
                 }
             }
         }
@@ -127,8 +129,8 @@ impl Db {
     pub fn prepared_transactions(&self) -> Result<Vec<PreparedTransaction>, TransactionError> {
         self.load_prepared()?;
         let names = self.handle().inner.transactions.prepared.names.lock();
-        let prepared = names.by_name.iter().filter(|(_, (_, phase))| *phase == Phase::Prepared);
-        let handle = |(name, (owner, _)): (&Vec<u8>, &(Owner, Phase))| PreparedTransaction {
+        let prepared = names.by_name.iter().filter(|(_, (_, phase))| *phase == PreparedPhase::Prepared);
+        let handle = |(name, (owner, _)): (&Vec<u8>, &(Owner, PreparedPhase))| PreparedTransaction {
             db: self.clone(),
             name: name.clone(),
             owner: *owner,
@@ -159,7 +161,7 @@ impl Db {
             for (keyspace, target) in targets {
                 inner.transactions.locks.restore(owner, keyspace, target);
             }
-            names.by_name.insert(name, (owner, Phase::Prepared));
+            names.by_name.insert(name, (owner, PreparedPhase::Prepared));
         }
         names.loaded = true;
         Ok(())
@@ -176,12 +178,12 @@ impl Db {
         name: &[u8],
         owner: Owner,
         writes: &WriteBatch,
-        parts: SmallVec<[Part; 1]>,
+        parts: SmallVec<[KeyspaceFootprint; 1]>,
     ) -> Result<PreparedTransaction, TransactionError> {
         let inner = &self.handle().inner;
         match inner.transactions.prepared.names.lock().by_name.entry(name.to_vec()) {
             Entry::Occupied(_) => return Err(TransactionError::PreparedExists { name: name.to_vec() }),
-            Entry::Vacant(free) => _ = free.insert((owner, Phase::Busy)),
+            Entry::Vacant(free) => _ = free.insert((owner, PreparedPhase::Busy)),
         }
         let stored = (|| {
             inner.check_operators(writes)?;
@@ -194,7 +196,7 @@ impl Db {
         let mut names = inner.transactions.prepared.names.lock();
         match stored {
             Ok(_) => {
-                names.by_name.insert(name.to_vec(), (owner, Phase::Prepared));
+                names.by_name.insert(name.to_vec(), (owner, PreparedPhase::Prepared));
                 Ok(PreparedTransaction { db: self.clone(), name: name.to_vec(), owner })
             }
             Err(error) => {

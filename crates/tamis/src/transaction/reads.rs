@@ -11,10 +11,10 @@ use tamis_base::key::SeqNo;
 use tamis_filter::Digest;
 
 use crate::catalogue::keyspace::KeyspaceInner;
-use crate::read::pending::Span;
+use crate::conflicts::bugs::{Bug, Bugs};
+use crate::conflicts::footprint::{KeyspaceFootprint, Point};
+use crate::read::pending::PendingSpan;
 use crate::read::{Bounds, RangeRead};
-use crate::session::bugs::{Bug, Bugs};
-use crate::session::footprint::{Part, Point};
 
 /// From this number of keys on, a map finds repeated ones.
 const FEW: usize = 8;
@@ -34,7 +34,7 @@ struct ReadIn {
     /// Index in `points` of the first key of each digest; empty while there are few keys.
     known: HashMap<u64, usize>,
     watched: Vec<(SeqNo, Arc<RangeRead>)>,
-    locked: Vec<(SeqNo, Span)>,
+    locked: Vec<(SeqNo, PendingSpan)>,
 }
 
 impl Reads {
@@ -93,18 +93,18 @@ impl Reads {
     }
 
     /// Notes that any part of a range may be read as of `since`.
-    pub(crate) fn note_range(&mut self, keyspace: &Arc<KeyspaceInner>, range: Span, since: SeqNo) {
+    pub(crate) fn note_range(&mut self, keyspace: &Arc<KeyspaceInner>, range: PendingSpan, since: SeqNo) {
         self.within(keyspace, since).locked.push((since, range));
     }
 
     /// Returns everything read so far, and forgets it.
-    pub(crate) fn take_parts(&mut self, bugs: &Bugs) -> SmallVec<[Part; 1]> {
+    pub(crate) fn take_parts(&mut self, bugs: &Bugs) -> SmallVec<[KeyspaceFootprint; 1]> {
         let part = |ReadIn { keyspace, since, points, watched, mut locked, .. }: ReadIn| {
             let points = if bugs.make(Bug::Points) { SmallVec::new() } else { points };
             for (since, watch) in watched.iter().filter(|_| !bugs.make(Bug::Ranges)) {
                 locked.extend(watch.spans().into_iter().map(|span| (*since, span)));
             }
-            Part::new(keyspace, since, points, locked)
+            KeyspaceFootprint::new(keyspace, since, points, locked)
         };
         std::mem::take(&mut self.keyspaces).into_iter().map(part).collect()
     }

@@ -10,10 +10,10 @@ use tamis_filter::Digest;
 
 use crate::batch::{WriteBatch, check_key, check_value, normalize_range};
 use crate::catalogue::keyspace::KeyspaceInner;
+use crate::conflicts::footprint::{Point, Points, RangeReads};
 use crate::error::{TransactionError, WriteError};
 use crate::handles::handle::Keyspace;
 use crate::read::pending::{Before, Pending};
-use crate::session::footprint::{Point, Points, Ranges};
 use crate::transaction::savepoint::{Savepoint, Savepoints};
 
 /// See the module documentation.
@@ -22,14 +22,14 @@ pub(crate) struct Writes {
     /// The open database that all keyspaces must belong to.
     instance: u64,
     /// In the order in which the keyspaces were first written to.
-    keyspaces: SmallVec<[Written; 1]>,
+    keyspaces: SmallVec<[KeyspaceWrites; 1]>,
     savepoints: Savepoints,
 }
 
 /// The pending writes of one keyspace. Shared with iterators; changing them while an iterator is
 /// alive copies them.
 #[derive(Debug)]
-struct Written {
+struct KeyspaceWrites {
     keyspace: Arc<KeyspaceInner>,
     pending: Arc<Pending>,
 }
@@ -96,7 +96,7 @@ impl Writes {
         self.check(keyspace)?;
         let place = self.keyspaces.iter().position(|written| written.keyspace.id == keyspace.inner.id);
         let place = place.unwrap_or_else(|| {
-            self.keyspaces.push(Written { keyspace: keyspace.inner.clone(), pending: Arc::default() });
+            self.keyspaces.push(KeyspaceWrites { keyspace: keyspace.inner.clone(), pending: Arc::default() });
             self.keyspaces.len() - 1
         });
         let undo = self.savepoints.any();
@@ -136,7 +136,7 @@ impl Writes {
     pub(crate) fn batch(&self) -> WriteBatch {
         let bytes = self.keyspaces.iter().map(|written| written.pending.batch_bytes()).sum();
         let mut batch = WriteBatch::with_capacity(bytes);
-        for Written { keyspace, pending } in &self.keyspaces {
+        for KeyspaceWrites { keyspace, pending } in &self.keyspaces {
             pending.write_to(keyspace.id, &mut batch);
         }
         batch
@@ -151,8 +151,8 @@ impl Writes {
     pub(crate) fn written(
         &self,
         since: SeqNo,
-    ) -> impl Iterator<Item = (&Arc<KeyspaceInner>, Points, Ranges)> {
-        self.keyspaces.iter().map(move |Written { keyspace, pending }| {
+    ) -> impl Iterator<Item = (&Arc<KeyspaceInner>, Points, RangeReads)> {
+        self.keyspaces.iter().map(move |KeyspaceWrites { keyspace, pending }| {
             let points =
                 pending.keys().map(|(key, writes)| Point { digest: writes.digest, since, key: key.into() });
             let deleted = pending.deleted().iter();

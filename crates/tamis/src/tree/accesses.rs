@@ -52,7 +52,7 @@ impl Decaying {
 
 /// Sampled gets that had to ask a table for their key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct AskedTimes {
     /// Those whose key the table did not hold.
     pub(crate) misses: f64,
     /// Those whose key it held.
@@ -73,12 +73,12 @@ impl Accesses {
     }
 
     /// Returns the counts as of an era.
-    pub(crate) fn get(&self, era: u64) -> Asked {
-        Asked { misses: self.misses.get(era), held: self.held.get(era) }
+    pub(crate) fn get(&self, era: u64) -> AskedTimes {
+        AskedTimes { misses: self.misses.get(era), held: self.held.get(era) }
     }
 
     /// Gives a new table the counts that it inherits, before it has readers.
-    pub(crate) fn inherit(&self, era: u64, asked: Asked) {
+    pub(crate) fn inherit(&self, era: u64, asked: AskedTimes) {
         self.misses.set(era, asked.misses);
         self.held.set(era, asked.held);
     }
@@ -95,30 +95,30 @@ mod tests {
             accesses.count(5, false);
         }
         accesses.count(5, true);
-        assert_eq!(accesses.get(5), Asked { misses: 12.0, held: 1.0 });
-        assert_eq!(accesses.get(7), Asked { misses: 3.0, held: 0.25 });
+        assert_eq!(accesses.get(5), AskedTimes { misses: 12.0, held: 1.0 });
+        assert_eq!(accesses.get(7), AskedTimes { misses: 3.0, held: 0.25 });
         accesses.count(7, false);
-        assert_eq!(accesses.get(7), Asked { misses: 4.0, held: 0.25 });
+        assert_eq!(accesses.get(7), AskedTimes { misses: 4.0, held: 0.25 });
         assert_eq!(accesses.get(8).misses, 2.0);
-        assert_eq!(accesses.get(1 << 20), Asked::default());
+        assert_eq!(accesses.get(1 << 20), AskedTimes::default());
     }
 
     #[test]
     fn a_late_reader_counts_in_the_newer_era_without_halving() {
         let accesses = Accesses::default();
-        accesses.inherit(9, Asked { misses: 8.5, held: 2.0 });
+        accesses.inherit(9, AskedTimes { misses: 8.5, held: 2.0 });
         accesses.count(8, false);
         assert_eq!(accesses.get(8).misses, 9.5);
         // The era may exceed the bits stored of it.
         let wrapped = Accesses::default();
-        wrapped.inherit(ERA_MASK, Asked { misses: 8.0, held: 0.0 });
+        wrapped.inherit(ERA_MASK, AskedTimes { misses: 8.0, held: 0.0 });
         assert_eq!(wrapped.get(ERA_MASK + 2).misses, 2.0);
     }
 
     #[test]
     fn full_counts_stay_full() {
         let accesses = Accesses::default();
-        accesses.inherit(0, Asked { misses: f64::INFINITY, held: f64::NAN });
+        accesses.inherit(0, AskedTimes { misses: f64::INFINITY, held: f64::NAN });
         accesses.count(0, false);
         let most = accesses.get(0).misses;
         assert!(most > 4e9, "{most}");

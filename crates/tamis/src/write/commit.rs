@@ -68,6 +68,8 @@ use crate::batch::WriteBatch;
 use crate::catalogue::Directory;
 use crate::catalogue::filled::Filled;
 use crate::catalogue::keyspace::KeyspaceInner;
+use crate::conflicts::condition::Condition;
+use crate::conflicts::footprint::KeyspaceFootprint;
 use crate::error::{StorageError, TransactionError, WriteError};
 use crate::gate::reserve::frees_room;
 use crate::log::Current;
@@ -77,8 +79,6 @@ use crate::read::{View, WORTH};
 use crate::session::Session;
 use crate::session::committer::turns::Ticket;
 use crate::session::committer::{Members, PANICKED, panicked};
-use crate::session::condition::Condition;
-use crate::session::footprint::Part;
 use crate::sync;
 
 impl Session {
@@ -436,7 +436,7 @@ impl Session {
         mut condition: Condition,
     ) -> Result<SeqNo, TransactionError> {
         debug_assert!(!batch.is_empty(), "a batch without writes is not judged");
-        if condition.parts.iter().any(Part::has_ranges) {
+        if condition.parts.iter().any(KeyspaceFootprint::has_ranges) {
             self.judge_ahead(&mut condition)
                 .inspect_err(|_| self.observed.write_counters.conflicts.add(1))?;
         }

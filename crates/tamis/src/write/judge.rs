@@ -1,13 +1,13 @@
-//! Judging the [condition](crate::session::condition) of a batch against the writes since its
+//! Judging the [condition](crate::conflicts::condition) of a batch against the writes since its
 //! transaction began.
 
 use tamis_base::key::SeqNo;
 
 use crate::batch::WriteBatch;
+use crate::conflicts::bugs::Bug;
+use crate::conflicts::condition::{Condition, Refusal};
+use crate::conflicts::footprint::{KeyspaceFootprint, met_by};
 use crate::session::Session;
-use crate::session::bugs::Bug;
-use crate::session::condition::{Condition, Refusal};
-use crate::session::footprint::{Part, met_by};
 
 impl Session {
     /// Judges what is committed by now, without holding any lock: ranges may take a while. Only
@@ -57,7 +57,7 @@ impl Session {
         condition.parts.iter().filter(|part| part.since < last).try_for_each(|part| self.judge_part(part))
     }
 
-    fn judge_part(&self, part: &Part) -> Result<(), Refusal> {
+    fn judge_part(&self, part: &KeyspaceFootprint) -> Result<(), Refusal> {
         if part.is_empty() {
             return Ok(());
         }
@@ -82,6 +82,6 @@ impl Session {
     }
 }
 
-fn conflict(part: &Part, key: Vec<u8>) -> Refusal {
+fn conflict(part: &KeyspaceFootprint, key: Vec<u8>) -> Refusal {
     Refusal::Conflict { keyspace: part.keyspace.name().to_owned(), key }
 }

@@ -40,6 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "external",
             "gate",
             "catalogue",
+            "conflicts",
             "log",
             "session",
             "jobs",

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 const COUNT: usize = 63;
 
 /// The address of a piece (null if there is none) and its number of units.
-type Place<T> = (*mut T, u32);
+type Piece<T> = (*mut T, u32);
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -32,20 +32,20 @@ impl<T> Word<T> {
     }
 
     #[inline]
-    fn split(word: *mut T) -> Place<T> {
+    fn split(word: *mut T) -> Piece<T> {
         (word.map_addr(|address| address & !COUNT), (word.addr() & COUNT) as u32)
     }
 
     /// Returns the piece and its number of units. Only the one thread that replaces words may call
     /// this without a pin.
     #[inline]
-    pub(super) fn load(&self) -> Place<T> {
+    pub(super) fn load(&self) -> Piece<T> {
         Self::split(self.0.load(Acquire))
     }
 
     /// Points the word at another piece and returns the previous one, which readers may still be
     /// probing.
-    pub(super) fn replace(&self, (piece, units): Place<T>) -> Place<T> {
+    pub(super) fn replace(&self, (piece, units): Piece<T>) -> Piece<T> {
         debug_assert!(
             piece.addr() & COUNT == 0 && units as usize <= COUNT && piece.is_null() == (units == 0)
         );

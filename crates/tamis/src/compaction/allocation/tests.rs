@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::ingest::{ExternalTableBuilder, IngestOptions};
 use crate::io::MemFs;
 use crate::options::{BloomHashing, FilterAllocation, FilterChoice};
-use crate::tree::accesses::Asked;
+use crate::tree::accesses::AskedTimes;
 use crate::tree::version::Version;
 use crate::{Db, Options};
 
@@ -74,13 +74,11 @@ fn false_positives(db: &Db) -> u64 {
     (db.stats().read - before).false_positives
 }
 
-fn counted(db: &Db) -> Asked {
+fn counted(db: &Db) -> AskedTimes {
     let era = era(db);
-    version(db)
-        .tables
-        .iter()
-        .map(|table| table.accesses.get(era))
-        .fold(Asked::default(), |sum, of| Asked { misses: sum.misses + of.misses, held: sum.held + of.held })
+    version(db).tables.iter().map(|table| table.accesses.get(era)).fold(AskedTimes::default(), |sum, of| {
+        AskedTimes { misses: sum.misses + of.misses, held: sum.held + of.held }
+    })
 }
 
 #[test]
@@ -156,7 +154,7 @@ fn gets_are_counted_in_the_tables_that_they_need() {
     }
     db.flush().unwrap();
     ask(&db, GETS);
-    assert_eq!(counted(&db), Asked::default());
+    assert_eq!(counted(&db), AskedTimes::default());
     db.default_keyspace().set_options(&[("filter_allocation", "mnemosyne")]).unwrap();
     let near = |what: &str, counted: f64, gets: u64| {
         let expected = gets as f64 / 16.0;
@@ -243,5 +241,5 @@ fn new_tables_inherit_the_gets_of_those_in_whose_place_they_are_asked() {
     assert!((0.85..0.95).contains(&(hot / after.misses)), "{hot} of {after:?}: the gets of the first tenth");
     db.close().unwrap();
     let db = Db::open("/db", options).unwrap();
-    assert_eq!(counted(&db), Asked::default(), "an opening forgets");
+    assert_eq!(counted(&db), AskedTimes::default(), "an opening forgets");
 }

@@ -116,7 +116,7 @@ pub(crate) trait SeparatedValues: std::fmt::Debug {
 
 /// What the buffered operands apply to.
 #[derive(Clone, Copy)]
-enum Base<'v> {
+enum BaseVersion<'v> {
     Value(&'v [u8]),
     Nothing,
     /// The base is elsewhere.
@@ -125,7 +125,7 @@ enum Base<'v> {
 
 /// Operands of one stripe, newest first.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingOperands {
     /// The number and length of each.
     operands: Vec<(SeqNo, usize)>,
     bytes: Vec<u8>,
@@ -137,7 +137,7 @@ struct Waiting {
     newest: bool,
 }
 
-impl Waiting {
+impl WaitingOperands {
     fn clear(&mut self) {
         self.operands.clear();
         self.bytes.clear();
@@ -212,7 +212,7 @@ pub(crate) struct Versions<'a> {
     superseded: bool,
     /// Whether operands of this stripe were passed on that still need older versions.
     given: bool,
-    waiting: Waiting,
+    waiting: WaitingOperands,
     /// An operator that fails once may fail a million times: only the first failure is logged.
     complained: bool,
 }
@@ -234,7 +234,7 @@ impl<'a> Versions<'a> {
             decided: false,
             superseded: false,
             given: false,
-            waiting: Waiting::default(),
+            waiting: WaitingOperands::default(),
             complained: false,
         }
     }
@@ -280,9 +280,9 @@ impl<'a> Versions<'a> {
                     };
                     match (kind, &read) {
                         (Kind::PutBlob, None) => self.give_all(key, keep)?,
-                        (Kind::PutBlob, Some(value)) => self.settle(key, Base::Value(value), keep)?,
-                        (Kind::Put, _) => self.settle(key, Base::Value(value), keep)?,
-                        _ => self.settle(key, Base::Nothing, keep)?,
+                        (Kind::PutBlob, Some(value)) => self.settle(key, BaseVersion::Value(value), keep)?,
+                        (Kind::Put, _) => self.settle(key, BaseVersion::Value(value), keep)?,
+                        _ => self.settle(key, BaseVersion::Nothing, keep)?,
                     }
                     if self.decided {
                         return Ok(());
@@ -300,7 +300,8 @@ impl<'a> Versions<'a> {
             return Ok(());
         }
         // Anything older outside the merge is also older than the merge's range tombstones.
-        let base = if self.has_older && self.cover == 0 { Base::Unknown } else { Base::Nothing };
+        let base =
+            if self.has_older && self.cover == 0 { BaseVersion::Unknown } else { BaseVersion::Nothing };
         self.settle(key, base, keep)
     }
 
@@ -329,9 +330,9 @@ impl<'a> Versions<'a> {
         // Operands are buffered only if all readers have one horizon: see `operand`.
         let expired = stripe == self.stripe && self.has_expired(seq);
         if self.cover > seq || expired || (stripe != self.stripe && kind == Kind::Delete) {
-            self.settle(key, Base::Nothing, keep)
+            self.settle(key, BaseVersion::Nothing, keep)
         } else if stripe != self.stripe {
-            self.settle(key, Base::Unknown, keep)
+            self.settle(key, BaseVersion::Unknown, keep)
         } else {
             Ok(())
         }
@@ -365,15 +366,20 @@ impl<'a> Versions<'a> {
     }
 
     /// Folds the buffered operands onto this base, as far as possible.
-    fn settle(&mut self, key: &[u8], base: Base<'_>, keep: &mut impl Keep) -> Result<(), StorageError> {
+    fn settle(
+        &mut self,
+        key: &[u8],
+        base: BaseVersion<'_>,
+        keep: &mut impl Keep,
+    ) -> Result<(), StorageError> {
         let Some(operator) = self.rules.operator else { return self.give_all(key, keep) };
         let base = match base {
-            Base::Unknown => {
+            BaseVersion::Unknown => {
                 self.waiting.fold(0, key, operator);
                 return self.give_all(key, keep);
             }
-            Base::Value(value) => Some(value),
-            Base::Nothing => None,
+            BaseVersion::Value(value) => Some(value),
+            BaseVersion::Nothing => None,
         };
         match merge(operator, key, base, &self.waiting.oldest_first(0)) {
             Ok(value) => {

@@ -8,7 +8,7 @@ use tamis_files::tree::tombstones::RangeTombstone;
 
 use super::*;
 use crate::compaction::blobs::BlobInputs;
-use crate::operators::{MergeError, Names, Operators};
+use crate::operators::{MergeError, OperatorNames, Operators};
 
 const KEY: &[u8] = b"key";
 
@@ -44,7 +44,11 @@ impl MergeOperator for Bars {
 
 fn operator(name: &str) -> Arc<dyn MergeOperator> {
     let operators = Operators::new().with_merge(Arc::new(Bars));
-    operators.resolve(Names { merge: Some(name), ..Names::default() }).expect("known").merge.expect("named")
+    operators
+        .resolve(OperatorNames { merge: Some(name), ..OperatorNames::default() })
+        .expect("known")
+        .merge
+        .expect("named")
 }
 
 /// Returns the value read at `snapshot`; an error if the operator fails.

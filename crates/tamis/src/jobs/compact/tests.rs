@@ -9,7 +9,7 @@ use tamis_files::table::CursorOptions;
 use tamis_files::tree::tombstones::{RangeTombstone, Tombstones};
 use tamis_testkit::FaultyFs;
 
-use crate::read::merge::{MergeCursor, Tables};
+use crate::read::merge::{MergeCursor, RunTables};
 use crate::tree::version::Version;
 use crate::{Db, KeyspaceOptions, Options, Snapshot};
 
@@ -124,7 +124,7 @@ fn carry_out(ops: &[Op], sub_jobs: usize) -> (Outcome, u64) {
         let metas: Vec<_> = tables.iter().map(|t| &t.meta).collect();
         assert!(metas.windows(2).all(|pair| !pair[0].largest.reaches(&pair[1].smallest)), "{metas:?}");
     }
-    let tables = Tables::List(version.tables.clone());
+    let tables = RunTables::List(version.tables.clone());
     let mut cursor = MergeCursor::new(tables, CursorOptions::default(), version.runs.len());
     version.runs.iter().for_each(|run| cursor.add_run(run.tables.clone()));
     let mut versions = Vec::new();

@@ -24,7 +24,7 @@ pub(super) struct Stored {
 
 /// What becomes of the files of a keyspace. Files are given by their place in the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct ReclaimPlan {
     /// Files that go.
     pub(super) dropped: Vec<usize>,
     /// Images of these that are copied into the new file: file, number.
@@ -34,7 +34,7 @@ pub(super) struct Plan {
 /// Plans a save. A file of which no image counts beside the new ones goes. If less than two thirds
 /// of what remains counts, and it is more than [`FREE_BYTES`], files go and what counts of them is
 /// copied, those with the smallest part that counts first, until two thirds of the rest count.
-pub(super) fn plan(files: &[Stored], new: &[NewImage]) -> Plan {
+pub(super) fn plan(files: &[Stored], new: &[NewImage]) -> ReclaimPlan {
     let mut all: Vec<Image> = Vec::new();
     let mut places: Vec<(usize, usize)> = Vec::new();
     for (file, stored) in files.iter().enumerate() {
@@ -61,7 +61,7 @@ pub(super) fn plan(files: &[Stored], new: &[NewImage]) -> Plan {
         // Without bytes of its own an image would still take a place in an index.
         counts[*file] += all[place].bytes.max(1);
     }
-    let mut plan = Plan::default();
+    let mut plan = ReclaimPlan::default();
     let (mut kept, mut total, mut counting) = (Vec::new(), 0u64, 0u64);
     let added: u64 = new.iter().map(|image| image.bytes.len() as u64).sum();
     for (file, stored) in files.iter().enumerate() {

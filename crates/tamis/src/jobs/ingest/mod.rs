@@ -50,6 +50,7 @@ use tamis_policy::compaction::shape::KeyRange;
 
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
+use crate::conflicts::history::Ingested;
 use crate::error::{AdminError, ExternalTableError, WriteError};
 use crate::external::{Described, describe};
 use crate::log::Current;
@@ -58,7 +59,6 @@ use crate::observe::latency::Operation;
 use crate::observe::span;
 use crate::read::{MemtableSlot, Memtables, key_range};
 use crate::session::Session;
-use crate::session::history::Ingested;
 use crate::sync;
 use crate::tree::new_tables::NewTables;
 
@@ -121,12 +121,12 @@ pub struct IngestedTable {
 }
 
 /// The files for one keyspace, in key order.
-struct Group<F> {
+struct IngestGroup<F> {
     keyspace: Arc<KeyspaceInner>,
     files: Vec<F>,
 }
 
-impl Group<Staged> {
+impl IngestGroup<Staged> {
     fn ranges(&self) -> impl Iterator<Item = KeyRange> + '_ {
         self.files.iter().map(|file| range_of(&file.described))
     }
@@ -187,14 +187,14 @@ impl Session {
 
     fn bring_in(
         &self,
-        described: Vec<Group<Described>>,
+        described: Vec<IngestGroup<Described>>,
         options: &IngestOptions,
     ) -> Result<IngestReport, AdminError> {
         let mut staging = Staging::new(self);
         let mut groups = Vec::with_capacity(described.len());
-        for Group { keyspace, files } in described {
+        for IngestGroup { keyspace, files } in described {
             let staged = files.iter().map(|file| staging.bring(file, options.move_files, options.verify));
-            groups.push(Group { keyspace, files: staged.collect::<Result<Vec<_>, _>>()? });
+            groups.push(IngestGroup { keyspace, files: staged.collect::<Result<Vec<_>, _>>()? });
         }
         staging.sync_names()?;
         self.make_way(&groups)?;
@@ -206,15 +206,15 @@ impl Session {
     fn described(
         &self,
         files: Vec<(Arc<KeyspaceInner>, Vec<PathBuf>)>,
-    ) -> Result<Vec<Group<Described>>, AdminError> {
-        let mut groups: BTreeMap<KeyspaceId, Group<Described>> = BTreeMap::new();
+    ) -> Result<Vec<IngestGroup<Described>>, AdminError> {
+        let mut groups: BTreeMap<KeyspaceId, IngestGroup<Described>> = BTreeMap::new();
         for (keyspace, paths) in files {
             check_alive(&keyspace)?;
             keyspace.check_operators()?;
             if paths.is_empty() {
                 continue;
             }
-            let group = groups.entry(keyspace.id).or_insert(Group { keyspace, files: Vec::new() });
+            let group = groups.entry(keyspace.id).or_insert(IngestGroup { keyspace, files: Vec::new() });
             for path in paths {
                 group.files.push(describe(&*self.fs, &path)?);
             }
@@ -232,7 +232,7 @@ impl Session {
 
     /// Waits in advance, so as not to wait while holding the log lock: for a level 0 that is too
     /// full for writes, and for flushes of overlapping memtables.
-    fn make_way(&self, groups: &[Group<Staged>]) -> Result<(), AdminError> {
+    fn make_way(&self, groups: &[IngestGroup<Staged>]) -> Result<(), AdminError> {
         for group in groups {
             let keyspace = &group.keyspace;
             let mut state = self.state();
@@ -259,7 +259,7 @@ impl Session {
     /// Steps 2 and 3 of the module documentation.
     fn commit_ingestion(
         &self,
-        groups: Vec<Group<Staged>>,
+        groups: Vec<IngestGroup<Staged>>,
         staging: Staging<'_>,
     ) -> Result<IngestReport, AdminError> {
         let mut log = self.lock_log();
@@ -285,7 +285,7 @@ impl Session {
         &self,
         log: &Current,
         seq: SeqNo,
-        groups: Vec<Group<Staged>>,
+        groups: Vec<IngestGroup<Staged>>,
         staging: Staging<'_>,
     ) -> Result<IngestReport, AdminError> {
         let mut state = self.state();
@@ -303,7 +303,7 @@ impl Session {
         let mut edit = VersionEdit { last_seq: Some(seq), ..VersionEdit::default() };
         let mut opened = NewTables::default();
         let now = self.now();
-        for Group { keyspace, files } in groups {
+        for IngestGroup { keyspace, files } in groups {
             let version = keyspace.view.load().version.clone();
             let shape = self.shape(&state, &keyspace);
             let depth = {

@@ -7,13 +7,13 @@ use crate::options::{CompactionChoice, KeyspaceOptions};
 
 /// A place in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Destination {
     pub(super) level: usize,
     /// The run that the table joins; `None`: a new run, the newest of the level.
     pub(super) run: Option<RunId>,
 }
 
-const NEWEST: Place = Place { level: 0, run: None };
+const NEWEST: Destination = Destination { level: 0, run: None };
 
 /// How deep a policy lets new tables go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Depth {
 /// lies deeper than the table, now and after all running jobs have ended: a job whose inputs
 /// overlap the range is deeper, and a job whose outputs may overlap it writes at its output level
 /// or above.
-pub(super) fn place(shape: &Shape, range: &KeyRange, depth: Depth) -> Place {
+pub(super) fn place(shape: &Shape, range: &KeyRange, depth: Depth) -> Destination {
     let mut best = NEWEST;
     if depth == Depth::Top {
         return best;
@@ -80,7 +80,7 @@ pub(super) fn place(shape: &Shape, range: &KeyRange, depth: Depth) -> Place {
             }
             _ => continue,
         };
-        best = Place { level, run };
+        best = Destination { level, run };
     }
     best
 }
@@ -118,8 +118,8 @@ mod tests {
         shape
     }
 
-    fn at(level: usize, run: impl Into<Option<RunId>>) -> Place {
-        Place { level, run: run.into() }
+    fn at(level: usize, run: impl Into<Option<RunId>>) -> Destination {
+        Destination { level, run: run.into() }
     }
 
     fn job(input: usize, output: usize, range: KeyRange) -> RunningJob {

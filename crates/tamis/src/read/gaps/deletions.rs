@@ -29,11 +29,11 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Deletions {
     count: AtomicU64,
-    place: Mutex<Place>,
+    place: Mutex<LastDeleted>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct LastDeleted {
     /// One of the keys deleted last, unless it was taken.
     key: Option<Vec<u8>>,
     /// The count at the last walk.
@@ -52,7 +52,7 @@ pub(crate) struct Stretch {
 
 impl Default for Deletions {
     fn default() -> Deletions {
-        let place = Place { key: None, walked: 0, every: EVERY };
+        let place = LastDeleted { key: None, walked: 0, every: EVERY };
         Deletions { count: AtomicU64::new(0), place: Mutex::new(place) }
     }
 }

@@ -12,7 +12,7 @@ use super::reader::Reader;
 use crate::error::ReadError;
 use crate::operators::MergeOperator;
 use crate::read::merge::{Head, MergeCursor};
-use crate::read::operands::{Base, Operands, Order};
+use crate::read::operands::{BaseValue, Operands, Order};
 use crate::slice::Slice;
 use crate::tree::open_table::OpenTable;
 
@@ -109,7 +109,7 @@ impl End {
         } else {
             let oldest = cover.max(reader.context.horizon);
             self.stands = false;
-            let mut versions = Versions::new(Order::NewestFirst);
+            let mut versions = KeyVersions::new(Order::NewestFirst);
             while cursor.valid() && cursor.key() == &self.coming[..] && cursor.seq() >= oldest {
                 if versions.add(&self.coming, cursor, reader.operator()) {
                     break;
@@ -160,7 +160,7 @@ impl End {
     fn gather(&mut self, reader: &mut Reader, oldest: SeqNo) -> Result<Option<Slice>, ReadError> {
         let (cursor, key) = (self.cursor.as_mut().expect("positioned"), &self.coming[..]);
         let snapshot = reader.context.snapshot;
-        let mut versions = Versions::new(Order::OldestFirst);
+        let mut versions = KeyVersions::new(Order::OldestFirst);
         let mut stepped = 0;
         while cursor.valid() && cursor.key() == key {
             let seq = cursor.seq();
@@ -171,7 +171,7 @@ impl End {
                 }
                 // From the newest visible version down, as forwards: no older one than those left
                 // counts if that is a value.
-                let mut newer = Versions::new(Order::NewestFirst);
+                let mut newer = KeyVersions::new(Order::NewestFirst);
                 let climb = cursor.climb(key, snapshot)?;
                 while cursor.valid() && cursor.seq() >= seq.max(oldest) {
                     stepped += 1;
@@ -197,7 +197,7 @@ impl End {
 
 /// The versions of one key that make its value.
 #[derive(Debug)]
-struct Versions {
+struct KeyVersions {
     order: Order,
     /// What is below the operands; `None` if it was not seen yet.
     base: Option<Below>,
@@ -213,9 +213,9 @@ enum Below {
     Blob(Arc<OpenTable>, Slice),
 }
 
-impl Versions {
-    fn new(order: Order) -> Versions {
-        Versions { order, base: None, operands: Operands::new(order) }
+impl KeyVersions {
+    fn new(order: Order) -> KeyVersions {
+        KeyVersions { order, base: None, operands: Operands::new(order) }
     }
 
     /// Adds the version at the cursor. Returns whether no older one counts.
@@ -238,7 +238,7 @@ impl Versions {
     }
 
     /// Adds versions newer than all of these and in the opposite order.
-    fn add_newer(&mut self, newer: Versions) {
+    fn add_newer(&mut self, newer: KeyVersions) {
         if newer.base.is_some() {
             self.operands.clear();
             self.base = newer.base;
@@ -260,14 +260,14 @@ impl Versions {
             return Ok(Some(Slice::default()));
         }
         let base = match self.base {
-            Some(Below::Value(value)) => Base::Value(value),
+            Some(Below::Value(value)) => BaseValue::Value(value),
             Some(Below::Blob(table, reference)) => {
-                Base::Value(reader.blobs.read(&table, &reference, &mut reader.cost)?)
+                BaseValue::Value(reader.blobs.read(&table, &reference, &mut reader.cost)?)
             }
-            Some(Below::Nothing) | None => Base::Nothing,
+            Some(Below::Nothing) | None => BaseValue::Nothing,
         };
         match base {
-            Base::Value(value) if self.operands.is_empty() => Ok(Some(value)),
+            BaseValue::Value(value) if self.operands.is_empty() => Ok(Some(value)),
             base => {
                 let operator = reader.context.operator.as_deref();
                 self.operands.resolve(key, &base, operator, &mut reader.cost).map(Some)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tamis_files::table::CursorOptions;
 
 use crate::read::habits::ReadHabits;
-use crate::read::run_cursor::Tables;
+use crate::read::run_cursor::RunTables;
 
 /// What a merge over tables that are not mapped knows about its scan.
 #[derive(Debug)]
@@ -22,10 +22,10 @@ pub(crate) struct Ahead {
 
 impl Ahead {
     /// Returns `None` unless reads of the tables overlap.
-    pub(crate) fn of(tables: &Tables, options: &CursorOptions) -> Option<Box<Ahead>> {
+    pub(crate) fn of(tables: &RunTables, options: &CursorOptions) -> Option<Box<Ahead>> {
         let (first, habits) = match tables {
-            Tables::Of(view) => (view.version.tables.first(), Some(&view.habits)),
-            Tables::List(tables) => (tables.first(), None),
+            RunTables::Of(view) => (view.version.tables.first(), Some(&view.habits)),
+            RunTables::List(tables) => (tables.first(), None),
         };
         // All tables of a database are read in the same way.
         let depth = first?.table.overlap()?.depth();

@@ -42,13 +42,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_base::key::{SeqNo, prefix_of};
 
-use super::source::Source;
+use super::source::MergeSource;
 use super::together;
 use crate::error::StorageError;
 use crate::observe::cost::ReadCost;
 use crate::read::habits::{Bounded, ReadHabits};
-use crate::read::run_cursor::{RunContext, RunCursor, Tables, Until};
-use crate::read::start::Start;
+use crate::read::run_cursor::{RunContext, RunCursor, RunTables, Until};
+use crate::read::start::MergeStart;
 use crate::selector::RangeRuns;
 use crate::tree::version::Version;
 
@@ -81,9 +81,9 @@ pub(super) struct LazyRuns {
 
 impl LazyRuns {
     /// Returns `None` unless these are the tables of a version with a global filter.
-    pub(super) fn of(tables: &Tables) -> Option<LazyRuns> {
+    pub(super) fn of(tables: &RunTables) -> Option<LazyRuns> {
         match tables {
-            Tables::Of(view) if view.selector.is_global() => Some(LazyRuns {
+            RunTables::Of(view) if view.selector.is_global() => Some(LazyRuns {
                 sources: vec![None; view.version.runs.len()],
                 listed: RangeRuns::default(),
                 woken: SmallVec::new(),
@@ -105,15 +105,15 @@ impl LazyRuns {
     }
 
     /// Ends the scan, and decides whether the next one asks the filter.
-    pub(crate) fn start_scan(&mut self, bounded: Bounded, sources: &[Source]) {
+    pub(crate) fn start_scan(&mut self, bounded: Bounded, sources: &[MergeSource]) {
         self.end_scan(sources);
         self.scan = Some((self.habits.asks_filter(bounded), bounded));
     }
 
     /// Reports whether the scan needed most of the runs.
-    pub(super) fn end_scan(&mut self, sources: &[Source]) {
+    pub(super) fn end_scan(&mut self, sources: &[MergeSource]) {
         if let Some((true, bounded)) = self.scan.take() {
-            let needed = |source: &&Source| matches!(source, Source::Run(run) if run.was_needed());
+            let needed = |source: &&MergeSource| matches!(source, MergeSource::Run(run) if run.was_needed());
             self.habits.asked_filter(bounded, are_most(sources.iter().filter(needed).count(), self.runs));
         }
     }
@@ -124,18 +124,18 @@ impl LazyRuns {
 
     /// Asks the filter about the range from `start` on. Returns whether it knows; if so,
     /// `self.listed` holds its answer.
-    fn ask(&mut self, start: Start<'_>, context: &RunContext) -> bool {
-        let Tables::Of(view) = &context.tables else { return false };
+    fn ask(&mut self, start: MergeStart<'_>, context: &RunContext) -> bool {
+        let RunTables::Of(view) = &context.tables else { return false };
         let Some(filter) = view.selector.tree() else { return false };
         let mut cost = ReadCost::default();
         let out = &mut self.listed;
         out.clear();
         let known = match start {
-            Start::At(from, _) => {
+            MergeStart::At(from, _) => {
                 filter.ahead(&view.version, from, context.end.as_deref(), out, &mut cost)
                     && out.until().is_none_or(|until| until > from)
             }
-            Start::Before(before) => {
+            MergeStart::Before(before) => {
                 filter.behind(&view.version, before, &context.start, out, &mut cost)
                     && out.until().is_none_or(|until| before.is_none_or(|before| until < before))
             }
@@ -151,15 +151,15 @@ impl LazyRuns {
     /// Finds the lazy runs needed for the range from `start` on, and gives them positions.
     pub(crate) fn wake(
         &mut self,
-        start: Start<'_>,
+        start: MergeStart<'_>,
         context: &mut RunContext,
-        sources: &mut [Source],
+        sources: &mut [MergeSource],
     ) -> Result<(), StorageError> {
         self.woken.clear();
         context.until = None;
         let over = match start {
-            Start::At(from, _) => context.ends_before(from),
-            Start::Before(before) => before.is_some_and(|before| *before <= context.start[..]),
+            MergeStart::At(from, _) => context.ends_before(from),
+            MergeStart::Before(before) => before.is_some_and(|before| *before <= context.start[..]),
         };
         if over {
             return Ok(());
@@ -168,22 +168,22 @@ impl LazyRuns {
             return self.wake_all(start, context, sources);
         }
         let within = |until: &&[u8]| match start {
-            Start::At(..) => !context.ends_before(until),
-            Start::Before(_) => **until > context.start[..],
+            MergeStart::At(..) => !context.ends_before(until),
+            MergeStart::Before(_) => **until > context.start[..],
         };
         let until = self.listed.until().filter(within);
         context.until = until.map(|key| Until { prefix: prefix_of(key), key: key.to_vec() });
         match start {
-            Start::At(from, seq) => self.wake_ahead(from, seq, context, sources)?,
-            Start::Before(before) => self.wake_behind(before, context, sources)?,
+            MergeStart::At(from, seq) => self.wake_ahead(from, seq, context, sources)?,
+            MergeStart::Before(before) => self.wake_behind(before, context, sources)?,
         }
         if are_most(self.listed.runs().len(), self.runs)
             && let Some(until) = context.until.take()
         {
             for (source, run) in sleeping(sources) {
                 match start {
-                    Start::At(..) => run.wake_from(context, &until.key),
-                    Start::Before(_) => run.wake_below(context, Some(&until.key))?,
+                    MergeStart::At(..) => run.wake_from(context, &until.key),
+                    MergeStart::Before(_) => run.wake_below(context, Some(&until.key))?,
                 }
                 run.was_not_listed();
                 self.woken.push(source);
@@ -197,7 +197,7 @@ impl LazyRuns {
         from: &[u8],
         seq: SeqNo,
         context: &mut RunContext,
-        sources: &mut [Source],
+        sources: &mut [MergeSource],
     ) -> Result<(), StorageError> {
         let until = end_of_range(context);
         for (place, bound) in self.listed.runs() {
@@ -220,7 +220,7 @@ impl LazyRuns {
         }
         together::fetch_prepared(context, sources, false);
         for &source in &self.woken {
-            if let Source::Run(run) = &mut sources[source as usize] {
+            if let MergeSource::Run(run) = &mut sources[source as usize] {
                 run.seek(context, from, seq)?;
             }
         }
@@ -235,7 +235,7 @@ impl LazyRuns {
         &mut self,
         before: Option<&[u8]>,
         context: &RunContext,
-        sources: &mut [Source],
+        sources: &mut [MergeSource],
     ) -> Result<(), StorageError> {
         let until = context.until.as_ref().map_or(&context.start[..], |until| &until.key);
         for (place, bound) in self.listed.runs() {
@@ -264,9 +264,9 @@ impl LazyRuns {
     /// Activates all runs, as without a global filter.
     fn wake_all(
         &mut self,
-        start: Start<'_>,
+        start: MergeStart<'_>,
         context: &mut RunContext,
-        sources: &mut [Source],
+        sources: &mut [MergeSource],
     ) -> Result<(), StorageError> {
         for (source, run) in sleeping(sources) {
             run.prepare_for(context, start)?;
@@ -274,7 +274,7 @@ impl LazyRuns {
         }
         together::fetch_prepared(context, sources, start.is_backward());
         for &source in &self.woken {
-            let Source::Run(run) = &mut sources[source as usize] else { continue };
+            let MergeSource::Run(run) = &mut sources[source as usize] else { continue };
             run.seek_for(context, start)?;
         }
         Ok(())
@@ -291,7 +291,7 @@ fn end_of_range(context: &RunContext) -> Option<&[u8]> {
 fn lazy_run<'s>(
     of_run: &[Option<u32>],
     place: usize,
-    sources: &'s mut [Source],
+    sources: &'s mut [MergeSource],
 ) -> Option<(u32, &'s mut RunCursor)> {
     let source = of_run.get(place).copied().flatten()?;
     let run = with_cursor(&mut sources[source as usize])?;
@@ -299,20 +299,20 @@ fn lazy_run<'s>(
 }
 
 /// Returns the cursor of a run, creating it if necessary.
-fn with_cursor(source: &mut Source) -> Option<&mut RunCursor> {
-    if let Source::Asleep(tables) = source {
+fn with_cursor(source: &mut MergeSource) -> Option<&mut RunCursor> {
+    if let MergeSource::Asleep(tables) = source {
         let mut run = RunCursor::new(tables.clone());
         run.sleep();
-        *source = Source::Run(Box::new(run));
+        *source = MergeSource::Run(Box::new(run));
     }
     match source {
-        Source::Run(run) => Some(run),
+        MergeSource::Run(run) => Some(run),
         _ => None,
     }
 }
 
 /// Returns all runs that are lazy without a position.
-fn sleeping(sources: &mut [Source]) -> impl Iterator<Item = (u32, &mut RunCursor)> {
+fn sleeping(sources: &mut [MergeSource]) -> impl Iterator<Item = (u32, &mut RunCursor)> {
     sources.iter_mut().enumerate().filter_map(|(source, at)| {
         let run = with_cursor(at)?;
         run.is_unopened().then_some((source as u32, run))

@@ -6,17 +6,17 @@ use crate::error::StorageError;
 use crate::read::habits::Bounded;
 use crate::read::merge::MergeCursor;
 use crate::read::merge::lazy::{FIRST_KEYS, MORE_KEYS};
-use crate::read::merge::source::{Ranked, Source, rank_of};
-use crate::read::start::Start;
+use crate::read::merge::source::{MergeSource, Ranked, rank_of};
+use crate::read::start::MergeStart;
 
 impl MergeCursor {
     /// Starts over, with all runs lazy except those needed first.
-    pub(super) fn start(&mut self, start: Start<'_>) -> Result<(), StorageError> {
+    pub(super) fn start(&mut self, start: MergeStart<'_>) -> Result<(), StorageError> {
         if let Some(lazy_runs) = &mut self.lazy_runs {
             lazy_runs.listed.set_wanted(FIRST_KEYS);
             let bounded = match start {
-                Start::At(..) => self.context.end.is_some(),
-                Start::Before(_) => !self.context.start.is_empty(),
+                MergeStart::At(..) => self.context.end.is_some(),
+                MergeStart::Before(_) => !self.context.start.is_empty(),
             };
             lazy_runs.start_scan(Bounded(bounded), &self.sources);
         }
@@ -24,9 +24,9 @@ impl MergeCursor {
         self.heap.clear();
         for (i, source) in self.sources.iter_mut().enumerate() {
             match source {
-                Source::Run(run) => run.sleep(),
-                Source::Asleep(_) => {}
-                Source::Memtable(cursor) => {
+                MergeSource::Run(run) => run.sleep(),
+                MergeSource::Asleep(_) => {}
+                MergeSource::Memtable(cursor) => {
                     start.seek_in(cursor);
                     if cursor.valid() {
                         self.heap
@@ -62,14 +62,17 @@ impl MergeCursor {
         let Some(until) = self.context.until.take() else { return Ok(()) };
         let sources = &mut self.sources;
         self.heap.retain(|at| match &mut sources[at.source as usize] {
-            Source::Run(run) if run.is_lazy() => {
+            MergeSource::Run(run) if run.is_lazy() => {
                 run.sleep();
                 false
             }
             _ => true,
         });
-        let start =
-            if self.backward { Start::Before(Some(&until.key)) } else { Start::At(&until.key, MAX_SEQNO) };
+        let start = if self.backward {
+            MergeStart::Before(Some(&until.key))
+        } else {
+            MergeStart::At(&until.key, MAX_SEQNO)
+        };
         if let Some(lazy_runs) = &mut self.lazy_runs {
             // An iteration that has come this far may go on.
             lazy_runs.listed.set_wanted(lazy_runs.listed.wanted().saturating_mul(MORE_KEYS));
@@ -80,7 +83,7 @@ impl MergeCursor {
             self.heap.clear();
             self.context.until = None;
             for source in &mut self.sources {
-                if let Source::Run(run) = source {
+                if let MergeSource::Run(run) = source {
                     run.reset();
                 }
             }
@@ -88,7 +91,7 @@ impl MergeCursor {
         woken
     }
 
-    fn wake(&mut self, start: Start<'_>) -> Result<(), StorageError> {
+    fn wake(&mut self, start: MergeStart<'_>) -> Result<(), StorageError> {
         let Some(lazy_runs) = &mut self.lazy_runs else { return Ok(()) };
         lazy_runs.wake(start, &mut self.context, &mut self.sources)?;
         for &source in &lazy_runs.woken {

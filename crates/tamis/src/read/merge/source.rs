@@ -8,7 +8,7 @@ use crate::memtable::MemCursor;
 use crate::read::run_cursor::RunCursor;
 
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum MergeSource {
     Memtable(MemCursor),
     /// Boxed, so that a lazy run takes only its slot.
     Run(Box<RunCursor>),
@@ -18,30 +18,30 @@ pub(crate) enum Source {
 
 pub(crate) const ASLEEP: &str = "lazy sources without a cursor are not in the heap";
 
-impl Source {
+impl MergeSource {
     pub(crate) fn valid(&self) -> bool {
         match self {
-            Source::Memtable(cursor) => cursor.valid(),
-            Source::Run(run) => run.valid(),
-            Source::Asleep(_) => false,
+            MergeSource::Memtable(cursor) => cursor.valid(),
+            MergeSource::Run(run) => run.valid(),
+            MergeSource::Asleep(_) => false,
         }
     }
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         match self {
-            Source::Memtable(cursor) => cursor.key(),
-            Source::Run(run) => run.key(),
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            MergeSource::Memtable(cursor) => cursor.key(),
+            MergeSource::Run(run) => run.key(),
+            MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 
     #[inline]
     pub(crate) fn seq(&self, backward: bool) -> SeqNo {
         match self {
-            Source::Memtable(cursor) => cursor.seq(),
-            Source::Run(run) => run.seq(backward),
-            Source::Asleep(_) => unreachable!("{ASLEEP}"),
+            MergeSource::Memtable(cursor) => cursor.seq(),
+            MergeSource::Run(run) => run.seq(backward),
+            MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }
 }

@@ -24,11 +24,11 @@ use std::collections::BinaryHeap;
 use smallvec::SmallVec;
 use tamis_files::table::{Coming, MOST_BYTES, TouchCounts, read_coming};
 
-use super::source::Source;
+use super::source::MergeSource;
 use crate::read::run_cursor::RunContext;
 
 /// Reads the blocks for which prepared seeks wait, and those that the scan will probably need.
-pub(super) fn fetch_prepared(context: &mut RunContext, sources: &mut [Source], backward: bool) {
+pub(super) fn fetch_prepared(context: &mut RunContext, sources: &mut [MergeSource], backward: bool) {
     let Some(ahead) = &mut context.ahead else { return };
     ahead.window = ahead.habits.as_ref().map_or(0, |habits| habits.blocks_per_scan()).min(ahead.depth);
     let most = ahead.window;
@@ -36,14 +36,14 @@ pub(super) fn fetch_prepared(context: &mut RunContext, sources: &mut [Source], b
 }
 
 /// Reads what the lazy position of source `top` will load, and what else the scan will need soon.
-pub(super) fn fetch_next(context: &mut RunContext, sources: &mut [Source], backward: bool, top: usize) {
+pub(super) fn fetch_next(context: &mut RunContext, sources: &mut [MergeSource], backward: bool, top: usize) {
     let Some(ahead) = &mut context.ahead else { return };
     ahead.needed = ahead.needed.map(|needed| needed.saturating_add(1));
     let Some(coming) = coming(context, &mut sources[top], backward) else { return };
     if !coming.starts_with_a_read() {
         return;
     }
-    let open = sources.iter().filter(|source| matches!(source, Source::Run(_))).count();
+    let open = sources.iter().filter(|source| matches!(source, MergeSource::Run(_))).count();
     let Some(ahead) = &mut context.ahead else { return };
     let most = ahead.depth.saturating_mul(open.max(1));
     ahead.window = ahead.window.saturating_mul(2).clamp(2, most.max(2));
@@ -53,8 +53,8 @@ pub(super) fn fetch_next(context: &mut RunContext, sources: &mut [Source], backw
 
 /// Returns the blocks that a source will load next. A lazy position in a table that is not open is
 /// prepared.
-fn coming(context: &RunContext, source: &mut Source, backward: bool) -> Option<Coming> {
-    let Source::Run(run) = source else { return None };
+fn coming(context: &RunContext, source: &mut MergeSource, backward: bool) -> Option<Coming> {
+    let MergeSource::Run(run) = source else { return None };
     // An error is left to the move for which this prepares.
     run.prepare_lazy(context, backward).ok()?;
     run.reading()?.coming(backward)
@@ -85,7 +85,13 @@ impl PartialOrd for Need {
 /// Reads up to `most` blocks, beyond those for which a seek waits: all sources' in the order in
 /// which the merge will need them. With `top`, a source with a lazy position, those that are needed
 /// at the same key are read in any case.
-fn read(context: &mut RunContext, sources: &mut [Source], backward: bool, top: Option<usize>, most: usize) {
+fn read(
+    context: &mut RunContext,
+    sources: &mut [MergeSource],
+    backward: bool,
+    top: Option<usize>,
+    most: usize,
+) {
     let mut all: SmallVec<[Option<Coming>; 24]> = SmallVec::new();
     all.extend((0..sources.len()).map(|_| None));
     let mut needs = BinaryHeap::new();
@@ -97,7 +103,7 @@ fn read(context: &mut RunContext, sources: &mut [Source], backward: bool, top: O
     };
     let mut first = None;
     for (i, source) in sources.iter_mut().enumerate() {
-        let Source::Run(run) = source else { continue };
+        let MergeSource::Run(run) = source else { continue };
         if run.is_elsewhere() {
             let key = run.key();
             // No more than what is certainly needed is opened here.
@@ -147,7 +153,7 @@ fn read(context: &mut RunContext, sources: &mut [Source], backward: bool, top: O
     read_coming(reads, &mut taken, &mut counts);
     drop(taken);
     for (source, coming) in sources.iter_mut().zip(all) {
-        if let (Source::Run(run), Some(coming)) = (source, coming)
+        if let (MergeSource::Run(run), Some(coming)) = (source, coming)
             && coming.blocks() > 0
             && let Some(cursor) = run.reading()
         {

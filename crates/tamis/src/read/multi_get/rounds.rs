@@ -22,7 +22,7 @@ use tamis_files::table::{BlockAt, Fetch, TouchCounts, fetch};
 use super::{BATCH, Batch};
 use crate::error::ReadError;
 use crate::io::batch::BatchReader;
-use crate::read::lookup::Start;
+use crate::read::lookup::TableStart;
 
 /// The search of one key in a round.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +70,8 @@ pub(super) fn search(batch: &mut Batch<'_, '_>, reads: &BatchReader) -> Result<(
             let block = places.next().flatten().map(|place| &mut fetches[place]);
             let Some(&candidate) = key.candidates.get(round) else { return true };
             let start = match block.and_then(|fetch| Some((fetch.at, fetch.take()?))) {
-                Some((at, (block, source))) => Start::Fetched(at, block, source),
-                None => Start::Nowhere,
+                Some((at, (block, source))) => TableStart::Fetched(at, block, source),
+                None => TableStart::Nowhere,
             };
             match key.lookup.search_table(at, candidate, start, *cost) {
                 Ok(None) => return true,

@@ -10,7 +10,7 @@ use tamis_filter::{KeyRange, Next};
 
 use crate::observe::cost::ReadCost;
 use crate::read::merge::Ahead;
-use crate::read::run_cursor::tables::Tables;
+use crate::read::run_cursor::tables::RunTables;
 use crate::tree::open_table::OpenTable;
 
 /// The end of the range that a global filter answered for: forwards the first key behind it,
@@ -24,7 +24,7 @@ pub(crate) struct Until {
 /// State shared by all run cursors of a merge.
 #[derive(Debug)]
 pub(crate) struct RunContext {
-    pub(crate) tables: Tables,
+    pub(crate) tables: RunTables,
     pub(crate) options: CursorOptions,
     /// No key before `start` or from `end` on is ever requested.
     pub(crate) start: Vec<u8>,
@@ -46,8 +46,8 @@ impl RunContext {
 
     pub(crate) fn all(&self) -> &[Arc<OpenTable>] {
         match &self.tables {
-            Tables::Of(view) => &view.version.tables,
-            Tables::List(tables) => tables,
+            RunTables::Of(view) => &view.version.tables,
+            RunTables::List(tables) => tables,
         }
     }
 
@@ -69,7 +69,7 @@ impl RunContext {
     /// Returns what the filter of `table` knows about the versions from `from` on.
     #[inline]
     pub(super) fn next(&self, table: usize, from: &[u8], counts: &mut Counts) -> Next<Vec<u8>> {
-        let Tables::Of(view) = &self.tables else { return Next::Unknown };
+        let RunTables::Of(view) = &self.tables else { return Next::Unknown };
         match view.selector.range_filters() {
             Some(filters) => {
                 counts.of(|cost| filters.next(&view.version, table, from, self.end.as_deref(), cost))
@@ -81,7 +81,7 @@ impl RunContext {
     /// Reports whether the filter of `table` excludes keys from the start up to `before`.
     #[inline]
     pub(super) fn denies_before(&self, table: usize, before: &[u8], counts: &mut Counts) -> bool {
-        let Tables::Of(view) = &self.tables else { return false };
+        let RunTables::Of(view) = &self.tables else { return false };
         view.selector.range_filters().is_some_and(|filters| {
             let range = KeyRange::new(Bound::Included(&self.start), Bound::Excluded(before));
             counts.of(|cost| filters.may_hold(&view.version, table, range, cost)) == Some(false)
@@ -92,8 +92,8 @@ impl RunContext {
     #[inline]
     pub(super) fn first_reaching(&self, tables: &Range<usize>, key: &[u8]) -> usize {
         match &self.tables {
-            Tables::Of(view) => view.version.first_reaching(tables, key),
-            Tables::List(all) => {
+            RunTables::Of(view) => view.version.first_reaching(tables, key),
+            RunTables::List(all) => {
                 tables.start + all[tables.clone()].partition_point(|t| !t.meta.largest.reaches(key))
             }
         }
@@ -103,8 +103,8 @@ impl RunContext {
     #[inline]
     pub(super) fn starts_after(&self, table: usize, key: &[u8]) -> bool {
         match &self.tables {
-            Tables::Of(view) => view.version.starts_after(table, key),
-            Tables::List(all) => all[table].meta.smallest[..] > *key,
+            RunTables::Of(view) => view.version.starts_after(table, key),
+            RunTables::List(all) => all[table].meta.smallest[..] > *key,
         }
     }
 }

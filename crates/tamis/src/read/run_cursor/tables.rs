@@ -7,7 +7,7 @@ use crate::tree::open_table::OpenTable;
 
 /// The tables that the run cursors of one merge iterate over.
 #[derive(Debug)]
-pub(crate) enum Tables {
+pub(crate) enum RunTables {
     /// Those of a view's version, whose filters may be probed.
     Of(Arc<View>),
     List(Vec<Arc<OpenTable>>),

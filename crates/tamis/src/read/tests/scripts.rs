@@ -11,7 +11,7 @@ use tamis_testkit::script::{self, Case};
 use super::model::options;
 use super::truth::{Manner, install};
 use crate::read::Bounds;
-use crate::read::merge::{MergeCursor, Tables};
+use crate::read::merge::{MergeCursor, RunTables};
 use crate::read::{Iter, View};
 use crate::{Db, Snapshot};
 
@@ -73,7 +73,7 @@ impl World {
     /// Returns a merge of the chosen sources: 0 is the memtable, the others are runs.
     fn merge(&self, chosen: impl Fn(usize) -> bool) -> MergeCursor {
         let view = self.view();
-        let tables = Tables::List(view.version.tables.clone());
+        let tables = RunTables::List(view.version.tables.clone());
         let mut cursor = MergeCursor::new(tables, CursorOptions::default(), view.version.runs.len() + 1);
         if chosen(0) {
             cursor.add_memtable(view.memtables.active.memtable.cursor());

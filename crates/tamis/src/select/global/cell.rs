@@ -29,7 +29,7 @@ pub(super) struct Cell {
     /// Whether it was built under other options and is due for a rebuild.
     pub(super) is_outdated: bool,
     pub(super) chosen: Chosen,
-    pub(super) saved: Saved,
+    pub(super) saved: SavedImage,
 }
 
 impl Cell {
@@ -42,7 +42,7 @@ impl Cell {
             oldest: Vec::new(),
             is_outdated: false,
             chosen: Chosen::default(),
-            saved: Saved::default(),
+            saved: SavedImage::default(),
         })
     }
 
@@ -67,18 +67,18 @@ impl Cell {
 
 /// All cells of a tree, in key order without gaps: the first starts at the empty key. Immutable.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct CellDirectory {
     /// The start of each range, and its cell.
     pub(super) parts: Vec<(KeyBytes, Arc<Cell>)>,
     /// `prefix_of` of the starts.
     pub(super) prefixes: Vec<u64>,
 }
 
-impl Directory {
-    pub(super) fn new(parts: Vec<(KeyBytes, Arc<Cell>)>) -> Directory {
+impl CellDirectory {
+    pub(super) fn new(parts: Vec<(KeyBytes, Arc<Cell>)>) -> CellDirectory {
         debug_assert!(parts.first().is_some_and(|(start, _)| start.is_empty()));
         debug_assert!(parts.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        Directory { prefixes: parts.iter().map(|(start, _)| prefix_of(start)).collect(), parts }
+        CellDirectory { prefixes: parts.iter().map(|(start, _)| prefix_of(start)).collect(), parts }
     }
 
     /// Returns the number of the range that holds `key`, whose `prefix_of` is `prefix`.
@@ -115,7 +115,7 @@ impl Directory {
         start: &KeyBytes,
         end: Option<&KeyBytes>,
         parts: Vec<(KeyBytes, Arc<Cell>)>,
-    ) -> Directory {
+    ) -> CellDirectory {
         let mut all: Vec<(KeyBytes, Arc<Cell>)> =
             self.parts.iter().filter(|(at, _)| at < start).cloned().collect();
         all.extend(parts);
@@ -126,20 +126,20 @@ impl Directory {
         }
         // Adjacent ranges of one cell become one range.
         all.dedup_by(|next, kept| Arc::ptr_eq(&next.1, &kept.1));
-        Directory::new(all)
+        CellDirectory::new(all)
     }
 }
 
 /// The relation of a cell to its image on disk.
 #[derive(Debug, Default)]
-pub(super) struct Saved {
+pub(super) struct SavedImage {
     /// The image's `until`; 0 without an image.
     pub(super) until: AtomicU64,
     /// Keys added since the image was taken.
     pub(super) changed: AtomicU64,
 }
 
-impl Saved {
+impl SavedImage {
     pub(super) fn add(&self, keys: u64) {
         self.changed.fetch_add(keys, Relaxed);
     }

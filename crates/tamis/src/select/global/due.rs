@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tamis_base::key::KeyBytes;
 use tamis_filter::global::Partition;
 
-use super::cell::{Cell, Directory};
+use super::cell::{Cell, CellDirectory};
 use super::gather::oldest_run;
 use super::grf::Grf;
 use super::span::Span;
@@ -21,11 +21,11 @@ const OVERGROWN: u64 = 2;
 
 /// A change of the answering filter under `filter = auto`, made by a background thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Switch {
     /// Begin to build the global filter.
     Begin,
     /// Let the complete global filter answer.
-    Switch,
+    Answer,
     /// Drop the global filter.
     Leave,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Task {
     /// Save images of cells.
     Save,
     /// Begin or end use of the filter, under `filter = auto`.
-    Turn(Turn),
+    Switch(Switch),
 }
 
 impl Grf {
@@ -135,7 +135,7 @@ fn is_inhabited(version: &Version, span: &Span) -> bool {
 }
 
 /// Returns the contiguous ranges around range `at` that have no tables in the version.
-fn uninhabited(version: &Version, directory: &Directory, at: usize) -> Span {
+fn uninhabited(version: &Version, directory: &CellDirectory, at: usize) -> Span {
     let is_empty = |at: &usize| !is_inhabited(version, &directory.span(*at));
     let first = (0..at).rev().take_while(is_empty).last().unwrap_or(at);
     let last = (at + 1..directory.parts.len()).take_while(is_empty).last().unwrap_or(at);

@@ -10,7 +10,7 @@ use tamis_filter::Digest;
 use tamis_filter::global::{Batch, Epoch, Epochs};
 
 use crate::error::StorageError;
-use crate::select::keys::{Source, for_each_key};
+use crate::select::keys::{KeySource, for_each_key};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
@@ -22,7 +22,7 @@ pub(super) fn each_key(
     table: &OpenTable,
     span: &Span,
     each: &mut dyn FnMut(&[u8], Digest, Epochs),
-) -> Result<Source, StorageError> {
+) -> Result<KeySource, StorageError> {
     let epochs: &EpochMap = &table.meta.epochs;
     let segments = epochs.segments();
     let mut at = 0;
@@ -40,12 +40,12 @@ pub(super) fn each_key(
 
 /// The keys of one table, concatenated in one buffer.
 #[derive(Default)]
-struct Listed {
+struct TableKeys {
     bytes: Vec<u8>,
     entries: Vec<(usize, Digest, Epochs)>,
 }
 
-impl Listed {
+impl TableKeys {
     fn key(&self, at: usize) -> &[u8] {
         let start = at.checked_sub(1).map_or(0, |before| self.entries[before].0);
         &self.bytes[start..self.entries[at].0]
@@ -56,7 +56,7 @@ impl Listed {
 pub(super) struct Gathered {
     pub(super) batch: Batch,
     /// The tables that were read, where their keys came from, and how many.
-    pub(super) read: Vec<(TableId, Source, u64)>,
+    pub(super) read: Vec<(TableId, KeySource, u64)>,
     /// Tables left out because damage makes their keys unreadable, and why.
     pub(super) unread: Vec<(Arc<OpenTable>, StorageError)>,
 }
@@ -72,7 +72,7 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
     let mut lists = Vec::new();
     let (mut read, mut unread) = (Vec::new(), Vec::new());
     for table in tables.iter().filter(|table| span.overlaps(table)) {
-        let mut list = Listed::default();
+        let mut list = TableKeys::default();
         let source = each_key(table, span, &mut |key, digest, epochs| {
             list.bytes.extend_from_slice(key);
             list.entries.push((list.bytes.len(), digest, epochs));

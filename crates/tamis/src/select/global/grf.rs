@@ -11,7 +11,7 @@ use tamis_base::key::KeyBytes;
 use tamis_base::meta::TableMeta;
 use tamis_filter::global::{Epoch, MapChoice};
 
-use super::cell::{Cell, Directory};
+use super::cell::{Cell, CellDirectory};
 use super::selector::{GlobalSelector, LiveTables};
 use super::span::holds;
 use crate::error::StorageError;
@@ -37,7 +37,7 @@ pub(crate) struct Grf {
     pub(super) queries: Arc<QuerySampler>,
     /// The reads observed at the last review of key maps.
     pub(super) reviewed: AtomicU64,
-    pub(super) directory: ArcSwap<Directory>,
+    pub(super) directory: ArcSwap<CellDirectory>,
     /// Epochs of tables whose keys are not in the filter: ingested tables whose keys are not added
     /// yet, and tables in `unread`.
     pub(super) missing: Mutex<Vec<Epoch>>,
@@ -112,7 +112,7 @@ impl Grf {
             },
             queries: Arc::new(QuerySampler::new(options.workload.as_ref())),
             reviewed: AtomicU64::new(0),
-            directory: ArcSwap::from_pointee(Directory::new(vec![(KeyBytes::default(), Cell::empty())])),
+            directory: ArcSwap::from_pointee(CellDirectory::new(vec![(KeyBytes::default(), Cell::empty())])),
             missing: Mutex::default(),
             unread: Mutex::default(),
             unseen: Mutex::default(),
@@ -176,7 +176,7 @@ impl Grf {
     /// filter. Versions still read through it keep their directory.
     pub(crate) fn clear(&self, work: &Work, tables: &[Arc<OpenTable>]) {
         debug_assert!(work.since.is_none(), "no build is under way");
-        self.directory.store(Arc::new(Directory::new(vec![(KeyBytes::default(), Cell::empty())])));
+        self.directory.store(Arc::new(CellDirectory::new(vec![(KeyBytes::default(), Cell::empty())])));
         self.unread.lock().clear();
         self.unseen.lock().clear();
         self.forget_missing(tables);

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tamis_base::key::prefix_of;
 use tamis_filter::global::{MapChoice, Review};
 
-use super::cell::Directory;
+use super::cell::CellDirectory;
 use super::chosen::{Chosen, FEWEST_READS, Shares};
 use super::grf::Grf;
 use crate::select::queries::Queries;
@@ -74,7 +74,7 @@ impl Sum {
 impl Grf {
     /// Marks the cells whose map does clearly worse for the current reads than another would. Call
     /// under the `state` lock.
-    pub(super) fn review(&self, directory: &Directory) {
+    pub(super) fn review(&self, directory: &CellDirectory) {
         if self.spec.map != MapChoice::Auto {
             return;
         }
@@ -108,7 +108,7 @@ impl Grf {
     }
 
     /// Returns the cost of the samples in each cell.
-    fn sums(&self, directory: &Directory) -> Vec<Sum> {
+    fn sums(&self, directory: &CellDirectory) -> Vec<Sum> {
         let Queries { absent, ranges, seeks, rates, .. } = self.queries.snapshot();
         let mut sums = vec![Sum::default(); directory.parts.len()];
         let mut points = vec![Vec::new(); sums.len()];

@@ -3,9 +3,9 @@
 //!
 //! # Structure
 //! The key space is divided into ranges of tens of thousands of keys. Each range has a
-//! [`Partition`] in a [`Cell`]; a [`Directory`] lists the cells in key order. A partition entry is
-//! a position and a *code*, which names epochs (numbers of flushes). A table records the epochs it
-//! may hold. The candidates for a key are the tables whose epochs meet a code that the key matches
+//! [`Partition`] in a [`Cell`]; a [`CellDirectory`] lists the cells in key order. A partition entry
+//! is a position and a *code*, which names epochs (numbers of flushes). A table records the epochs
+//! it may hold. The candidates for a key are the tables whose epochs meet a code that the key matches
 //! ([`selector`]). Compactions do not touch the filter; only the tables' epochs move.
 //!
 //! A partition is built from the tables of its range ([`gather`]). Rebuilding after a last-level
@@ -85,7 +85,7 @@
 //!
 //! [`Partition`]: tamis_filter::global::Partition
 //! [`Cell`]: cell::Cell
-//! [`Directory`]: cell::Directory
+//! [`CellDirectory`]: cell::CellDirectory
 //! [`Cuts`]: tamis_filter::global::Cuts
 
 mod cell;
@@ -104,10 +104,10 @@ mod span;
 mod tests;
 mod upkeep;
 
-pub(crate) use due::{Task, Turn};
+pub(crate) use due::{Switch, Task};
 pub(crate) use grf::{Grf, TakenEpoch, Work};
 pub use report::{GlobalFilterStats, KeyMapStats};
-pub(crate) use saved::{Moment, Part, Restored};
+pub(crate) use saved::{Moment, Restored, SavedPart};
 pub(crate) use selector::{GlobalSelector, LiveTables};
 pub(crate) use span::Span;
 pub(crate) use upkeep::Built;

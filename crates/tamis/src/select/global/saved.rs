@@ -10,7 +10,7 @@ use arc_swap::ArcSwapOption;
 use tamis_base::key::KeyBytes;
 use tamis_filter::global::{Epoch, Epochs, MapChoice, Partition};
 
-use super::cell::{Cell, Directory, Saved};
+use super::cell::{Cell, CellDirectory, SavedImage};
 use super::chosen::Chosen;
 use super::grf::{Grf, Spec};
 use super::span::{Span, holds, spans_within};
@@ -68,7 +68,7 @@ pub(crate) struct Restored {
 
 /// A key range and its restored partitions.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct SavedPart {
     pub(crate) span: Span,
     /// Of both images.
     pub(crate) until: Epoch,
@@ -88,7 +88,7 @@ impl Grf {
     }
 
     /// Reports whether images should be saved.
-    pub(super) fn is_unsaved(&self, version: &Version, directory: &Directory) -> bool {
+    pub(super) fn is_unsaved(&self, version: &Version, directory: &CellDirectory) -> bool {
         directory.parts.iter().enumerate().any(|(at, (_, cell))| cell.is_due(version, || directory.span(at)))
     }
 
@@ -181,13 +181,13 @@ impl Grf {
     ///
     /// Cost: that of [`insert_flushed`](Self::insert_flushed) for each table with later epochs than
     /// the images of its range.
-    pub(crate) fn load(&self, version: &Version, restored: Vec<Part>) -> Built {
+    pub(crate) fn load(&self, version: &Version, restored: Vec<SavedPart>) -> Built {
         let started = sync::now();
         let images = restored.len() as u64;
         let mut parts: Vec<(KeyBytes, Arc<Cell>)> = Vec::new();
         let mut untils: Vec<Option<Epoch>> = Vec::new();
         let mut end = Some(KeyBytes::default());
-        for Part { span, until, keys, prefixes } in restored {
+        for SavedPart { span, until, keys, prefixes } in restored {
             if let Some(gap) = end.filter(|end| *end < span.start) {
                 parts.push((gap, Cell::empty()));
                 untils.push(None);
@@ -204,7 +204,7 @@ impl Grf {
                 oldest: keys.oldest.clone(),
                 is_outdated,
                 chosen: Chosen::default(),
-                saved: Saved { until: AtomicU64::new(until), changed: AtomicU64::new(0) },
+                saved: SavedImage { until: AtomicU64::new(until), changed: AtomicU64::new(0) },
             };
             parts.push((span.start, Arc::new(cell)));
             untils.push(Some(until));
@@ -292,7 +292,7 @@ fn is_after(table: &OpenTable, span: &Span, until: Epoch) -> bool {
     spans_within(&table.meta.epochs, &span.start, span.end.as_deref()).any(|epochs| epochs.hi > until)
 }
 
-struct Head {
+struct ImageHead {
     bits_per_key: f64,
     map: u32,
     prefixes: PrefixFilter,
@@ -316,7 +316,7 @@ fn head(spec: &Spec, oldest: &[u64]) -> Vec<u8> {
     out
 }
 
-fn read_head(from: &mut &[u8]) -> Option<Head> {
+fn read_head(from: &mut &[u8]) -> Option<ImageHead> {
     let mut take = |len: usize| {
         let (head, tail) = from.split_at_checked(len)?;
         *from = tail;
@@ -339,7 +339,7 @@ fn read_head(from: &mut &[u8]) -> Option<Head> {
     let count = number(take(4)?)? as usize;
     // Never allocates more than the input's length.
     let oldest = take(count.checked_mul(8)?)?.chunks_exact(8).map(long).collect::<Option<_>>()?;
-    Some(Head { bits_per_key, map, prefixes, oldest })
+    Some(ImageHead { bits_per_key, map, prefixes, oldest })
 }
 
 const _: () = {

@@ -9,7 +9,7 @@ use tamis_base::meta::TableMeta;
 use tamis_filter::Digest;
 use tamis_filter::global::{Ahead, Epoch, Epochs, NO_BOUND, Partition};
 
-use super::cell::{Cell, Directory};
+use super::cell::{Cell, CellDirectory};
 use super::span::spans_within;
 use crate::observe::cost::ReadCost;
 use crate::options::PrefixFilter;
@@ -30,7 +30,7 @@ const AT_ONCE: usize = 8;
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct GlobalSelector {
-    directory: Arc<Directory>,
+    directory: Arc<CellDirectory>,
     /// The key prefixes that the cells know.
     prefixes: PrefixFilter,
     by_epoch: RunsByEpoch,
@@ -91,7 +91,7 @@ impl RunsByEpoch {
 
 impl GlobalSelector {
     pub(super) fn new(
-        directory: Arc<Directory>,
+        directory: Arc<CellDirectory>,
         prefixes: PrefixFilter,
         alive: LiveTables,
         runs: &[Run],

@@ -10,7 +10,7 @@ use tamis_base::key::KeyBytes;
 use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, PartitionSpec, QueryMix};
 use tamis_filter::{Digest, FilterError};
 
-use super::cell::{Cell, Saved};
+use super::cell::{Cell, SavedImage};
 use super::chosen::{Chosen, Shares};
 use super::gather::{Gathered, each_key, gather, oldest_run};
 use super::grf::{Grf, Work};
@@ -164,7 +164,7 @@ impl Grf {
             }
         };
         let Span { start, end } = span;
-        let (is_outdated, saved) = (false, Saved::default());
+        let (is_outdated, saved) = (false, SavedImage::default());
         Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, is_outdated, chosen, saved }))
     }
 

@@ -23,7 +23,7 @@ const READ_AHEAD: u64 = 1 << 20;
 
 /// The source of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum KeySource {
     /// The table's key list.
     List,
     /// Its data, because it has no key list.
@@ -44,10 +44,10 @@ pub(crate) struct KeyNotes {
 
 impl KeyNotes {
     /// Counts keys read from a table.
-    pub(crate) fn note_read(&self, table: TableId, source: Source, keys: u64) {
-        let from = if source == Source::List { &self.from_lists } else { &self.from_data };
+    pub(crate) fn note_read(&self, table: TableId, source: KeySource, keys: u64) {
+        let from = if source == KeySource::List { &self.from_lists } else { &self.from_data };
         from.fetch_add(keys, Relaxed);
-        if source == Source::DamagedList {
+        if source == KeySource::DamagedList {
             self.damaged_lists.fetch_add(1, Relaxed);
             self.warn(table, || {
                 format!("the key list of table {table} is damaged: the global filter is built from its data")
@@ -94,11 +94,11 @@ pub(crate) fn for_each_key(
     start: &[u8],
     end: Option<&[u8]>,
     f: &mut dyn FnMut(&[u8]),
-) -> Result<Source, StorageError> {
+) -> Result<KeySource, StorageError> {
     let list = match table.key_list() {
         Ok(None) => {
             scan(table, start, None, end, f)?;
-            return Ok(Source::Data);
+            return Ok(KeySource::Data);
         }
         Ok(Some(list)) => Ok(list),
         Err(StorageError::Corrupt(_)) => Err(()),
@@ -106,11 +106,11 @@ pub(crate) fn for_each_key(
     };
     let after =
         match list.as_deref().map_err(|()| None).and_then(|list| keys_of_list(table, list, start, end, f)) {
-            Ok(()) => return Ok(Source::List),
+            Ok(()) => return Ok(KeySource::List),
             Err(after) => after,
         };
     scan(table, start, after.as_deref(), end, f)?;
-    Ok(Source::DamagedList)
+    Ok(KeySource::DamagedList)
 }
 
 /// Passes the keys of the range to `f`, from the list. An error holds the last key passed before
@@ -195,7 +195,7 @@ pub(crate) fn key_list_problem(table: &OpenTable) -> Option<&'static str> {
         }
     });
     match source {
-        Ok(Source::DamagedList) => Some("is damaged"),
+        Ok(KeySource::DamagedList) => Some("is damaged"),
         Ok(_) if !is_same || moved.is_ok() && cursor.valid() => Some("does not match its keys"),
         // The block check also reports what makes the data unreadable.
         Ok(_) => None,

@@ -102,14 +102,14 @@ fn fs() -> MemFs {
     fs
 }
 
-fn collect(table: &OpenTable, start: &[u8], end: Option<&[u8]>) -> (Vec<Vec<u8>>, Source) {
+fn collect(table: &OpenTable, start: &[u8], end: Option<&[u8]>) -> (Vec<Vec<u8>>, KeySource) {
     let mut found = Vec::new();
     let source = for_each_key(table, start, end, &mut |key| found.push(key.to_vec())).unwrap();
     (found, source)
 }
 
 /// Checks ranges that start and end at keys, just behind keys, and before and behind all keys.
-fn check_ranges(sample: &Sample, table: &OpenTable, source: Source) {
+fn check_ranges(sample: &Sample, table: &OpenTable, source: KeySource) {
     let mut borders: Vec<Vec<u8>> = vec![Vec::new(), b"zzz".to_vec()];
     for key in sample.keys.iter().step_by(1 + sample.keys.len() / 5).chain(sample.keys.last()) {
         borders.extend([key.clone(), [key, &[0][..]].concat()]);
@@ -130,7 +130,7 @@ fn keys_are_read_from_the_list_or_else_from_the_data() {
         let config = ReaderConfig { cache: Some(cache), pin_metadata, ..ReaderConfig::default() };
         let sample = Sample::with_list(300);
         let table = sample.open(&config);
-        check_ranges(&sample, &table, Source::List);
+        check_ranges(&sample, &table, KeySource::List);
         assert!(!table.filter_is_unusable(), "a key list is not an unusable filter");
         assert_eq!(table.with_filter(|_| ()), None);
         assert_eq!((table.filter_memory(), table.range_filter), (0, None));
@@ -138,7 +138,7 @@ fn keys_are_read_from_the_list_or_else_from_the_data() {
         let sample = Sample::new(keys(300), None);
         let table = sample.open(&config);
         assert!(table.key_list().unwrap().is_none());
-        check_ranges(&sample, &table, Source::Data);
+        check_ranges(&sample, &table, KeySource::Data);
     }
 }
 
@@ -151,7 +151,7 @@ fn the_data_of_a_table_with_its_own_filter_is_read() {
     keys.iter().for_each(|key| builder.add(key, Digest::of(key)));
     let filter = builder.finish(&options, 1).unwrap().unwrap();
     let sample = Sample::new(keys, filter.bytes.map(|bytes| (filter.kind, bytes)));
-    check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::Data);
+    check_ranges(&sample, &sample.open(&ReaderConfig::default()), KeySource::Data);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_table_written_for_a_global_filter_is_told_from_one_without_a_filter() {
     let sample = Sample::of_kind(keys(300), GLOBAL, None);
     let table = sample.open(&ReaderConfig::default());
     assert!(matches!(table.filter, TableFilter::Global) && !table.filter_is_unusable());
-    check_ranges(&sample, &table, Source::Data);
+    check_ranges(&sample, &table, KeySource::Data);
     let table = Sample::new(keys(300), None).open(&ReaderConfig::default());
     assert!(matches!(table.filter, TableFilter::None));
 }
@@ -232,7 +232,7 @@ fn data_whose_keys_do_not_ascend_is_damaged() {
                 "byte {at}"
             );
             match &source {
-                Ok(source) => assert_eq!(*source, Source::Data),
+                Ok(source) => assert_eq!(*source, KeySource::Data),
                 Err(why) => assert!(matches!(why, StorageError::Corrupt(_)), "byte {at}: {why}"),
             }
             refused += u64::from(source.is_err());
@@ -261,7 +261,7 @@ fn the_data_of_a_range_is_read_and_no_more() {
     // The index, and one piece.
     assert!(counts.io_reads == 2 && counts.io_bytes < READ_AHEAD / 2, "{counts:?}");
     let expected = sample.keys[100_000..100_500].to_vec();
-    assert!(collect(&table, start, Some(end)) == (expected, Source::Data));
+    assert!(collect(&table, start, Some(end)) == (expected, KeySource::Data));
 }
 
 /// The writer compares the list it reads back with its input, which reveals a key that changed on
@@ -311,10 +311,14 @@ fn a_damaged_list_is_replaced_by_the_data() {
                 match resealed {
                     // A list with correct checksums cannot be told from that of a table with other
                     // keys; it is only certain that keys ascend, and are in the range.
-                    2 if source == Source::List => assert!(all.is_sorted() && some.is_sorted()),
-                    _ if undone => assert_eq!((source, some_source), (Source::List, Source::List)),
+                    2 if source == KeySource::List => assert!(all.is_sorted() && some.is_sorted()),
+                    _ if undone => assert_eq!((source, some_source), (KeySource::List, KeySource::List)),
                     0 | 1 => {
-                        assert_eq!((source, some_source), (Source::DamagedList, Source::DamagedList), "{at}")
+                        assert_eq!(
+                            (source, some_source),
+                            (KeySource::DamagedList, KeySource::DamagedList),
+                            "{at}"
+                        )
                     }
                     _ => {}
                 }
@@ -347,9 +351,9 @@ fn keys_continue_from_the_data_where_the_list_is_damaged() {
         let sum = xxhash_rust::xxh3::xxh3_64(&bytes[..end]);
         bytes[end..end + 8].copy_from_slice(&sum.to_le_bytes());
         let table = Sample::new(keys.clone(), Some((KEY_LIST, bytes))).open(&ReaderConfig::default());
-        assert!(collect(&table, &[], None) == (keys.clone(), Source::DamagedList), "{broken}");
+        assert!(collect(&table, &[], None) == (keys.clone(), KeySource::DamagedList), "{broken}");
         // A range does not read the chunks outside it.
-        let met = if (4097..8192).contains(&broken) { Source::DamagedList } else { Source::List };
+        let met = if (4097..8192).contains(&broken) { KeySource::DamagedList } else { KeySource::List };
         assert!(
             collect(&table, &keys[4096], Some(&keys[8192])) == (keys[4096..8192].to_vec(), met),
             "{broken}"
@@ -365,10 +369,10 @@ fn a_list_of_another_table_is_not_used() {
     let others = [own[1..].to_vec(), own[..99].to_vec(), keys(1000), Vec::new()];
     for other in others {
         let sample = Sample::new(own.clone(), Some((KEY_LIST, list_of(&other))));
-        check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::DamagedList);
+        check_ranges(&sample, &sample.open(&ReaderConfig::default()), KeySource::DamagedList);
     }
     let sample = Sample::new(own, Some((KEY_LIST, b"no list".to_vec())));
-    check_ranges(&sample, &sample.open(&ReaderConfig::default()), Source::DamagedList);
+    check_ranges(&sample, &sample.open(&ReaderConfig::default()), KeySource::DamagedList);
 }
 
 /// A list with correct ends and checksums but a wrong middle passes for the table's own until all
@@ -384,7 +388,7 @@ fn a_comparison_with_the_data_finds_missing_changed_and_extra_keys() {
     more.insert(51, [&own[50][..], b"y"].concat());
     for (list, right) in [(&own, true), (&fewer, false), (&other, false), (&more, false)] {
         let table = Sample::new(own.clone(), Some((KEY_LIST, list_of(list)))).open(&ReaderConfig::default());
-        assert_eq!(collect(&table, &[], None).1, Source::List);
+        assert_eq!(collect(&table, &[], None).1, KeySource::List);
         assert_eq!(key_list_problem(&table).is_none(), right);
     }
     let table = Sample::new(own, Some((KEY_LIST, b"no list".to_vec()))).open(&ReaderConfig::default());

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tamis_testkit::isolation::{Kind, Txn, anomalies};
 
 use crate::Db;
+use crate::conflicts::bugs::Bug;
 use crate::options::Durability;
-use crate::session::bugs::Bug;
 use crate::sync;
 use crate::transaction::options::Isolation;
 use crate::transaction::options::Isolation::Serializable;

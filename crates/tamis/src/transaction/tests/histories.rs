@@ -2,7 +2,7 @@
 
 use tamis_testkit::isolation::{Kind, Level, anomalies};
 
-use crate::session::bugs::Bug;
+use crate::conflicts::bugs::Bug;
 use crate::transaction::options::Isolation::Serializable;
 use crate::transaction::options::Isolation::Snapshot;
 use crate::transaction::tests::Mix;

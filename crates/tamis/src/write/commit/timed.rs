@@ -6,9 +6,9 @@ use std::time::Instant;
 use tamis_base::ids::KeyspaceId;
 
 use crate::batch::WriteBatch;
-use crate::gate::counters::WriteCost;
 use crate::observe::Explained;
 use crate::observe::latency::Operation;
+use crate::observe::write_counters::WriteCost;
 use crate::session::Session;
 use crate::sync;
 

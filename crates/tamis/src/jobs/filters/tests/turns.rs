@@ -11,7 +11,7 @@ use crate::session::Session;
 
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::options::FilterChoice;
-use crate::select::{Task, Turn};
+use crate::select::{Switch, Task};
 use crate::{Db, Options, Snapshot};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -100,7 +100,7 @@ struct Tree {
     rng: Rng,
     old: Vec<(Snapshot, Model)>,
     stages: BTreeSet<String>,
-    turns: Vec<Turn>,
+    turns: Vec<Switch>,
 }
 
 impl Tree {
@@ -158,7 +158,7 @@ impl Tree {
             assert_eq!(found, expected, "{what}");
             match task {
                 None => return,
-                Some(Task::Turn(turn)) => self.turns.push(turn),
+                Some(Task::Switch(turn)) => self.turns.push(turn),
                 Some(_) => {}
             }
         }
@@ -189,8 +189,8 @@ fn every_read_is_right_while_the_filter_changes_to_and_fro() {
         assert_eq!((stats.tables_with_key_list, &stats.global_filter), (0, &None));
         assert!(stats.filter_bytes > 0, "{stats:?}");
     }
-    use Turn::{Begin, Leave, Switch};
-    assert_eq!(tree.turns, [Begin, Switch, Leave, Begin, Switch, Leave]);
+    use Switch::{Answer, Begin, Leave};
+    assert_eq!(tree.turns, [Begin, Answer, Leave, Begin, Answer, Leave]);
     assert_eq!(tree.stages.len(), 3, "{:?}", tree.stages);
     let reason = tree.db.explain_get(key(0)).expect("an explanation").filter;
     assert!(reason.starts_with("per table (auto: 1 runs take "), "{reason}");
@@ -206,7 +206,7 @@ fn what_is_written_while_the_filter_is_built_is_in_it() {
         let mut between = 0;
         loop {
             let task = step(tree.db.inner(), &tree.db.default_keyspace().inner);
-            if task == Some(Task::Turn(Turn::Switch)) {
+            if task == Some(Task::Switch(Switch::Answer)) {
                 break;
             }
             assert!(task.is_some());
@@ -262,5 +262,5 @@ fn tables_without_a_filter_of_their_own_keep_the_global_one() {
     tree.db.compact().expect("a compaction");
     tree.settle("merged");
     assert_eq!(in_force(&tree.db), "per-table");
-    assert_eq!(tree.turns, [Turn::Begin, Turn::Switch, Turn::Leave]);
+    assert_eq!(tree.turns, [Switch::Begin, Switch::Answer, Switch::Leave]);
 }

@@ -47,7 +47,7 @@ use tamis_base::ids::KeyspaceId;
 
 use crate::error::WaitsFor;
 use crate::interrupt;
-use crate::read::pending::{Span, reaches};
+use crate::read::pending::{PendingSpan, reaches};
 use crate::sync::{self, Condvar, Mutex};
 
 /// The number of a transaction that holds locks, unique while the database is open.
@@ -65,7 +65,7 @@ pub(crate) enum Mode {
 pub(crate) enum Target {
     Key(Arc<[u8]>),
     /// Never empty.
-    Range(Arc<Span>),
+    Range(Arc<PendingSpan>),
 }
 
 impl Target {
@@ -73,7 +73,7 @@ impl Target {
         Target::Key(key.into())
     }
 
-    pub(crate) fn range(span: Span) -> Target {
+    pub(crate) fn range(span: PendingSpan) -> Target {
         Target::Range(Arc::new(span))
     }
 
@@ -116,7 +116,7 @@ type Holders = SmallVec<[(Owner, Mode); 1]>;
 #[derive(Debug, Default)]
 struct InKeyspace {
     keys: BTreeMap<Arc<[u8]>, Holders>,
-    ranges: Vec<(Arc<Span>, Owner, Mode)>,
+    ranges: Vec<(Arc<PendingSpan>, Owner, Mode)>,
 }
 
 /// A lock request.
@@ -134,7 +134,7 @@ struct Waiting {
     request: Request,
     /// The keyspace's name, for errors.
     name: String,
-    place: Arc<Place>,
+    place: Arc<Parking>,
     /// Whether it was woken and found the lock taken by another.
     overtaken: bool,
 }
@@ -142,12 +142,12 @@ struct Waiting {
 /// Where a transaction waits. `called` is only a hint for a waiter that spins; whether it can
 /// proceed is read under the table's lock, so `Relaxed` suffices.
 #[derive(Debug, Default)]
-struct Place {
+struct Parking {
     called: AtomicBool,
     woken: Condvar,
 }
 
-impl Place {
+impl Parking {
     fn wake(&self) {
         self.called.store(true, Relaxed);
         self.woken.notify_one();
@@ -353,7 +353,7 @@ impl Table {
     }
 
     /// Returns the waiters to wake after locks were released: see the module documentation.
-    fn unblocked(&self) -> Vec<Arc<Place>> {
+    fn unblocked(&self) -> Vec<Arc<Parking>> {
         let mut chosen: Vec<&Waiting> = Vec::new();
         for waiting in &self.waiting {
             if self.blocking(&waiting.request).is_empty()
@@ -391,7 +391,7 @@ impl Locks {
             return Ok(());
         }
         let started: Instant = sync::now();
-        let place = Arc::<Place>::default();
+        let place = Arc::<Parking>::default();
         table.waiting.push(Waiting {
             request,
             name: name.to_owned(),

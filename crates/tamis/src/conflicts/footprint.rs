@@ -16,7 +16,7 @@ use tamis_policy::compaction::shape::KeyRange;
 use crate::batch::WriteBatch;
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::memtable::Memtable;
-use crate::read::pending::{Span, reaches};
+use crate::read::pending::{PendingSpan, reaches};
 
 /// A key with its digest.
 #[derive(Debug)]
@@ -30,17 +30,17 @@ pub(crate) struct Point {
 pub(crate) type Points = SmallVec<[Point; 1]>;
 
 /// Non-empty ranges, each with the last write that the transaction may have seen in it.
-pub(crate) type Ranges = Vec<(SeqNo, Span)>;
+pub(crate) type RangeReads = Vec<(SeqNo, PendingSpan)>;
 
 /// The footprint in one keyspace.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct KeyspaceFootprint {
     pub(crate) keyspace: Arc<KeyspaceInner>,
     /// Nothing up to this sequence number conflicts: all of it was seen or already judged.
     pub(crate) since: SeqNo,
     /// Points by digest.
     points: Points,
-    ranges: Ranges,
+    ranges: RangeReads,
 }
 
 /// Returns the end of a range as the first key after it.
@@ -56,23 +56,23 @@ fn overlap(a: (&[u8], Option<&[u8]>), b: (&[u8], Option<&[u8]>)) -> bool {
     reaches(a.1, b.0) && reaches(b.1, a.0)
 }
 
-impl Part {
+impl KeyspaceFootprint {
     /// No point or range was seen as of a number below `since`.
     pub(crate) fn new(
         keyspace: Arc<KeyspaceInner>,
         since: SeqNo,
         mut points: Points,
-        ranges: Ranges,
-    ) -> Part {
+        ranges: RangeReads,
+    ) -> KeyspaceFootprint {
         if points.len() > 1 {
             points.sort_unstable_by_key(|point| point.digest.get());
         }
-        Part { keyspace, since, points, ranges }
+        KeyspaceFootprint { keyspace, since, points, ranges }
     }
 
     /// Returns a part that depends only on the keyspace's existence.
-    pub(crate) fn existence(keyspace: Arc<KeyspaceInner>) -> Part {
-        Part::new(keyspace, MAX_SEQNO, SmallVec::new(), Vec::new())
+    pub(crate) fn existence(keyspace: Arc<KeyspaceInner>) -> KeyspaceFootprint {
+        KeyspaceFootprint::new(keyspace, MAX_SEQNO, SmallVec::new(), Vec::new())
     }
 
     /// Reports whether the transaction depends only on the keyspace's existence.
@@ -160,7 +160,10 @@ impl Part {
 }
 
 /// Returns the first part of a footprint that a batch writes to, with the key.
-pub(crate) fn met_by<'p>(parts: &'p [Part], batch: &WriteBatch) -> Option<(&'p Part, Vec<u8>)> {
+pub(crate) fn met_by<'p>(
+    parts: &'p [KeyspaceFootprint],
+    batch: &WriteBatch,
+) -> Option<(&'p KeyspaceFootprint, Vec<u8>)> {
     if !parts.iter().any(|part| batch.keyspaces().contains(&part.keyspace.id)) {
         return None;
     }

@@ -7,7 +7,7 @@
 //! visible. So only earlier members of the group can come between the judgement of a batch and its
 //! place in the order of all writes, and the judgement compares these, too. Any write that got a
 //! sequence number earlier is in the memtables by then, or was kept from them
-//! ([`history`](crate::session::history)).
+//! ([`history`](crate::conflicts::history)).
 //!
 //! A refused batch leaves the group as if it had never joined; the others commit.
 //!
@@ -22,13 +22,13 @@ use std::sync::OnceLock;
 use smallvec::SmallVec;
 use tamis_base::key::SeqNo;
 
+use crate::conflicts::footprint::KeyspaceFootprint;
 use crate::error::{TransactionError, WriteError};
-use crate::session::footprint::Part;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Condition {
-    pub(crate) parts: SmallVec<[Part; 1]>,
+    pub(crate) parts: SmallVec<[KeyspaceFootprint; 1]>,
     /// Set by the leader; valid if the group was committed.
     pub(crate) verdict: OnceLock<Result<SeqNo, Refusal>>,
 }
@@ -55,7 +55,7 @@ impl From<Refusal> for TransactionError {
 }
 
 impl Condition {
-    pub(crate) fn new(parts: SmallVec<[Part; 1]>) -> Condition {
+    pub(crate) fn new(parts: SmallVec<[KeyspaceFootprint; 1]>) -> Condition {
         Condition { parts, verdict: OnceLock::new() }
     }
 

@@ -43,8 +43,8 @@ use tamis_base::ids::KeyspaceId;
 use tamis_base::key::SeqNo;
 use tamis_policy::compaction::shape::KeyRange;
 
+use crate::conflicts::bugs::{Bug, Bugs};
 use crate::read::MemtableSlot;
-use crate::session::bugs::{Bug, Bugs};
 use crate::sync::Mutex;
 
 /// The most ingested files that are remembered.
@@ -57,13 +57,13 @@ pub(crate) struct History {
     /// Whether anything is kept: only a hint, for transactions that end. Set and cleared under the
     /// lock.
     pub(crate) any: AtomicBool,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptWrites>,
     /// What tests let it, and its callers, do wrong.
     pub(crate) bugs: Bugs,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptWrites {
     /// Oldest first.
     memtables: VecDeque<KeptMemtable>,
     bytes: u64,
@@ -90,7 +90,7 @@ pub(crate) struct Ingested {
     pub(crate) range: KeyRange,
 }
 
-impl Kept {
+impl KeptWrites {
     fn raise_floor(&mut self, keyspace: KeyspaceId, seq: SeqNo) {
         let floor = self.floors.entry(keyspace).or_default();
         *floor = (*floor).max(seq);
