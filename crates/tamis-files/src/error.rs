@@ -57,7 +57,7 @@ impl std::error::Error for IoFailure {
 /// Bytes on disk that differ from what was written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{} is damaged{}: {what}; run `tamis verify` to see how far it goes, and restore the file from a \
-         checkpoint or open with `salvage`", path.display(), at(offset))]
+         checkpoint, or salvage the database", path.display(), at(offset))]
 #[non_exhaustive]
 pub struct Corruption {
     /// The damaged file.

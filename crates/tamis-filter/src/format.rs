@@ -14,7 +14,7 @@
 //! | 32 | 8 | checksum: XXH3-64, seed 0, of every byte before it, payload included |
 //!
 //! The payload is `units` words or lines and nothing else, so it starts at offset 0 of the bytes
-//! (and is aligned if they are). `docs/filter-format.md` gives the kinds, the hash functions and
+//! (and is aligned if they are). `docs/formats/filters.md` gives the kinds, the hash functions and
 //! the bit positions.
 //!
 //! # Invariants

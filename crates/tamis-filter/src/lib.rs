@@ -27,7 +27,7 @@
 //! * A range filter ([`RangeProbe`]) takes bounds. Integer filters see byte strings through a
 //!   [`KeyMap`].
 //! * The digest function, the remix, and the bit positions derived from them are part of the file
-//!   format (`docs/filter-format.md`). Changing any of them needs a new format version.
+//!   format (`docs/formats/filters.md`). Changing any of them needs a new format version.
 //! * Opening bytes never panics and never allocates more than the bytes' own length, whatever they
 //!   contain.
 //!

@@ -7,7 +7,7 @@ use tamis_filter::{
     PointFilterRef,
 };
 
-// Computed from `docs/filter-format.md` by a separate script, not by this crate.
+// Computed from `docs/formats/filters.md` by a separate script, not by this crate.
 const BLOCKED: &str = "\
     ba000002458010000ac2402a00090140240940522041202000c1481068008020140180a080810405838004048c002010\
     0020211205050000101875846a004005001c30000102008204008810080020000800290900040029000301c100100008\

@@ -53,7 +53,7 @@ fn add(op: &BatchOp<'_>, to: &mut WriteBatch) -> bool {
     true
 }
 
-/// Encodes an operation as `docs/log-format.md` says.
+/// Encodes an operation as `docs/formats/logs.md` says.
 fn encode(op: &BatchOp<'_>, out: &mut Vec<u8>) {
     let mut put = |tag: u8, keyspace: KeyspaceId, parts: &[&[u8]]| {
         out.put_u8(tag);

@@ -27,7 +27,7 @@ struct Base {
     states: Vec<State>,
 }
 
-/// The kind of a file in a database directory, by its name as described in `docs/operations.md`.
+/// The kind of a file in a database directory, by its name as described in `docs/followers.md`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Table,

@@ -232,7 +232,7 @@ impl Client {
     }
 
     /// Overwrites the client's keys. However busy that keeps the database, the space in use stays
-    /// within the sum that `docs/operations.md` states.
+    /// within the sum that `docs/deletes.md` states.
     fn overwrite(&self, space: Space, times: u16) -> Result<(), Failure> {
         for n in 0..times {
             let key = (n % u16::from(self.shared.keys)) as u8;

@@ -1,4 +1,4 @@
-//! The README's complete example: `cargo run -p tamis --example quickstart`.
+//! The README's example, and what `explain_get` says of it: `cargo run -p tamis --example quickstart`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
 use tamis::{Db, Durability, Options, WriteBatch};

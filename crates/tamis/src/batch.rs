@@ -1,6 +1,6 @@
 //! Write batches: operations that become visible and durable together.
 //!
-//! A batch holds its operations in the encoding of the log (`docs/log-format.md`), so committing it
+//! A batch holds its operations in the encoding of the log (`docs/formats/logs.md`), so committing it
 //! only copies bytes. [`ops`](WriteBatch::ops) reads them back. Recovery decodes the payloads of
 //! log records with the same code, so that code trusts nothing.
 //!

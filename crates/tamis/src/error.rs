@@ -294,7 +294,7 @@ pub enum WriteError {
     /// lost. The failed work is retried in the background, and writes resume once it succeeds;
     /// until then, every write that depends on it is refused. Until writes resume, a read-only
     /// opening, or an opening after a crash, may find a write that failed before; after that,
-    /// never. `docs/operations.md` has the rule.
+    /// never. `docs/failures.md` has the rule.
     #[error("writes are suspended until a retry succeeds: {cause}")]
     Suspended {
         /// The last failure.

@@ -1,5 +1,4 @@
-//! An embeddable key-value storage engine in which **a read hashes its key once, asks its filters
-//! once, and touches one block**.
+//! An embeddable key-value storage engine: **one hash for each get, whatever the number of runs**.
 //!
 //! tamis is an LSM-tree: writes go to a log and a memtable, memtables are flushed to sorted tables,
 //! and tables are merged in the background. Start with [`Db`].
@@ -63,6 +62,11 @@ macro_rules! debug_as {
         }
     };
 }
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
 
 mod api;
 mod batch;

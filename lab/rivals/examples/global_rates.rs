@@ -1,5 +1,5 @@
 //! How often global filters name a run for an absent key, in the engine. With room reserved for future entries, the
-//! same bits leave less for each entry than in a full filter. Prints the table of `docs/cost-model.md`.
+//! same bits leave less for each entry than in a full filter. Prints them as a table.
 //!
 //! ```sh
 //! cargo run --release --manifest-path lab/Cargo.toml -p tamis-rivals --example global_rates

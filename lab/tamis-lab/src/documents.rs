@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 /// Directories with documents, below that of the project.
-const DIRECTORIES: [&str; 5] = [".", "docs", "lab", "lab/peers", "lab/results"];
+const DIRECTORIES: [&str; 6] = [".", "docs", "lab", "lab/peers", "lab/reports", "lab/results"];
 
 /// Directory of results.
 const RESULTS: &str = "lab/results";

@@ -212,7 +212,7 @@ class WriteCost(_Report):
 @dataclass(frozen=True)
 class Promise(_Report):
     """The bounds that a compaction policy promises for every tree it has shaped, once no compaction is due; None where it
-    promises nothing. docs/compaction.md has the formulas and the results of simulations."""
+    promises nothing. docs/compaction.md has the formulas."""
 
     #: Maximum number of runs that a read may have to check, per level from level 0.
     runs_per_level: tuple[Optional[int], ...]

@@ -29,7 +29,7 @@ A workload lists the shares of the operations and how their keys are distributed
   scan-entries N    entries of a scan (50)           range-width N   integers in an empty range (64)
   skew S            exponent of Zipf's law (0)       near X          share of absent keys right after present ones (0)
   clustered         hot keys lie together
-The default is the workload that the database observed when it was last open with `auto_memory_bytes` (Options::auto).
+The default is the workload that the database observed when it was last open with `auto_memory_bytes` (tamis_advisor::auto).
 
 Examples:
   tamis advise --db ./data --workload \"get 60, empty-get 30, put 10, skew 0.99\"
@@ -204,7 +204,7 @@ impl AdviseArgs {
             (None, None) => {
                 return Err(Failure::usage(
                     "the workload is unknown: give --workload, for example \"get 60, empty-get 30, put 10\", or open the \
-                     database with Options::auto, which observes it",
+                     database with tamis_advisor::auto, which observes it",
                 ));
             }
         };

@@ -30,7 +30,7 @@ const STEP: u64 = 10_000;
 #[derive(Args)]
 #[command(after_help = KEYS_HELP, after_long_help = format!("{KEYS_HELP}\n\nThe entries of all keyspaces are those of one moment. Both formats end with a \
     record that counts what came before, so\n\
-    that a part is never taken for the whole; the binary one has checksums, too. docs/export-format.md describes them. A file\n\
+    that a part is never taken for the whole; the binary one has checksums, too. docs/formats/exports.md describes them. A file\n\
     gets its name once it is complete and synced; it is gzip if its name ends in .gz. Options of keyspaces and deleted keys\n\
     are not exported.\n\nExamples:\n  \
     tamis export --db ./data > data.jsonl\n  \

@@ -1,5 +1,5 @@
 //! The formats of `tamis export` and `tamis import`: everything in a database, or parts of it, in a
-//! form that reads back exactly. `docs/export-format.md` specifies them.
+//! form that reads back exactly. `docs/formats/exports.md` specifies them.
 //!
 //! A writer gets items in order: a keyspace, its entries, the next keyspace. A reader returns the
 //! same items, and never takes a part for the whole: both formats end with a record that counts

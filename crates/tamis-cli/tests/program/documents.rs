@@ -82,7 +82,7 @@ fn fits(text: &str, pattern: &str) -> bool {
 
 #[test]
 fn the_commands_of_a_document_print_what_it_says() {
-    let name = "docs/scale-out.md";
+    let name = "bindings/kafka-streams/docs/scale-out.md";
     let mut text = document(name);
     let commands = shown(&text);
     assert!(commands.len() >= 2, "{name} shows its commands");
@@ -117,10 +117,23 @@ fn patterns_leave_out_lines_and_nothing_else() {
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
+/// The README's database `words` is made in a temporary directory.
+#[test]
+fn the_commands_of_the_readme_print_what_it_says() {
+    let place = crate::support::Place::new();
+    let commands = shown(&document("README.md"));
+    assert!(commands.len() >= 4, "the README shows the program");
+    for Shown { words, output } in commands {
+        let elsewhere = |word: &String| if word == "words" { place.path("words") } else { word.clone() };
+        let now = said(&words.iter().map(elsewhere).collect::<Vec<_>>());
+        assert!(fits(&now, &output), "README.md shows\n{output}but {words:?} prints\n{now}");
+    }
+}
+
 /// The tables of the document follow from what the program says for one partition.
 #[test]
 fn the_sizes_of_a_cluster_follow_from_those_of_a_partition() {
-    let text = document("docs/scale-out.md");
+    let text = document("bindings/kafka-streams/docs/scale-out.md");
     let mut words = shown(&text).swap_remove(0).words;
     assert!(
         words.windows(2).any(|pair| pair == ["--keys", "1e8"]),

@@ -140,7 +140,7 @@ fn completions_know_values() {
     assert_eq!(offered(&["get", "--db", &place.path("none"), "--keyspace", ""]), ["default"]);
 }
 
-/// `unrecognized subcommand 'backup'` sent the reader of docs/backup.md to look for an error of his
+/// `unrecognized subcommand 'backup'` sent the reader of docs/backups.md to look for an error of his
 /// own.
 #[cfg(not(feature = "object-store"))]
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A flush or compaction writes a large value once, as a record of a blob file, and stores a
 //! [`Reference`] in the table. Later compactions copy only the reference, so the value is not
-//! written again until most of its file is garbage. `docs/blob-format.md` describes the bytes. Only
+//! written again until most of its file is garbage. `docs/formats/blobs.md` describes the bytes. Only
 //! this module knows them, except that a record is framed like a table block.
 //!
 //! ```text

@@ -2,7 +2,7 @@
 //!
 //! A partition is the immutable filter of one key range. Its serialized form is an *image*, whose
 //! bytes are opaque here. A filter file holds several images, an index of them, and a footer; like
-//! a table file, it is written once. `docs/filter-images.md` describes the bytes:
+//! a table file, it is written once. `docs/formats/filter-images.md` describes the bytes:
 //!
 //! ```text
 //! image 0 | image 1 | … | index | footer

@@ -1,4 +1,4 @@
-//! Reads data blocks. `docs/table-format.md` describes the layout.
+//! Reads data blocks. `docs/formats/tables.md` describes the layout.
 //!
 //! The structures that a search needs sit together at the block's end, so a point lookup touches
 //! the cache lines of the tail, one key and one value. Fixed-width arrays locate every entry in

@@ -1,4 +1,4 @@
-//! Builds data blocks. `docs/table-format.md` describes the layout.
+//! Builds data blocks. `docs/formats/tables.md` describes the layout.
 
 use tamis_base::key::{Kind, SeqNo, common_prefix_len};
 use tamis_env::memory::PageVec;

@@ -1,7 +1,7 @@
 //! Table files of sorted runs: their format, and how they are written and read.
 //!
 //! A table is an immutable file of key versions ordered by (user key ascending, sequence number
-//! descending), with the structures to search it. `docs/table-format.md` describes the bytes; only
+//! descending), with the structures to search it. `docs/formats/tables.md` describes the bytes; only
 //! this module knows them. Range tombstones and most filters are opaque here. The exceptions are a
 //! [key list](key_list), which may replace a filter, and the [units] of elastic filters.
 //!

@@ -58,7 +58,7 @@ pub struct Properties {
     pub filter_kind: String,
     /// The library and version that wrote the table.
     pub created_by: String,
-    /// The version of the rules for tables built outside a database (`docs/table-format.md`); 0 in
+    /// The version of the rules for tables built outside a database (`docs/formats/tables.md`); 0 in
     /// a database's own tables.
     pub external: u64,
     /// The table's origin.

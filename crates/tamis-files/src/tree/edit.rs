@@ -1,7 +1,7 @@
 //! Version edits: the changes that one manifest record makes.
 //!
 //! An edit is a sequence of fields, each a tag, a length and that many bytes
-//! (`docs/manifest-format.md`). A reader skips unknown fields with an odd tag and rejects an edit
+//! (`docs/formats/manifest.md`). A reader skips unknown fields with an odd tag and rejects an edit
 //! with an unknown even tag. A table's description ends with a sequence of the same kind.
 //!
 //! Decoding trusts nothing. Every length is checked against the remaining bytes before memory is

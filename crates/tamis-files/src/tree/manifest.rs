@@ -1,8 +1,8 @@
 //! The manifest: the log of edits that defines which tables make up the database.
 //!
-//! A manifest is a record log (`docs/log-format.md`) named `MANIFEST-<number>`; the number is its
+//! A manifest is a record log (`docs/formats/logs.md`) named `MANIFEST-<number>`; the number is its
 //! log id. Its first record is the whole state at its creation, and each later one is an edit
-//! (`docs/manifest-format.md`). `CURRENT` names the manifest in force.
+//! (`docs/formats/manifest.md`). `CURRENT` names the manifest in force.
 //!
 //! Invariants:
 //!

@@ -1,4 +1,4 @@
-//! Encodes log headers and record heads, as specified in `docs/log-format.md`.
+//! Encodes log headers and record heads, as specified in `docs/formats/logs.md`.
 
 use tamis_base::ids::LogId;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};

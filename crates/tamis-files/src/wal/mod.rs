@@ -1,7 +1,7 @@
 //! The record log: the file format of both the write-ahead log and the manifest.
 //!
 //! A log is a 32-byte header and a sequence of records. Each record is a checksummed payload that
-//! reads back whole or not at all. `docs/log-format.md` specifies the bytes; [`format`](mod@format)
+//! reads back whole or not at all. `docs/formats/logs.md` specifies the bytes; [`format`](mod@format)
 //! implements them.
 //!
 //! Invariants:

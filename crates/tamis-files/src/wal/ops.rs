@@ -1,7 +1,7 @@
 //! The payloads of records of the write-ahead log: a header, and the operations of one or more
 //! batches.
 //!
-//! `docs/log-format.md` specifies the bytes. An encoded range is never empty and its end is
+//! `docs/formats/logs.md` specifies the bytes. An encoded range is never empty and its end is
 //! exclusive or open; keys and values are within their limits. Nothing of that is trusted when it
 //! is read.
 

@@ -40,7 +40,7 @@ fn rate(filter: &PointFilter, n: u64) -> f64 {
     strangers(n).filter(|&digest| filter.contains(digest)).count() as f64 / n as f64
 }
 
-// Computed from `docs/filter-format.md` by a separate script, not by this crate: the digests of
+// Computed from `docs/formats/filters.md` by a separate script, not by this crate: the digests of
 // [`numbered`].
 const FUSE: &str = "\
     000200005000800ea2050080842c28000400c0cf10010000008e050f0000000007000000000000001400000000000000\

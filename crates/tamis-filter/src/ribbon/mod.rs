@@ -29,7 +29,7 @@
 //! keys consists of that word alone.
 //!
 //! # Layout
-//! `docs/filter-format.md` specifies it bit by bit. Word 0 holds the number of slots and the first
+//! `docs/formats/filters.md` specifies it bit by bit. Word 0 holds the number of slots and the first
 //! *upper* block. A block is one word per column, columns side by side, so a probe reads three runs
 //! of neighbouring words. Blocks below the upper ones have one column fewer, which uses the
 //! requested bits to the word. A key has as many equations as the block it starts in has columns;

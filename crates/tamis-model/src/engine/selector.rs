@@ -2,7 +2,7 @@
 //!
 //! Rates of point filters are the textbook's, as `tamis-filter` documents and tests them. Those of
 //! range filters and of global filters are closed forms fitted to what this implementation achieves
-//! (`docs/filter-tables.md`, `docs/global-filters.md`); each function says which. Bits are of
+//! (`lab/reports/filter-tables.md`, `docs/global-filters.md`); each function says which. Bits are of
 //! memory per entry, rates are shares from 0 to 1. Pure functions; a rate of a blocked filter costs
 //! about `512/b` steps, everything else a few operations.
 
@@ -152,7 +152,7 @@ impl Selector {
 
     /// Returns the cache misses that a probe of one filter waits for where filters do not fit into
     /// the processor's cache, for an absent key or an empty short range. Derived from the times of
-    /// uncached filters, relative to those of a blocked Bloom filter (`docs/filter-tables.md`).
+    /// uncached filters, relative to those of a blocked Bloom filter (`lab/reports/filter-tables.md`).
     /// Lines whose positions follow from the digest alone are fetched in parallel, so there are
     /// fewer misses than lines. The values for whole-tree filters, which that table does not cover,
     /// and for elastic ones are estimates.

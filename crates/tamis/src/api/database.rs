@@ -243,9 +243,9 @@ impl Db {
         self.inner().cancel_compactions();
     }
 
-    /// Waits until the global filters of all keyspaces are complete: after opening, when reads do
-    /// without them, and after any change that makes parts of them due for a rebuild. Returns at
-    /// once if there are none. Does not wait for a filter that could not be completed (this shows
+    /// Waits until the global and the elastic filters of all keyspaces are complete: after opening,
+    /// when reads do without them, and after any change that makes parts of them due for a rebuild
+    /// or a load. Returns at once if there are none. Does not wait for a filter that could not be completed (this shows
     /// as a [warning](Stats::warnings), or for failed reads as a line in the log).
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! External tables: sorted tables that are built outside a database and
 //! [ingested](crate::Db::ingest) later.
 //!
-//! An external table is a table file like a database's own (`docs/table-format.md`) with three
+//! An external table is a table file like a database's own (`docs/formats/tables.md`) with three
 //! additional rules, which its `external` property promises: every entry is stored with sequence
 //! number 0, every key occurs once, and every range tombstone is stored with sequence number 1. The
 //! database that ingests the file assigns the actual sequence number and records it in its

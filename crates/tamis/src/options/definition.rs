@@ -114,7 +114,7 @@ options_table! {
              limit, the keyspaces that pin the oldest log are flushed; at the limit, writers wait for those \
              flushes. Bounds recovery time.";
         Expert, reserve_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
-            "Disk space held in reserve for a full disk, and at most a quarter of what tables take (a forty-eighth, \
+            "Disk space held in reserve for a full disk, and at most a quarter of what tables take (a sixteenth, \
              unless logs hold more). A full disk releases it, so that deletes, flushes and compactions still work \
              while other writes are refused. 0 reserves none.";
         Tuning, max_open_files: usize = "1000", Count { min: 0, max: 1 << 30 },

@@ -215,7 +215,7 @@ macro_rules! options_table {
         }
 
         impl $struct {
-            const FIELDS: &'static [Field<$struct>] = &[
+            pub(super) const FIELDS: &'static [Field<$struct>] = &[
                 $(field!($struct, $prefix, $class, false, $name: $type = $default, $domain, $doc),)*
                 $(field!($struct, $prefix, Expert, true, $measured: $m_type = $m_default, $m_domain, $m_doc),)*
             ];

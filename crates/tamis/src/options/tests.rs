@@ -1,3 +1,5 @@
+mod page;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -187,7 +187,7 @@ fn a_file_cut_short_in_a_closed_database_is_an_error_or_harmless() {
 }
 
 /// A file cut short in a crashed database may lose only what a crash may lose, except where nothing
-/// else can tell (see the end of "Torn or damaged" in `docs/log-format.md`): the end of the last
+/// else can tell (see the end of "Torn or damaged" in `docs/formats/logs.md`): the end of the last
 /// log and of the manifest, which are left out here.
 #[test]
 fn a_table_or_finished_log_cut_short_in_a_crashed_database_is_an_error_or_harmless() {

@@ -54,7 +54,7 @@ fn until(what: &str, db: &Db, is_so: impl Fn() -> bool) {
     }
 }
 
-/// The sum that `docs/operations.md` states.
+/// The sum that `docs/deletes.md` states.
 fn stated(db: &Db) -> u64 {
     let stats = db.stats();
     let trees: u64 = stats.keyspaces.iter().map(|ks| ks.table_bytes + ks.blob_bytes).sum();

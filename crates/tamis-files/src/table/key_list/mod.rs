@@ -6,7 +6,7 @@
 //! of a few thousand. Within a chunk a key is stored as the length shared with the previous key
 //! plus the rest (front coding): six bytes for an eight-byte integer out of some hundred million. A
 //! directory holds the first key of each chunk, so reading a key range decodes only the chunks that
-//! it meets. `docs/table-format.md` describes the bytes:
+//! it meets. `docs/formats/tables.md` describes the bytes:
 //!
 //! ```text
 //! chunks | directory | trailer

@@ -130,7 +130,7 @@ fn an_empty_list_is_valid() {
     assert_eq!((list.len(), list.bounds(), list.range(&[], None).next()), (0, None, Ok(None)));
 }
 
-/// The format as in `docs/table-format.md`, byte by byte: it must remain readable.
+/// The format as in `docs/formats/tables.md`, byte by byte: it must remain readable.
 #[test]
 fn the_bytes_match_the_documentation() {
     let long = [&b"cd"[..], &[b'x'; 20]].concat();

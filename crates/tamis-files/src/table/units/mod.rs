@@ -5,7 +5,7 @@
 //! for each segment of a table) and 3.5 (built along with the table, stored in its metadata).
 //! [`tamis_filter::ElasticUnit`] documents what a unit is, and why no subset of a group's units
 //! rejects a key of the segment. This module defines which keys form a segment and where its units
-//! are, and reads any of them. `docs/table-format.md` describes the bytes of the filter part:
+//! are, and reads any of them. `docs/formats/tables.md` describes the bytes of the filter part:
 //!
 //! ```text
 //! for unit 0..n: for segment 0..m: the unit | directory | trailer

@@ -1,4 +1,4 @@
-//! Partitions as bytes. `docs/filter-images.md` has the format.
+//! Partitions as bytes. `docs/formats/filter-images.md` has the format.
 //!
 //! All numbers are little-endian. Whoever stores the bytes guards them by a checksum; here each
 //! field is only checked as far as memory safety, bounded loops and bounded memory need it.

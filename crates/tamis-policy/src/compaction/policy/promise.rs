@@ -1,8 +1,7 @@
 //! Bounds promised by compaction policies.
 
 /// The bounds that a compaction policy promises for every tree it has shaped, once no compaction is
-/// due; `None` where it promises nothing. `docs/compaction.md` has the formulas and the results of
-/// simulations.
+/// due; `None` where it promises nothing. `docs/compaction.md` has the formulas.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

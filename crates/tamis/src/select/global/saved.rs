@@ -1,6 +1,6 @@
 //! Images of partitions: which parts of the filter are saved, when, and how cells are made from
 //! images. The parent module's documentation argues why a filter made from images denies no key.
-//! `docs/filter-images.md` describes the bytes.
+//! `docs/formats/filter-images.md` describes the bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -103,7 +103,7 @@ fn fixture_keys() -> BTreeSet<Key> {
 
 #[test]
 fn layout_matches_the_fixtures() {
-    // Computed from `docs/filter-format.md` by a separate script, not by this crate. All words, as
+    // Computed from `docs/formats/filters.md` by a separate script, not by this crate. All words, as
     // a polynomial.
     for (prefix, suffix, params, len, sum) in [
         ("", SurfSuffix::None, [0, 0], 221, 0xaf3c_1744_4d52_7f77),

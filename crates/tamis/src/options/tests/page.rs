@@ -1,0 +1,80 @@
+//! `docs/options.md` is made of the table. `UPDATE_DOCUMENTS=1` rewrites it.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use super::super::table::Field;
+use super::*;
+
+const HEAD: &str = "\
+# Options
+
+Every option has a default that works. Set one in Rust (`Options { cache_bytes: 64 << 20, ..Options::default() }`), in
+any other language by its name and text, or with `-o NAME=VALUE` on the command line. `tamis options NAME` prints what
+this page says.
+
+* An option of a keyspace is a field of `options.keyspace`, and has the prefix `keyspace.` among a database's options.
+  A keyspace created later has options of its own.
+* In text, a size may have a unit (`64 MiB`), a time too (`250 ms`, `2 h`), and `none` turns a limit off.
+* A file of lines `name = value` is read by `Options::from_text`; `#` begins a comment, and the last line wins.
+* The file `OPTIONS` in a database's directory shows the options of its last opening. Nothing reads it back: tables,
+  filters and keyspaces remember what they were made with.
+
+";
+
+fn section<S: 'static>(fields: &[Field<S>], class: OptionClass, page: &mut String) {
+    for field in fields.iter().filter(|field| !field.measured && field.class == class) {
+        let (name, default, takes) = (field.name, field.default, (field.expected)());
+        let takes = folded(&format!("Default `{default}`; takes {takes}."));
+        write!(page, "#### {name}\n\n{takes}\n\n{}\n\n", folded(field.doc)).expect("a text");
+    }
+}
+
+/// Breaks a paragraph into lines of at most 120 columns.
+fn folded(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("a line");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > 120 {
+            lines.push(word.to_owned());
+        } else {
+            let space = if last.is_empty() { "" } else { " " };
+            *last += space;
+            *last += word;
+        }
+    }
+    lines.join("\n")
+}
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    let sections = [
+        (OptionClass::Basic, "Basic", "A newcomer chooses these."),
+        (
+            OptionClass::Tuning,
+            "Tuning",
+            "These fit a database to its workload, its machine and its operators.",
+        ),
+        (OptionClass::Expert, "Expert", "The default suits nearly everyone."),
+    ];
+    for (class, title, what) in sections {
+        write!(page, "## {title}\n\n{what}\n\n### {title}: the database\n\n").expect("a text");
+        section(Options::FIELDS, class, &mut page);
+        write!(page, "### {title}: a keyspace\n\n").expect("a text");
+        section(KeyspaceOptions::FIELDS, class, &mut page);
+    }
+    page.truncate(page.trim_end().len());
+    page.push('\n');
+    page
+}
+
+#[test]
+fn the_page_of_options_is_made_of_the_table() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/options.md");
+    let page = page();
+    if std::env::var_os("UPDATE_DOCUMENTS").is_some() {
+        std::fs::write(&path, &page).expect("the page is written");
+    }
+    let found = std::fs::read_to_string(&path).expect("the page of options");
+    assert!(found == page, "docs/options.md is not what the table says: run with UPDATE_DOCUMENTS=1");
+}
