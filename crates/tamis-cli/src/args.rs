@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use tamis::operators::Operators;
 use tamis::options::OnDamage;
-use tamis::{Db, Keyspace, Options};
+use tamis::{Db, Keyspace, OpenError, Options};
 
 use crate::commands::*;
 use crate::complete;
@@ -225,9 +225,19 @@ impl DbArgs {
 
     /// Opens an existing database for writing.
     pub(crate) fn open_existing(&self) -> Result<Db, Failure> {
+        Ok(self.try_open_existing()??)
+    }
+
+    /// The same, for a command that knows what to do if it cannot.
+    pub(crate) fn try_open_existing(&self) -> Result<Result<Db, OpenError>, Failure> {
         let mut options = self.to_options()?;
         options.create_if_missing = false;
-        Ok(Db::open(&self.db, options)?)
+        Ok(Db::open(&self.db, options))
+    }
+
+    /// Opens beside a writer, to copy what it has written.
+    pub(crate) fn open_to_copy(&self) -> Result<Db, Failure> {
+        Ok(Db::open_follower(&self.db, self.to_options()?)?)
     }
 
     /// Opens for writing, creating the database if there is none.

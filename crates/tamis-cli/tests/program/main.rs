@@ -499,6 +499,47 @@ fn a_checkpoint_has_the_same_contents_and_does_not_overwrite() {
     place.run("checkpoint", &[&copy]).fails(2, "exists");
 }
 
+/// The engine's own checkpoint needs the directory's lock, which the writer has.
+#[test]
+fn a_checkpoint_of_a_database_in_use_is_a_prefix_of_what_its_writer_wrote() {
+    let place = Place::new();
+    let mut options = tamis::Options::default();
+    options.keyspace.memtable_bytes = 64 << 10;
+    options.keyspace.blob_threshold = 512;
+    let db = tamis::Db::open(place.db(), options).unwrap();
+    let key = |n: u32| n.to_be_bytes();
+    let put = |n: u32| db.put(key(n), vec![n as u8; n as usize % 1024]).unwrap();
+    (0..2000).for_each(put);
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let all = 2000..;
+            all.take_while(|_| !ended.load(std::sync::atomic::Ordering::Relaxed)).for_each(put);
+        });
+        for number in 0..3 {
+            let copy = place.path(&format!("copy-{number}"));
+            place.run("checkpoint", &[&copy]).ok();
+            place.run("checkpoint", &[&copy]).fails(2, "exists");
+            let copy = tamis::Db::open(copy, tamis::Options::default()).unwrap();
+            let found = copy.iter().map(|item| item.unwrap());
+            let mut count = 0;
+            for (n, (found_key, value)) in (0..).zip(found) {
+                assert_eq!(
+                    (&found_key[..], &value[..]),
+                    (&key(n)[..], &vec![n as u8; n as usize % 1024][..])
+                );
+                count += 1;
+            }
+            assert!(count >= 2000, "{count}");
+            copy.put("of its own", "value").unwrap();
+            copy.close().unwrap();
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(db.get("of its own").unwrap().is_none());
+    db.close().unwrap();
+}
+
 #[test]
 fn a_closed_output_ends_the_program_silently() {
     let place = Place::new();

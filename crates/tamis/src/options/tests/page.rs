@@ -11,20 +11,26 @@ const HEAD: &str = "\
 
 Every option has a default that works. Set one in Rust (`Options { cache_bytes: 64 << 20, ..Options::default() }`), in
 any other language by its name and text, or with `-o NAME=VALUE` on the command line. `tamis options NAME` prints what
-this page says.
+this page says. `zstd` needs a build with the feature of that name.
 
 * An option of a keyspace is a field of `options.keyspace`, and has the prefix `keyspace.` among a database's options.
   A keyspace created later has options of its own.
-* In text, a size may have a unit (`64 MiB`), a time too (`250 ms`, `2 h`), and `none` turns a limit off.
+* In text, a size is in bytes or has a unit: `64 MiB` is 64 × 1,024 × 1,024 bytes, `64 MB` is 64,000,000. A time has a
+  unit too: `250 ms`, `2 h`.
 * A file of lines `name = value` is read by `Options::from_text`; `#` begins a comment, and the last line wins.
 * The file `OPTIONS` in a database's directory shows the options of its last opening. Nothing reads it back: tables,
   filters and keyspaces remember what they were made with.
 
 ";
 
+const SIZE: &str = "a size in bytes, or with KiB, MiB, GiB or TiB (1 KiB is 1,024 bytes), or kB, MB, GB or TB (1 kB is 1,000)";
+
 fn section<S: 'static>(fields: &[Field<S>], class: OptionClass, page: &mut String) {
     for field in fields.iter().filter(|field| !field.measured && field.class == class) {
-        let (name, default, takes) = (field.name, field.default, (field.expected)());
+        let (name, default) = (field.name, field.default);
+        // The head of the page explains sizes, and a build may lack `zstd`.
+        let takes =
+            (field.expected)().replace(SIZE, "a size").replace(" (not in this build: zstd)", ", zstd");
         let takes = folded(&format!("Default `{default}`; takes {takes}."));
         write!(page, "#### {name}\n\n{takes}\n\n{}\n\n", folded(field.doc)).expect("a text");
     }
