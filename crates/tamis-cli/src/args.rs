@@ -30,7 +30,7 @@ Whatever begins with a dash is an option: keys and values that do come after `--
                   (171,075 places from GeoNames), reads it back with hash sharing on and off, and prints what \
                   the reads cost. The database is kept so that you can try the other subcommands on it.",
     after_help = "Exit codes: 0 success; 1 not found, or a problem found; 2 wrong usage or bad input, and no database where one \
-                  is to be read; 3 the database or the system failed.\n\nExamples:\n  tamis                                          the main job, into ./tamis-demo\n  \
+                  is to be read; 3 the database or the system failed.\n\nExamples:\n  tamis --db ./tamis-demo                        the main job\n  \
                   tamis stats --db ./tamis-demo                  the resulting tree\n  \
                   tamis scan --db ./tamis-demo --prefix IS/      all places in Iceland\n  \
                   tamis bench --workload get-empty,get-existing  a measurement",

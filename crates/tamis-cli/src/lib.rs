@@ -51,6 +51,17 @@ pub mod bench {
     pub use crate::commands::bench::{BenchArgs, SetFilter, run};
 }
 
+/// What a terminal shows for `tamis` alone.
+const GREETING: &str = "\
+tamis, an embeddable key-value storage engine: look into its databases, and try it.
+
+  tamis --db ./tamis-demo             load a sample of real places, and show what reads cost
+  tamis explain --db ./tamis-demo K   the way of one read
+  tamis stats --db ./tamis-demo       the tree
+
+`tamis --help` has all commands.
+";
+
 /// Runs the program `tamis`.
 pub fn program() -> ExitCode {
     // A shell that asks for completions gets them here, and nothing else happens.
@@ -60,6 +71,12 @@ pub fn program() -> ExitCode {
         Err(code) => return code,
     };
     let mut out = Out::stdout();
+    // `cargo run` is the main job, and says so in the environment.
+    let is_bare = std::env::args_os().len() == 1 && std::env::var_os("CARGO_MANIFEST_DIR").is_none();
+    if is_bare && out.is_terminal() {
+        let greeted = write!(out, "{GREETING}").map_err(Failure::from);
+        return end("tamis", out, greeted.map(|()| Outcome::Done));
+    }
     let result = dispatch(cli, &mut out);
     end("tamis", out, result)
 }

@@ -122,7 +122,7 @@ impl Frame {
         let origin = match reading.origin {
             Origin::Published { age, interval } => format!("published {age:.0} s ago, every {interval:.0} s"),
             Origin::ReadOnly => {
-                "opened read-only: no rates, as the writer does not publish (--publish)".to_owned()
+                "no rates: the writer publishes none (`--publish`, or tamis_metrics::Publisher)".to_owned()
             }
             Origin::Own => "own".to_owned(),
         };

@@ -18,8 +18,8 @@ this page says. `zstd` needs a build with the feature of that name.
 * In text, a size is in bytes or has a unit: `64 MiB` is 64 × 1,024 × 1,024 bytes, `64 MB` is 64,000,000. A time has a
   unit too: `250 ms`, `2 h`.
 * A file of lines `name = value` is read by `Options::from_text`; `#` begins a comment, and the last line wins.
-* The file `OPTIONS` in a database's directory shows the options of its last opening. Nothing reads it back: tables,
-  filters and keyspaces remember what they were made with.
+* The file `OPTIONS` in a database's directory has the options of its last opening. `Db::open` does not read it back,
+  but `Options::stored_in` does, and so does every `tamis` command.
 
 ";
 
