@@ -123,6 +123,12 @@ impl StorageError {
     }
 }
 
+/// Creates an error for a file that a newer version of this library wrote. Nothing is wrong with
+/// it, so it is not [lasting](is_lasting): it must not be set aside.
+pub(crate) fn newer(path: &Path, what: &'static str) -> StorageError {
+    StorageError::io("read", path, io::Error::new(io::ErrorKind::Unsupported, what))
+}
+
 /// Reports whether a retry would fail the same way: damage, a file that is missing or cut short, or
 /// a failing device.
 pub fn is_lasting(error: &StorageError) -> bool {

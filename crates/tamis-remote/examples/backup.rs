@@ -1,4 +1,4 @@
-//! Backs a database up, loses it, and restores it.
+//! Backs a database up, loses it, restores it, and compares.
 //!
 //! `cargo run -p tamis-remote --example backup` uses a temporary directory. With a size it
 //! measures: `cargo run --release -p tamis-remote --example backup -- 1000` (MB of data).
@@ -6,10 +6,21 @@
 #![allow(clippy::print_stdout, reason = "an example")]
 
 use std::error::Error;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
-use tamis::{Db, Options};
+use tamis::{Db, Options, ReadError};
 use tamis_remote::{BackupOptions, Repository, RestoreOptions, Retention, Transfer, Which};
+
+/// Returns the number of entries, and a hash of all of them.
+fn contents(db: &Db) -> Result<(u64, u64), ReadError> {
+    let (mut count, mut hasher) = (0, DefaultHasher::new());
+    for item in db {
+        item?.hash(&mut hasher);
+        count += 1;
+    }
+    Ok((count, hasher.finish()))
+}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let megabytes: u64 = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
@@ -64,13 +75,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         Ok(verified.bytes)
     })?;
-    let expected = db.snapshot().seq();
+    let (expected, last) = (contents(&db)?, db.snapshot().seq());
     db.close()?;
     std::fs::remove_dir_all(work.path().join("db"))?;
     let target = work.path().join("restored");
     measured("restore", &|| Ok(repository.restore(&newest, &target, &RestoreOptions::default())?.bytes))?;
     let db = Db::open(&target, Options::default())?;
-    println!("restored up to write {} of {expected}", db.snapshot().seq());
+    println!("restored up to write {} of {last}", db.snapshot().seq());
+    assert_eq!(contents(&db)?, expected);
 
     // Only the newest stays, and what it needs. An hour's grace would keep what is that young.
     let mut retention = Retention::default();

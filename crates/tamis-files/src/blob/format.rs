@@ -16,6 +16,9 @@ const COVERED_BYTES: usize = 32;
 /// The last eight bytes of every blob file.
 const MAGIC: [u8; 8] = *b"tamis\0bl";
 
+/// An intact footer of a later version.
+pub(super) const NEWER: Damage = Damage("a blob file of a newer format than this library reads (1)");
+
 /// The format version that this library writes, and the only one it reads.
 const FORMAT_VERSION: u32 = 1;
 
@@ -65,7 +68,7 @@ impl Footer {
             return Err(Damage("the checksum of the footer does not match its bytes"));
         }
         if version != FORMAT_VERSION || reserved != 0 {
-            return Err(Damage("a blob file of a newer format than this library reads (1)"));
+            return Err(NEWER);
         }
         Ok(footer)
     }

@@ -8,9 +8,9 @@ use tamis_base::ids::BlobFileId;
 use tamis_env::io::FileSystem;
 use tamis_env::io::batch::{BatchReader, Stretch};
 
-use super::format::{FOOTER_BYTES, Footer};
+use super::format::{FOOTER_BYTES, Footer, NEWER};
 use super::reference::Reference;
-use crate::error::StorageError;
+use crate::error::{StorageError, newer};
 use crate::settings::{ChecksumMode, Compression};
 use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::table::frame::{self, TRAILER_BYTES};
@@ -63,8 +63,10 @@ impl BlobFile {
                 opened.file.read_exact_at(&mut bytes, end).map_err(|e| StorageError::io("read", path, e))?;
             }
         }
-        let footer =
-            Footer::decode(&bytes, end).map_err(|damage| StorageError::corrupt(path, end, damage.0))?;
+        let footer = Footer::decode(&bytes, end).map_err(|damage| match damage {
+            NEWER => newer(path, damage.0),
+            damage => StorageError::corrupt(path, end, damage.0),
+        })?;
         if id.is_some_and(|id| id != footer.id) {
             let what = format!("it says that it is blob file {}", footer.id);
             return Err(StorageError::corrupt(path, end, what));

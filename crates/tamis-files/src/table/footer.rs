@@ -12,6 +12,9 @@ pub(crate) const FOOTER_BYTES: usize = 64;
 /// The last eight bytes of every table file.
 const MAGIC: [u8; 8] = *b"tamis\0tb";
 
+/// An intact footer of a later version.
+pub(crate) const NEWER: Damage = Damage("a table of a newer format than this library reads (2)");
+
 /// The format version of a table without references to blob files.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
@@ -72,6 +75,7 @@ impl Footer {
     }
 
     /// Decodes the footer of a file of `file_bytes` bytes and checks that the parts fill the file.
+    /// [`NEWER`] if nothing is wrong but that this library is too old.
     pub(crate) fn decode(bytes: &[u8; FOOTER_BYTES], file_bytes: u64) -> Result<Footer, Damage> {
         if bytes[56..] != MAGIC {
             return Err(Damage("not a table file, or one whose end is missing"));
@@ -90,7 +94,7 @@ impl Footer {
             return Err(Damage("the checksum of the footer does not match its bytes"));
         }
         if !(FORMAT_VERSION..=FORMAT_WITH_BLOBS).contains(&version) || reserved != 0 {
-            return Err(Damage("a table of a newer format than this library reads (2)"));
+            return Err(NEWER);
         }
         let mut next = spans[0];
         let mut part = |span: u64, required: bool| {

@@ -26,13 +26,13 @@ use super::block::Span;
 use super::data::{BlockData, BlockRef, HeapBlock, PinnedValue, Pins};
 use super::files::{OpenFiles, TableFile};
 use super::flaw::Flaw;
-use super::footer::{FOOTER_BYTES, Footer, Part};
+use super::footer::{FOOTER_BYTES, Footer, NEWER, Part};
 use super::frame::{self, Damage, TRAILER_BYTES};
 use super::index::{BlockAt, Index};
 use super::prefetch::prefetch;
 use super::properties::Properties;
 use super::trace::{BlockSource, BlockTouch, ReadTrace};
-use crate::error::StorageError;
+use crate::error::{StorageError, newer};
 use crate::settings::{ChecksumMode, Compression};
 use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
 
@@ -240,9 +240,13 @@ impl Table {
         };
         let footer = self.stored(footer_at, FOOTER_BYTES as u64)?;
         let footer = footer.first_chunk().ok_or(Damage("a footer that is too short"));
-        self.footer = footer
-            .and_then(|bytes| Footer::decode(bytes, self.file_bytes))
-            .map_err(|damage| self.damaged(footer_at, damage))?;
+        self.footer =
+            footer.and_then(|bytes| Footer::decode(bytes, self.file_bytes)).map_err(
+                |damage| match damage {
+                    NEWER => newer(&self.path, damage.0),
+                    damage => self.damaged(footer_at, damage),
+                },
+            )?;
         let at = self.footer.properties;
         let properties = Properties::decode(&self.read_part(at)?);
         self.properties = properties.map_err(|damage| self.damaged(at.offset, damage))?;
