@@ -1,4 +1,4 @@
-//! Writes the licences of linked crates to where Maven packs them from: beside the library, see `pom.xml`.
+//! Writes the licenses of linked crates to where Maven packs them from: beside the library, see `pom.xml`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

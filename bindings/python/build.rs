@@ -1,4 +1,4 @@
-//! Writes the licences of linked crates to where maturin packs them from: see `pyproject.toml`.
+//! Writes the licenses of linked crates to where maturin packs them from: see `pyproject.toml`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

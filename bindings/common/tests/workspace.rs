@@ -1,4 +1,4 @@
-//! The bindings are released with the engine: one version, one licence, the same lints and profiles.
+//! The bindings are released with the engine: one version, one license, the same lints and profiles.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn sections(path: &str) -> BTreeMap<String, Vec<String>> {
 }
 
 #[test]
-fn version_licence_lints_and_profiles_are_the_engines() {
+fn version_license_lints_and_profiles_are_the_engines() {
     let (engine, bindings) = (sections("../../Cargo.toml"), sections("../Cargo.toml"));
     for line in &engine["[workspace.package]"] {
         assert!(bindings["[workspace.package]"].contains(line), "{line}");

@@ -1,4 +1,4 @@
-//! The licences of the crates that a library is linked from, which ask to be with every copy of it: for the build scripts of what is handed out
+//! The licenses of the crates that a library is linked from, which ask to be with every copy of it: for the build scripts of what is handed out
 //! as binaries.
 
 #![forbid(unsafe_code)]
@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Writes the notice of the package that is being built to `file`, from `cargo metadata`: every crate that is linked for this target, with its
-/// licence, and the texts that its package has, each once. To be called by a build script.
+/// license, and the texts that its package has, each once. To be called by a build script.
 ///
 /// # Panics
 ///
@@ -84,7 +84,7 @@ fn notice(metadata: &Value, package: &str, texts: &dyn Fn(&Value) -> Vec<String>
     others.sort_by_key(|package| (text(package, "name"), text(package, "version")));
 
     let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let mut notice = format!("{package} is linked from these packages, under their licences:\n\n");
+    let mut notice = format!("{package} is linked from these packages, under their licenses:\n\n");
     for package in others {
         let name = format!("{} {}", text(package, "name"), text(package, "version"));
         notice += &format!("{name}: {}\n", text(package, "license"));
@@ -98,7 +98,7 @@ fn notice(metadata: &Value, package: &str, texts: &dyn Fn(&Value) -> Vec<String>
     notice
 }
 
-/// Returns the licences and notices in a package.
+/// Returns the licenses and notices in a package.
 fn texts(package: &Value) -> Vec<String> {
     let manifest = Path::new(text(package, "manifest_path"));
     let entries = manifest.parent().into_iter().flat_map(fs::read_dir).flatten().flatten();

@@ -215,6 +215,6 @@ def test_increments_wrap_around(db: tamis.Database) -> None:
         db.increment(b"n", 2**63)
 
 
-def test_the_licences_of_what_is_linked_are_there() -> None:
+def test_the_licenses_of_what_is_linked_are_there() -> None:
     notice = (pathlib.Path(tamis.__file__).parent / "THIRD-PARTY.txt").read_text()
     assert "\npyo3 " in notice and "Permission is hereby granted" in notice

@@ -20,6 +20,8 @@ this page says. `zstd` needs a build with the feature of that name.
 * A file of lines `name = value` is read by `Options::from_text`; `#` begins a comment, and the last line wins.
 * The file `OPTIONS` in a database's directory has the options of its last opening. `Db::open` does not read it back,
   but `Options::stored_in` does, and so does every `tamis` command.
+* Options of the database change at the next opening. [Changing options](running.md#changing-options) says which
+  options of a keyspace can change, and when.
 
 ";
 
