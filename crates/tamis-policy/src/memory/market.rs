@@ -361,9 +361,8 @@ impl<U: Copy + Ord> Market<U> {
     fn turn(&mut self) -> bool {
         let (now, least) = (self.now, self.least());
         let known = |direction| {
-            let may = move |consumer: &Consumer| consumer.may(direction, now);
-            let known = self.consumers.iter().filter(move |(_, consumer)| may(consumer));
-            known.filter_map(|(&key, consumer)| Some((key, consumer.bytes, consumer.worth?)))
+            let all = self.consumers.iter().filter(move |(_, consumer)| consumer.may(direction, now));
+            all.filter_map(|(&key, consumer)| Some((key, consumer.bytes, consumer.worth?)))
         };
         let taker = |except: Option<(u64, U)>| {
             let takers = known(Direction::Took).filter(|(key, ..)| Some(*key) != except);

@@ -118,6 +118,29 @@ fn a_step_is_given_before_it_is_taken() {
     assert_eq!(machine.peak.load(Relaxed), TOTAL);
 }
 
+/// Whoever is being dropped cannot be told to shrink. Until it has left, its memory is not given
+/// away.
+#[test]
+fn a_member_that_is_being_dropped_keeps_its_memory_until_it_leaves() {
+    #[derive(Debug)]
+    struct Dropped;
+    impl Member for Dropped {
+        fn set_bytes(&self, _: Use, _: u64) {}
+
+        fn used_bytes(&self, _: Use) -> u64 {
+            0
+        }
+    }
+    let (memory, machine) = (SharedReadMemory::new(6400), Arc::new(Machine::default()));
+    let dropped = memory.join(Path::new("dropped"));
+    dropped.attach(&Arc::new(Dropped));
+    let other = Database::open(&memory, &machine, "other");
+    let shares = || memory.members().iter().map(|share| share.bytes).collect::<Vec<_>>();
+    assert_eq!((other.bytes(), shares()), (0, vec![6400, 0]));
+    dropped.leave(|| {});
+    assert_eq!((other.bytes(), shares()), (6400, vec![6400]));
+}
+
 /// Databases come, go, report and are resized from many threads. Together they never hold more than
 /// the largest total.
 #[test]
