@@ -123,16 +123,16 @@ struct Worth {
 
 /// A reading, the gets of all owners by then, and those of its own.
 #[derive(Clone, Copy, Debug)]
-struct Report {
+struct Mark {
     time: u64,
     gets: u64,
     reading: Reading,
 }
 
-impl Report {
+impl Mark {
     /// Reports whether a cache that grew reflects its new size, of which `first` was the first
     /// report.
-    fn has_settled(&self, first: &Report) -> bool {
+    fn has_settled(&self, first: &Mark) -> bool {
         let (Reading::Counted(was), Reading::Counted(is)) = (first.reading, self.reading) else {
             return true;
         };
@@ -142,7 +142,7 @@ impl Report {
 
     /// Returns what bytes were worth in the window since `first`, and whether the window is full;
     /// `None` if too little was counted.
-    fn worth(&self, first: &Report) -> Option<(Worth, bool)> {
+    fn worth(&self, first: &Mark) -> Option<(Worth, bool)> {
         let elapsed = self.time - first.time;
         if elapsed < LEAST_GETS {
             return None;
@@ -171,7 +171,7 @@ impl Report {
 struct Consumer {
     bytes: u64,
     /// The first report of the window; while the consumer has not settled, of its present size.
-    since: Option<Report>,
+    since: Option<Mark>,
     settled: bool,
     /// The last result, if it is of the present size.
     worth: Option<Worth>,
@@ -203,7 +203,7 @@ impl Consumer {
         self.bytes = bytes;
     }
 
-    fn observe(&mut self, now: Report) {
+    fn observe(&mut self, now: Mark) {
         let first = *self.since.get_or_insert(now);
         if !self.settled {
             self.settled = now.has_settled(&first);
@@ -352,7 +352,7 @@ impl<U: Copy + Ord> Market<U> {
         *last = Some(gets);
         for (of, reading) in readings {
             if let Some(consumer) = self.consumers.get_mut(&(owner, of)) {
-                consumer.observe(Report { time: self.now, gets, reading });
+                consumer.observe(Mark { time: self.now, gets, reading });
             }
         }
         self.turn()
