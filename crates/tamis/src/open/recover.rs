@@ -24,7 +24,6 @@ use crate::read::{MemtableSlot, Memtables};
 use crate::session::Session;
 use crate::session::beginning::Beginning;
 use crate::session::repair::Repair;
-use crate::write::commit::insert;
 
 /// Replays the logs into memtables; a writable database then flushes them and starts its own log,
 /// in one step, so that a crash during recovery changes nothing. On a full disk that step is left
@@ -226,7 +225,7 @@ fn replay_into_memtables(
             if view.memtables.active.memtable.is_empty() {
                 db.keyspaces.filled.add(keyspace, log);
             }
-            insert(&mut view.memtables.active.memtable.writer(), op, op.key().map(Digest::of), seq);
+            view.memtables.active.memtable.writer().insert_op(op, op.key().map(Digest::of), seq);
             Ok(())
         },
     )

@@ -19,7 +19,6 @@ use crate::error::{OpenError, StorageError};
 use crate::io::Access;
 use crate::read::{MemtableSlot, Memtables};
 use crate::session::Session;
-use crate::write::commit::insert;
 
 /// The maximum bytes of records held back until they are published.
 const MOST_HELD: usize = 4 << 20;
@@ -420,7 +419,7 @@ fn apply(
                 memtables.push(LogMemtable { log, slot: keyspace.fresh_memtable(log), published: false });
             }
             let memtable = memtables.last().expect("just added");
-            insert(&mut memtable.slot.memtable.writer(), &op, op.key().map(Digest::of), seq);
+            memtable.slot.memtable.writer().insert_op(&op, op.key().map(Digest::of), seq);
         }
     }
 }
