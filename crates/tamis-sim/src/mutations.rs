@@ -76,8 +76,8 @@ const MUTATIONS: &[Mutation] = &[
         story: "a read-only opening does not check whether the manifest has changed meanwhile",
         edits: &[Edit {
             file: "crates/tamis/src/open/beside.rs",
-            find: r#"Ok(db) if same => return Ok(db),"#,
-            replace: r#"Ok(db) => return Ok(db),"#,
+            find: r#"mark(&*fs, dir) == before"#,
+            replace: r#"mark(&*fs, dir).is_some()"#,
         }],
     },
     Mutation {

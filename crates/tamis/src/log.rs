@@ -624,17 +624,10 @@ impl Log {
         }
     }
 
-    /// Records a log of an earlier session that is part of the visible state, for `verify` and
-    /// statistics.
-    pub(crate) fn note_found(&self, files: &mut LogFiles, id: LogId, bytes: u64) {
-        files.rolled.push(ClosedLog::found(id, None, bytes));
-        self.note_rolled(files);
-    }
-
-    /// Sets the logs that are part of the visible state, in a database that follows a writer.
-    pub(crate) fn note_followed(&self, files: &mut LogFiles, logs: &[(LogId, u64)]) {
-        files.rolled.clear();
-        logs.iter().for_each(|&(id, bytes)| files.rolled.push(ClosedLog::found(id, None, bytes)));
+    /// Sets the logs of other sessions that are part of the visible state, with their lengths: for
+    /// `verify` and statistics.
+    pub(crate) fn note_found(&self, files: &mut LogFiles, logs: &[(LogId, u64)]) {
+        files.rolled = logs.iter().map(|&(id, bytes)| ClosedLog::found(id, None, bytes)).collect();
         self.note_rolled(files);
     }
 

@@ -1149,7 +1149,7 @@ class ReadMemoryShare(_Report):
 
     #: The database's directory.
     path: Path
-    #: Its share: the sum of the next two, or more by what rounding leaves.
+    #: Its share: the sum of the next two.
     bytes: int
     #: The capacity of its block cache.
     cache_bytes: int
@@ -1159,7 +1159,7 @@ class ReadMemoryShare(_Report):
     cache_used_bytes: int
     #: The memory used by its elastic filters.
     filter_used_bytes: int
-    #: How often its share has changed by a step.
+    #: The number of steps that its block cache and its elastic filters gave or took.
     steps: int
 
 

@@ -88,22 +88,13 @@ impl Manifest {
     /// Errors: damage, with file and offset; a newer format; an edit that this library does not
     /// understand or that does not apply.
     pub fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<LoadedManifest>, FileError> {
-        let Some(number) = read_current(fs, dir)? else { return Ok(None) };
-        let path = files::manifest_path(dir, number);
-        let mut state = ManifestState::default();
-        // In old manifests every edit sets the epochs of all keyspaces; setting them once is
-        // enough.
-        let mut next_epoch = None;
-        let end = read_edits(fs, &path, number, |offset, mut edit| {
-            next_epoch = next_epoch.max(edit.next_epoch.take());
-            state.apply(&edit).map_err(|what| {
-                StorageError::corrupt(&path, offset, format!("an edit does not apply: {what}"))
-            })
-        })?;
-        let epochs = VersionEdit { next_epoch, ..VersionEdit::default() };
-        state.apply(&epochs).map_err(|what| StorageError::corrupt(&path, None, what))?;
+        let Some(ManifestReader { number, log, state }) = ManifestReader::whole(fs, dir)? else {
+            return Ok(None);
+        };
+        let end = log.end().expect("read to its end").clone();
         if let End::Torn { offset } = end {
-            log::warn!("{}: the edit at offset {offset} is incomplete and was dropped", path.display());
+            let path = log.path().display();
+            log::warn!("{path}: the edit at offset {offset} is incomplete and was dropped");
         }
         Ok(Some(LoadedManifest { number, state, end }))
     }
@@ -205,6 +196,13 @@ impl ManifestReader {
     /// Reads the manifest in force. Returns `None` if there is no `CURRENT`. Errors: those of
     /// [`Manifest::open`].
     pub fn open(fs: &dyn FileSystem, dir: &Path) -> Result<Option<ManifestReader>, FileError> {
+        let mut reader = ManifestReader::whole(fs, dir)?;
+        reader.iter_mut().for_each(|reader| reader.log.resume());
+        Ok(reader)
+    }
+
+    /// Reads the manifest in force to its end.
+    fn whole(fs: &dyn FileSystem, dir: &Path) -> Result<Option<ManifestReader>, FileError> {
         let Some(number) = read_current(fs, dir)? else { return Ok(None) };
         let path = files::manifest_path(dir, number);
         let file = fs.open(&path, Access::Sequential).map_err(|e| StorageError::io("open", &path, e))?;
@@ -212,9 +210,9 @@ impl ManifestReader {
         let mut reader = ManifestReader { number, log, state: ManifestState::default() };
         // Unlike `poll`, this also examines what follows the last edit: it may be damage.
         if !reader.read(LogReader::next_record)? {
+            // A manifest's first record is synced before the manifest takes force.
             return Err(StorageError::corrupt(&path, 0, "its first record is missing").into());
         }
-        reader.log.resume();
         Ok(Some(reader))
     }
 

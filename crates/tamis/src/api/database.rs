@@ -36,7 +36,7 @@ impl Db {
     /// was touched; [`OpenError::Incompatible`] if an option contradicts the stored database,
     /// naming the option; damage, with its file and offset.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        let inner = open::open(path.as_ref(), options, open::Role::Writer)?;
+        let inner = open::open(path.as_ref(), options, None)?;
         let db = Db::with(inner.clone(), None);
         db.load_consumers();
         let workers = Workers::start(&inner)
@@ -58,10 +58,7 @@ impl Db {
     /// Those of [`open`](Db::open), except that no lock is asked for and nothing is created;
     /// [`OpenError::Changing`] if the writer replaced files during every attempt.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        let inner = beside::open(path.as_ref(), &options, None)?;
-        let workers = Workers::start_reading(&inner)
-            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
-        Ok(Db::with(inner, Some(workers)))
+        Db::reading(beside::open(path.as_ref(), &options, None)?, None)
     }
 
     /// Sets the value of `key` (up to 64 KiB) to `value` (up to 4 GiB − 1), with the database's
@@ -534,9 +531,7 @@ impl Db {
     /// ```
     pub fn open_follower(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
         let (inner, follower) = follow::open(path.as_ref(), &options)?;
-        let workers = Workers::start_following(&inner, &follower)
-            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
-        Ok(Db::following(inner, workers, follower))
+        Db::reading(inner, Some(follower))
     }
 
     /// Shows what the writer has done since; returns the number of the last write shown. For a

@@ -21,11 +21,10 @@ pub use crate::session::repair::Repair;
 pub use crate::session::repair::free_name;
 use std::path::Path;
 
-use crate::error::{Error, OpenError, OptionsError, StorageError};
+use crate::error::{Error, OpenError, OptionsError};
 use crate::handles::handle::Db;
 use crate::jobs::verify::VerifyReport;
 use crate::open as opening;
-use crate::open::background::Workers;
 use crate::open::beside;
 use crate::options::{KeyspaceOptions, Options};
 
@@ -41,7 +40,7 @@ pub fn open(
     options: Options,
     plan: &Plan<'_>,
 ) -> Result<(Db, Vec<(String, String)>), OpenError> {
-    let inner = opening::open_as(path, options, opening::Role::Writer, Some(plan))?;
+    let inner = opening::open(path, options, Some(plan))?;
     let mut moved =
         inner.lifecycle.repaired.as_ref().map(|repaired| repaired.moved.lock().clone()).unwrap_or_default();
     moved.sort_unstable();
@@ -65,10 +64,7 @@ pub fn open_to_check(path: &Path, options: &Options, plan: Option<&Plan<'_>>) ->
 ///
 /// The same, and that of a thread that cannot be started.
 pub fn open_read_only(path: &Path, options: &Options, plan: &Plan<'_>) -> Result<Db, OpenError> {
-    let inner = beside::open(path, options, Some(plan))?;
-    let workers =
-        Workers::start_reading(&inner).map_err(|e| StorageError::io("start a thread for", path, e))?;
-    Ok(Db::with(inner, Some(workers)))
+    Db::reading(beside::open(path, options, Some(plan))?, None)
 }
 
 /// Checks the tables and filter files of all keyspaces.

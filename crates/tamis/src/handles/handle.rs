@@ -7,7 +7,7 @@ use tamis_base::ids::DEFAULT_KEYSPACE;
 
 use crate::batch::WriteBatch;
 use crate::catalogue::keyspace::KeyspaceInner;
-use crate::error::{AdminError, WriteError};
+use crate::error::{AdminError, OpenError, StorageError, WriteError};
 use crate::open::background::Workers;
 use crate::open::close::close;
 use crate::open::follow::Follower;
@@ -83,9 +83,14 @@ impl Db {
         Db::from_handle(Arc::new(Handle { inner, workers: Mutex::new(workers), follower: None }))
     }
 
-    pub(crate) fn following(inner: Arc<Session>, workers: Workers, follower: Arc<Mutex<Follower>>) -> Db {
-        let workers = Mutex::new(Some(workers));
-        Db::from_handle(Arc::new(Handle { inner, workers, follower: Some(follower) }))
+    /// Starts the threads of a database opened read-only.
+    pub(crate) fn reading(
+        inner: Arc<Session>,
+        follower: Option<Arc<Mutex<Follower>>>,
+    ) -> Result<Db, OpenError> {
+        let workers = Workers::start_reading(&inner, follower.clone())
+            .map_err(|e| StorageError::io("start a thread for", &inner.dir, e))?;
+        Ok(Db::from_handle(Arc::new(Handle { inner, workers: Mutex::new(Some(workers)), follower })))
     }
 
     pub(crate) fn from_handle(handle: Arc<Handle>) -> Db {

@@ -149,7 +149,7 @@ impl Keyspace {
         let held = pin.held.view(self.inner.id);
         let horizon = match held {
             // The writer created this keyspace after the snapshot was taken.
-            None if db.lifecycle.follows => pin.seq + 1,
+            None if self.handle.follower.is_some() => pin.seq + 1,
             _ => live_from(pin.held.expired(self.inner.id)),
         };
         let view = held.map_or_else(|| self.inner.view.load(), Guard::from_inner);

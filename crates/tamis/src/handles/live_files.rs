@@ -299,8 +299,20 @@ impl Session {
                 Err(e) => log::warn!("left out {}: {e}", path.display()),
             }
         }
+        let bytes = |path: &Path, kind, bytes: Vec<u8>| LiveFile {
+            name: name_of(path),
+            kind,
+            len: bytes.len() as u64,
+            metadata_from: 0,
+            source: FileSource::Bytes(bytes),
+        };
         for (id, len) in ends.logs {
             let path = log_path(&self.dir, id);
+            if len == 0 {
+                // It has no header, and its predecessor names it.
+                files.push(bytes(&path, LiveFileKind::Log, Vec::new()));
+                continue;
+            }
             let file = open(&path)?;
             if !is_header_of(&*file, id).map_err(|e| StorageError::io("read", &path, e))? {
                 return Err(StorageError::io("open", &path, io::ErrorKind::NotFound.into()));
@@ -313,13 +325,6 @@ impl Session {
                 source: FileSource::Log(file, id),
             });
         }
-        let bytes = |path: &Path, kind, bytes: Vec<u8>| LiveFile {
-            name: name_of(path),
-            kind,
-            len: bytes.len() as u64,
-            metadata_from: 0,
-            source: FileSource::Bytes(bytes),
-        };
         let options = options_path(&self.dir);
         if let Ok(text) = read_file(&*self.fs, &options) {
             files.push(bytes(&options, LiveFileKind::Options, text));

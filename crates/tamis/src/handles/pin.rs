@@ -38,7 +38,7 @@ impl SnapshotPin {
         let mut live = db.snapshots.lock();
         let (seq, expired, views) = loop {
             let directory = db.keyspaces.directory.load();
-            let views = views_to_hold(&directory, db.lifecycle.follows);
+            let views = views_to_hold(&directory, handle.follower.is_some());
             let horizons =
                 directory.aging.values().map(|keyspace| (keyspace.id, db.expiry.expired(keyspace)));
             let expired = horizons.filter(|(_, expired)| *expired > 0).collect();

@@ -1,6 +1,9 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tamis_policy::hotness::Marginal;
+use tamis_policy::memory::Ghosts;
+
 use super::*;
 
 /// What all members hold together, and the most that it ever was.
@@ -14,38 +17,44 @@ struct Machine {
 #[derive(Debug)]
 struct Database {
     machine: Arc<Machine>,
-    bytes: AtomicU64,
+    bytes: [AtomicU64; USES.len()],
     membership: Membership,
 }
 
 impl Database {
     fn open(memory: &SharedReadMemory, machine: &Arc<Machine>, path: &str) -> Arc<Database> {
         let membership = memory.join(Path::new(path));
-        let (machine, bytes) = (machine.clone(), AtomicU64::new(0));
-        let database = Arc::new(Database { machine, bytes, membership });
-        let member: Weak<Database> = Arc::downgrade(&database);
-        database.membership.attach(member);
+        let database = Arc::new(Database { machine: machine.clone(), bytes: Default::default(), membership });
+        database.membership.attach(&database);
         database
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
+        USES.iter().map(|&of| self.used_bytes(of)).sum()
     }
 
     fn close(&self) {
-        self.membership.leave(|| self.set_share(0));
+        self.membership.leave(|| USES.iter().for_each(|&of| self.set_bytes(of, 0)));
+    }
+
+    /// Reports a cache that is of no use, and filters.
+    fn report(&self, gets: u64) {
+        let ghosts = Ghosts { sampling: 1, step_bytes: 1000, evicted_bytes: gets * 1000, ghost_hits: 0 };
+        let marginal = Marginal { gain: 1.0, loss: 1.0 };
+        let readings = [(Use::Blocks, Reading::Counted(ghosts)), (Use::Filters, Reading::Expected(marginal))];
+        self.membership.report(gets, readings);
     }
 }
 
 impl Member for Database {
-    fn set_share(&self, bytes: u64) {
-        let before = self.bytes.swap(bytes, Relaxed);
+    fn set_bytes(&self, of: Use, bytes: u64) {
+        let before = self.bytes[of as usize].swap(bytes, Relaxed);
         let held = self.machine.held.fetch_add(bytes.wrapping_sub(before), Relaxed);
         self.machine.peak.fetch_max(held.wrapping_add(bytes.wrapping_sub(before)), Relaxed);
     }
 
-    fn usage(&self, share: &mut ReadMemoryShare) {
-        share.cache_used_bytes = self.bytes();
+    fn used_bytes(&self, of: Use) -> u64 {
+        self.bytes[of as usize].load(Relaxed)
     }
 }
 
@@ -70,7 +79,11 @@ fn shares_follow_members_and_the_total() {
     let members = memory.members();
     let paths: Vec<_> = members.iter().map(|share| share.path.to_str().expect("text")).collect();
     assert_eq!(paths, ["a", "b", "c"]);
-    assert!(members.iter().all(|share| share.bytes == 2000 && share.cache_used_bytes == 2000));
+    assert!(
+        members
+            .iter()
+            .all(|share| share.bytes == 2000 && share.cache_bytes == 1000 && share.filter_used_bytes == 1000)
+    );
     b.close();
     b.close();
     assert_eq!((a.bytes(), b.bytes(), c.bytes()), (3000, 0, 3000));
@@ -89,24 +102,43 @@ fn a_step_is_given_before_it_is_taken() {
     let (memory, machine) = (SharedReadMemory::new(TOTAL), Arc::new(Machine::default()));
     let dbs = ["a", "b"].map(|path| Database::open(&memory, &machine, path));
     let mut gets = [0, 0];
-    for (busy, from) in [(0, 0), (1, 600)] {
-        for second in from..from + 600 {
-            gets[busy] += 1000;
+    for busy in [0, 1] {
+        for _ in 0..600 {
+            gets[busy] += 10_000;
             for (database, gets) in dbs.iter().zip(gets) {
-                let reading = Reading {
-                    gets,
-                    filters_gain: 1.0,
-                    filters_loss: 1.0,
-                    filters_give: true,
-                    ..Reading::default()
-                };
-                database.membership.report_at(Duration::from_secs(second), reading);
+                database.report(gets);
                 assert_eq!(machine.held.load(Relaxed), TOTAL);
             }
         }
-        assert_eq!(dbs[1 - busy].bytes(), TOTAL / 32, "{:?}", memory.members());
+        let least = TOTAL / 64;
+        assert_eq!(dbs[busy].used_bytes(Use::Blocks), least, "{:?}", memory.members());
+        assert_eq!(dbs[1 - busy].bytes(), 2 * least, "{:?}", memory.members());
     }
+    assert!(memory.members().iter().all(|share| share.steps > 40), "{:?}", memory.members());
     assert_eq!(machine.peak.load(Relaxed), TOTAL);
+}
+
+/// Whoever is being dropped cannot be told to shrink. Until it has left, its memory is not given
+/// away.
+#[test]
+fn a_member_that_is_being_dropped_keeps_its_memory_until_it_leaves() {
+    #[derive(Debug)]
+    struct Dropped;
+    impl Member for Dropped {
+        fn set_bytes(&self, _: Use, _: u64) {}
+
+        fn used_bytes(&self, _: Use) -> u64 {
+            0
+        }
+    }
+    let (memory, machine) = (SharedReadMemory::new(6400), Arc::new(Machine::default()));
+    let dropped = memory.join(Path::new("dropped"));
+    dropped.attach(&Arc::new(Dropped));
+    let other = Database::open(&memory, &machine, "other");
+    let shares = || memory.members().iter().map(|share| share.bytes).collect::<Vec<_>>();
+    assert_eq!((other.bytes(), shares()), (0, vec![6400, 0]));
+    dropped.leave(|| {});
+    assert_eq!((other.bytes(), shares()), (6400, vec![6400]));
 }
 
 /// Databases come, go, report and are resized from many threads. Together they never hold more than
@@ -122,12 +154,7 @@ fn many_threads_never_hold_more_than_the_total() {
                 for round in 0..200 {
                     let database = Database::open(memory, machine, "x");
                     for gets in 0..10u64 {
-                        database.membership.report(Reading {
-                            gets: gets * 1000 * thread,
-                            filters_gain: 1.0,
-                            filters_give: true,
-                            ..Reading::default()
-                        });
+                        database.report(gets * 10_000 * thread);
                         if round % 10 == thread {
                             memory.set_bytes(TOTAL / (1 + gets));
                         }

@@ -63,6 +63,7 @@ pub(crate) use cursor::{MemCursor, PinnedMemValue};
 pub(crate) use ranges::RangeMap;
 use tamis_base::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
 use tamis_env::memory::PageBox;
+use tamis_files::wal::ops::BatchOp;
 use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -460,6 +461,20 @@ impl MemWriter<'_> {
     /// See [`Memtable::insert_range_tombstone`].
     pub(crate) fn insert_range_tombstone(&self, start: &[u8], end: Option<&[u8]>, seq: SeqNo) {
         self.memtable.insert_range_tombstone(start, end, seq);
+    }
+
+    /// Inserts one operation of a batch, with the digest of its key if it has one.
+    pub(crate) fn insert_op(&mut self, op: &BatchOp<'_>, digest: Option<Digest>, seq: SeqNo) {
+        let mut put = |key: &[u8], kind, value: &[u8]| {
+            self.insert(key, digest.expect("the digest of its key"), seq, kind, value);
+        };
+        match op {
+            BatchOp::Put { key, value, .. } => put(key, Kind::Put, value),
+            BatchOp::Merge { key, operand, .. } => put(key, Kind::Merge, operand),
+            BatchOp::Delete { key, .. } => put(key, Kind::Delete, &[]),
+            BatchOp::DeleteRange { start, end, .. } => self.insert_range_tombstone(start, *end, seq),
+            BatchOp::Ingestion { .. } => {}
+        }
     }
 
     /// Inserts the version `(key, seq)`, which must not exist yet; `digest` is `key`'s digest.

@@ -97,8 +97,12 @@ impl Workers {
         Ok(workers)
     }
 
-    /// For a database opened read-only: builds the global filters, if there are any.
-    pub(crate) fn start_reading(db: &Arc<Session>) -> std::io::Result<Workers> {
+    /// For a database opened read-only: builds the global filters, if there are any, and follows
+    /// its writer, if it has a `follower`.
+    pub(crate) fn start_reading(
+        db: &Arc<Session>,
+        follower: Option<Arc<Mutex<Follower>>>,
+    ) -> std::io::Result<Workers> {
         db.elastic.allow_worker();
         let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
         let is_due = {
@@ -106,22 +110,14 @@ impl Workers {
             filters.note_all(catalogue);
             filters.next(catalogue).is_some()
         };
-        if is_due {
-            let db = db.clone();
-            workers.work.push(thread::spawn("tamis-filter".into(), move || db.build_filters())?);
-        }
-        Ok(workers)
-    }
-
-    /// For a database that follows a writer.
-    pub(crate) fn start_following(
-        db: &Arc<Session>,
-        follower: &Arc<Mutex<Follower>>,
-    ) -> std::io::Result<Workers> {
-        db.elastic.allow_worker();
-        let mut workers = Workers { events: EventThread::start(db)?, ..Workers::default() };
-        let (db, follower) = (db.clone(), follower.clone());
-        workers.work.push(thread::spawn("tamis-follow".into(), move || follow_loop(&db, &follower))?);
+        let db = db.clone();
+        workers.work.extend(match follower {
+            Some(follower) => {
+                Some(thread::spawn("tamis-follow".into(), move || follow_loop(&db, &follower))?)
+            }
+            None if is_due => Some(thread::spawn("tamis-filter".into(), move || db.build_filters())?),
+            None => None,
+        });
         Ok(workers)
     }
 

@@ -42,67 +42,63 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tamis_files::tree::manifest::Manifest;
-use tamis_files::wal::End;
+use tamis_files::tree::manifest::ManifestReader;
 
 use crate::error::OpenError;
 use crate::io::FileSystem;
+use crate::open::recover::recover;
 use crate::options::Options;
 use crate::session::Session;
 use crate::session::repair::Plan;
 use crate::{open, sync};
 
-/// The number of attempts before an opening gives up on a writer that keeps changing the database.
-pub(crate) const ATTEMPTS: u32 = 200;
+/// The number of attempts before giving up on a writer that keeps changing the database.
+const ATTEMPTS: u32 = 200;
 
 /// The number of consecutive attempts that must fail alike with the same manifest before their
 /// error is believed.
 const DOUBTS: u32 = 4;
 
-/// Waits before the attempt after this one.
-pub(crate) fn pause(attempt: u32) {
-    sync::thread::sleep(Duration::from_millis(u64::from(attempt / 4).min(20)));
-}
+/// The end of a manifest, as far as it was read. Equal marks mean equal states.
+pub(super) type Mark = Option<(u64, u64)>;
 
-/// The errors of attempts, of which one alone proves nothing.
-#[derive(Debug, Default)]
-pub(crate) struct Doubts {
-    count: u32,
-    met: String,
-}
-
-impl Doubts {
-    /// Returns an error that counts: one that another attempt would not change, or that came
-    /// several times in a row with the `same` manifest.
-    pub(crate) fn note(&mut self, error: OpenError, same: bool) -> Result<(), OpenError> {
-        let is_final = matches!(
-            error,
-            OpenError::Options(_)
-                | OpenError::Incompatible { .. }
-                | OpenError::Unregistered { .. }
-                | OpenError::Format { .. }
-        );
-        let what = error.to_string();
-        self.count = match same {
-            true if what == self.met => self.count + 1,
-            true => 1,
-            false => 0,
-        };
-        if is_final || self.count >= DOUBTS {
-            return Err(error);
+/// Repeats an attempt until it returns something. Its error counts if another attempt would not
+/// change it, or if it came several times in a row, each with the same manifest.
+pub(super) fn repeat<T>(
+    dir: &Path,
+    mut attempt: impl FnMut() -> (Mark, Result<Option<T>, OpenError>),
+) -> Result<T, OpenError> {
+    let (mut last, mut alike) = (None, 0);
+    for number in 0..ATTEMPTS {
+        let (mark, result) = attempt();
+        match result {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => (last, alike) = (None, 0),
+            Err(error) => {
+                let met = Some((mark, error.to_string()));
+                alike = if met == last { alike + 1 } else { 1 };
+                last = met;
+                let is_final = matches!(
+                    error,
+                    OpenError::Options(_)
+                        | OpenError::Incompatible { .. }
+                        | OpenError::Unregistered { .. }
+                        | OpenError::Format { .. }
+                );
+                if is_final || alike == DOUBTS {
+                    return Err(error);
+                }
+            }
         }
-        self.met = what;
-        Ok(())
+        sync::thread::sleep(Duration::from_millis(u64::from(number / 4).min(20)));
     }
+    Err(OpenError::Changing { path: dir.to_owned() })
 }
 
-/// The end of the manifest in force. Equal marks mean no edit in between.
-#[derive(Debug, PartialEq)]
-struct Mark(u64, End);
-
-fn mark(fs: &dyn FileSystem, dir: &Path) -> Option<Mark> {
-    // It may be replaced while it is read; that is a change, too.
-    Manifest::open(fs, dir).ok().flatten().map(|loaded| Mark(loaded.number, loaded.end))
+/// Returns where the manifest in force ends. It may be replaced while it is read; that is a change,
+/// too.
+pub(super) fn mark(fs: &dyn FileSystem, dir: &Path) -> Mark {
+    ManifestReader::open(fs, dir).ok().flatten().map(|manifest| manifest.mark())
 }
 
 /// Opens the database in `dir` as it was at some moment during the call.
@@ -111,22 +107,15 @@ pub(crate) fn open(
     options: &Options,
     plan: Option<&Plan<'_>>,
 ) -> Result<Arc<Session>, OpenError> {
-    options.check()?;
     let fs = open::file_system(options);
-    let mut doubts = Doubts::default();
-    for attempt in 0..ATTEMPTS {
+    repeat(dir, || {
         let before = mark(&*fs, dir);
-        let opened = open::open_as(dir, options.clone(), open::Role::Reader, plan);
+        let opened = open::open_trees(dir, options.clone(), true, plan)
+            .and_then(|(session, found)| recover(&session, found).map(|()| Arc::new(session)));
         // A repair does not need a readable manifest.
-        let same = (before.is_some() || plan.is_some()) && mark(&*fs, dir) == before;
-        match opened {
-            Ok(db) if same => return Ok(db),
-            Ok(_) => {}
-            Err(error) => doubts.note(error, same || before.is_none())?,
-        }
-        pause(attempt);
-    }
-    Err(OpenError::Changing { path: dir.to_owned() })
+        let is_certain = || (before.is_some() || plan.is_some()) && mark(&*fs, dir) == before;
+        (before, opened.map(|session| is_certain().then_some(session)))
+    })
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ use crate::catalogue::state::State;
 use crate::error::{OpenError, StorageError};
 use crate::io::read_file;
 use crate::jobs::guarded::guarded;
-use crate::open::beside::{ATTEMPTS, Doubts, pause};
+use crate::open::beside::{self, Mark};
 use crate::open::follow::logs::FollowedLogs;
 use crate::options::Options;
 use crate::session::Session;
@@ -108,9 +108,9 @@ pub(crate) struct Follower {
     /// `None` before the first attempt and after an error.
     manifest: Option<ManifestReader>,
     /// The end of the manifest last read.
-    mark: Option<(u64, u64)>,
+    mark: Mark,
     /// The manifest as published: while it stays, the tree need not be compared.
-    published: Option<(u64, u64)>,
+    published: Mark,
     logs: FollowedLogs,
     /// The epochs of keyspaces with global filters.
     settled: HashMap<KeyspaceId, Settled>,
@@ -123,21 +123,15 @@ pub(crate) struct Follower {
 
 /// Opens the database in `dir` to follow it.
 pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Arc<Session>, Arc<Mutex<Follower>>), OpenError> {
-    options.check()?;
-    let mut doubts = Doubts::default();
-    for attempt in 0..ATTEMPTS {
-        let before = current(dir, options);
-        match open::open(dir, options.clone(), open::Role::Follower) {
-            Ok(db) => {
-                let follower = Arc::<Mutex<Follower>>::default();
-                catch_up(&db, &follower)?;
-                return Ok((db, follower));
-            }
-            Err(error) => doubts.note(error, before.is_none() || current(dir, options) == before)?,
-        }
-        pause(attempt);
-    }
-    Err(OpenError::Changing { path: dir.to_owned() })
+    let options = Options { recover_to: None, ..options.clone() };
+    let fs = open::file_system(&options);
+    let (session, _) = beside::repeat(dir, || {
+        (beside::mark(&*fs, dir), open::open_trees(dir, options.clone(), true, None).map(Some))
+    })?;
+    let db = Arc::new(session);
+    let follower = Arc::<Mutex<Follower>>::default();
+    catch_up(&db, &follower)?;
+    Ok((db, follower))
 }
 
 /// Reports whether the writer keeps logs for readers of changes, because of its options or a
@@ -151,38 +145,17 @@ fn keeps_changes(db: &Session) -> bool {
         || has_consumers()
 }
 
-/// Returns where the manifest in force ends.
-fn current(dir: &Path, options: &Options) -> Option<(u64, u64)> {
-    let fs = open::file_system(options);
-    ManifestReader::open(&*fs, dir).ok().flatten().map(|manifest| manifest.mark())
-}
-
-/// How an attempt ended.
-enum Attempt {
-    Done,
-    /// The writer has changed something meanwhile.
-    Again,
-}
-
 /// See [`Db::catch_up`](crate::Db::catch_up).
 pub(crate) fn catch_up(db: &Session, follower: &Mutex<Follower>) -> Result<SeqNo, OpenError> {
     db.gate.check_process()?;
     let mut follower = follower.lock();
-    let (mut doubts, mut failed_at) = (Doubts::default(), None);
-    for attempt in 0..ATTEMPTS {
-        match follower.attempt(db) {
-            Ok(Attempt::Done) => return Ok(db.visible()),
-            Ok(Attempt::Again) => doubts = Doubts::default(),
-            Err(error) => {
-                follower.doubt();
-                let same = failed_at.is_none_or(|mark| mark == follower.mark);
-                failed_at = Some(follower.mark);
-                doubts.note(error, same)?;
-            }
+    beside::repeat(&db.dir, || {
+        let done = follower.attempt(db);
+        if done.is_err() {
+            follower.doubt();
         }
-        pause(attempt);
-    }
-    Err(OpenError::Changing { path: db.dir.clone() })
+        (follower.mark, done.map(|done| done.then(|| db.visible())))
+    })
 }
 
 /// Reports whether a manifest lacks what the published one had: edits whose sync failed, or writes
@@ -255,7 +228,8 @@ impl Follower {
         self.logs.open_anew();
     }
 
-    fn attempt(&mut self, db: &Session) -> Result<Attempt, OpenError> {
+    /// Returns `false` if the writer has changed something meanwhile.
+    fn attempt(&mut self, db: &Session) -> Result<bool, OpenError> {
         let mut manifest = match self.manifest.take() {
             Some(mut manifest) => {
                 manifest.refresh(&*db.fs, &db.dir)?;
@@ -297,7 +271,7 @@ impl Follower {
             self.publish(db, manifest.state(), mark, &changed);
         }
         self.manifest = Some(manifest);
-        Ok(if done { Attempt::Done } else { Attempt::Again })
+        Ok(done)
     }
 
     /// Returns the open keyspaces that are the same in `state`, each with whether its tables differ
@@ -427,7 +401,7 @@ impl Follower {
         self.opened.clear();
         self.published = Some(mark);
         let logs = self.logs.ends();
-        db.log.note_followed(&mut state.logs, &logs);
+        db.log.note_found(&mut state.logs, &logs);
         let filters = tree.keyspaces.values().flat_map(|stored| &stored.filter_files);
         let filters = filters.map(|(&id, &bytes)| (id, bytes)).collect();
         self.ends = Ends { last_seq: self.logs.last_seq().max(tree.last_seq), manifest: mark, logs, filters };

@@ -57,6 +57,7 @@ use crate::memtable::ChunkPool;
 use crate::observe::warnings::Warnings;
 use crate::observe::write_counters::WriteCounters;
 use crate::observe::{Observer, span};
+use crate::open::recover::Found;
 use crate::operators::{OperatorNames, Unregistered};
 use crate::options::{
     AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
@@ -107,43 +108,33 @@ fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Ar
     Some(Arc::new(reads))
 }
 
-/// What a database is opened for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// To be written to.
-    Writer,
-    /// To be read as it is now.
-    Reader,
-    /// To be read beside a writer, catching up with it. The logs are not read yet.
-    Follower,
+/// Opens or creates the database in `dir` to be written to, as a repair makes it of a damaged one
+/// if there is a `plan`; starts no threads.
+pub(crate) fn open(dir: &Path, options: Options, plan: Option<&Plan<'_>>) -> Result<Arc<Session>, OpenError> {
+    let (session, found) = open_trees(dir, options, false, plan)?;
+    recover::recover(&session, found)?;
+    Ok(Arc::new(session))
 }
 
-/// Opens or creates the database in `dir`; starts no threads.
-pub(crate) fn open(dir: &Path, options: Options, role: Role) -> Result<Arc<Session>, OpenError> {
-    open_as(dir, options, role, None)
-}
-
-/// The same, as a repair makes it of a damaged one, if there is a `plan`.
+/// Opens all but the logs, which are to be recovered or followed.
 ///
 /// In stages: the directory and its lock; what its manifest says, or the repair; the keyspaces with
-/// their tables; the logs that are needed; the session made of all this; and the recovery of what
-/// the logs have.
-pub(crate) fn open_as(
+/// their tables; the logs that are needed; and the session made of all this.
+fn open_trees(
     dir: &Path,
     mut options: Options,
-    role: Role,
+    read_only: bool,
     plan: Option<&Plan<'_>>,
-) -> Result<Arc<Session>, OpenError> {
-    span!("open", path = %dir.display(), ?role);
+) -> Result<(Session, Found), OpenError> {
+    span!("open", path = %dir.display(), read_only);
     options.check()?;
     refuse_empty(dir)?;
     Process::watch().map_err(|e| StorageError::io("watch for forks with", dir, e))?;
-    let read_only = role != Role::Writer;
-    let (open_files, lock) = enter(dir, &options, role, plan.is_some())?;
+    let (open_files, lock) = enter(dir, &options, read_only, plan.is_some())?;
     let fs: Arc<dyn FileSystem> = open_files.clone();
     let mut warnings = Vec::new();
-    let mut loaded = load(&*fs, dir, &options, role, plan, &mut warnings)?;
-    if let Some(until) = options.recover_to.filter(|_| role != Role::Follower) {
+    let mut loaded = load(&*fs, dir, &options, read_only, plan, &mut warnings)?;
+    if let Some(until) = options.recover_to {
         options.recover_to = Some(recover::cut(&*fs, dir, &mut loaded.tree, until)?);
     }
     if options.operators.accepts_unknown() && options.keyspace.merge_operator.is_none() {
@@ -190,7 +181,7 @@ pub(crate) fn open_as(
         dir,
         fs,
         options,
-        role,
+        read_only,
         lock,
         tree: (tree, number),
         largest: listed.largest,
@@ -210,11 +201,7 @@ pub(crate) fn open_as(
     if !read_only {
         session.space.reserve.find();
     }
-    if role != Role::Follower {
-        let found = recover::Found { logs: &logs, files: listed.files, manifest_end: end.as_ref(), repair };
-        recover::recover(&session, found)?;
-    }
-    Ok(Arc::new(session))
+    Ok((session, Found { logs, files: listed.files, manifest_end: end, repair }))
 }
 
 /// The directory of a database as a file system, and its lock, if it is opened to be written to.
@@ -222,8 +209,7 @@ type Entered = (Arc<OpenFiles>, Option<Box<dyn DirLock>>);
 
 /// Looks at the directory, creates it if it is missing and may be created, and takes its lock if it
 /// is opened to be written to.
-fn enter(dir: &Path, options: &Options, role: Role, repairs: bool) -> Result<Entered, OpenError> {
-    let read_only = role != Role::Writer;
+fn enter(dir: &Path, options: &Options, read_only: bool, repairs: bool) -> Result<Entered, OpenError> {
     let plain = file_system(options);
     let io = |operation, path: &Path, e: std::io::Error| StorageError::io(operation, path, e);
     let creates = !read_only && options.create_if_missing;
@@ -279,7 +265,7 @@ fn load(
     fs: &dyn FileSystem,
     dir: &Path,
     options: &Options,
-    role: Role,
+    read_only: bool,
     plan: Option<&Plan<'_>>,
     warnings: &mut Vec<String>,
 ) -> Result<Loaded, OpenError> {
@@ -300,7 +286,7 @@ fn load(
             check_state(&state).map_err(|what| StorageError::corrupt(&path, None, what))?;
             Ok(Loaded { tree: state, number, end: Some(end), repair })
         }
-        None if role != Role::Writer => Err(OpenError::NotFound { path: dir.to_owned() }),
+        None if read_only => Err(OpenError::NotFound { path: dir.to_owned() }),
         None => {
             refuse_headless(fs, dir)?;
             let tree = ManifestState::new(DEFAULT_NAME, &options.keyspace.to_text());
@@ -398,7 +384,7 @@ struct Opened<'a> {
     dir: &'a Path,
     fs: Arc<dyn FileSystem>,
     options: Options,
-    role: Role,
+    read_only: bool,
     lock: Option<Box<dyn DirLock>>,
     /// The tree, and the number of its manifest.
     tree: (ManifestState, u64),
@@ -418,8 +404,7 @@ struct Opened<'a> {
 }
 
 fn compose(opened: Opened<'_>) -> Session {
-    let Opened { dir, fs, options, garbage, observer, chunks, numbering, .. } = opened;
-    let (tree, read_only) = (opened.tree, opened.role != Role::Writer);
+    let Opened { dir, fs, options, read_only, tree, garbage, observer, chunks, numbering, .. } = opened;
     let lacks_operators = opened.directory.values().any(|keyspace| keyspace.operators.missing.is_some());
     let write_counters = Arc::<WriteCounters>::default();
     let gate = Arc::new(Gate::new(dir, read_only, &write_counters, &observer));
@@ -504,7 +489,6 @@ fn compose(opened: Opened<'_>) -> Session {
         lifecycle: Lifecycle {
             beginning: Default::default(),
             lock: Mutex::new(opened.lock),
-            follows: opened.role == Role::Follower,
             repaired: opened.repaired,
         },
         fs,

@@ -6,8 +6,8 @@ use tamis_base::collections::HashMap;
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_base::key::SeqNo;
 use tamis_files::tree::edit::VersionEdit;
-use tamis_files::tree::files::{FileKind, log_path, manifest_path, parse};
-use tamis_files::tree::found::check_last_seq;
+use tamis_files::tree::files::{FileKind, log_path, manifest_path};
+use tamis_files::tree::found::{Files, check_last_seq};
 use tamis_files::tree::replay::{ReplayOptions, Replayed, first_write, replay};
 use tamis_files::tree::state::ManifestState;
 use tamis_files::wal::End;
@@ -24,13 +24,13 @@ use crate::read::{MemtableSlot, Memtables};
 use crate::session::Session;
 use crate::session::beginning::Beginning;
 use crate::session::repair::Repair;
-use crate::write::commit::insert;
 
 /// Replays the logs into memtables; a writable database then flushes them and starts its own log,
 /// in one step, so that a crash during recovery changes nothing. On a full disk that step is left
 /// for later.
-pub(super) fn recover(db: &Session, found: Found<'_>) -> Result<(), OpenError> {
+pub(super) fn recover(db: &Session, found: Found) -> Result<(), OpenError> {
     let Found { logs, files, manifest_end, repair } = found;
+    let (logs, manifest_end) = (&logs[..], manifest_end.as_ref());
     span!("recovery", logs = logs.len());
     let rebuilt = repair.as_ref().is_some_and(|repair| repair.rebuilt);
     let none = HashMap::default();
@@ -42,9 +42,7 @@ pub(super) fn recover(db: &Session, found: Found<'_>) -> Result<(), OpenError> {
         (tree.last_seq, tree.log_floor())
     };
     // A repair sets files aside and leaves tables out, which must not be done halfway.
-    let may_wait = !db.gate.is_read_only()
-        && db.lifecycle.repaired.is_none()
-        && db.state().catalogue.manifest_number() > 0;
+    let may_wait = db.lifecycle.repaired.is_none() && db.state().catalogue.manifest_number() > 0;
     let full = |e: &StorageError| may_wait && e.is_out_of_space();
     let mut flushed = Flushed::default();
     let mut has_room = true;
@@ -154,22 +152,23 @@ pub(super) fn recover(db: &Session, found: Found<'_>) -> Result<(), OpenError> {
 }
 
 /// The state that an opening found.
-pub(super) struct Found<'a> {
+pub(super) struct Found {
     /// The logs that are still needed.
-    pub(super) logs: &'a [LogId],
+    pub(super) logs: Vec<LogId>,
     pub(super) files: Vec<(String, FileKind)>,
-    pub(super) manifest_end: Option<&'a End>,
+    pub(super) manifest_end: Option<End>,
     pub(super) repair: Option<Repair>,
 }
 
 /// Records the logs that were read as part of the state shown: `verify` reads them again, `stats`
 /// counts them.
 fn note_logs(db: &Session, logs: &[LogId]) -> Result<(), OpenError> {
-    for &id in logs {
+    let found = logs.iter().map(|&id| {
         let path = log_path(&db.dir, id);
-        let bytes = db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, e))?;
-        db.log.note_found(&mut db.state().logs, id, bytes);
-    }
+        Ok((id, db.fs.file_len(&path).map_err(|e| StorageError::io("read", &path, e))?))
+    });
+    let found: Vec<_> = found.collect::<Result<_, OpenError>>()?;
+    db.log.note_found(&mut db.state().logs, &found);
     Ok(())
 }
 
@@ -203,8 +202,7 @@ fn replay_into_memtables(
         ReplayOptions { salvage, until: db.options.recover_to },
         |log, seq, op| {
             let id = op.keyspace();
-            // A reader without the lock may see writes to a keyspace created in the meantime.
-            if id >= next_keyspace && !salvage && !db.gate.is_read_only() {
+            if id >= next_keyspace && !salvage {
                 let what = format!("it holds a write to keyspace {id}, which is not in the manifest");
                 return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
             }
@@ -227,7 +225,7 @@ fn replay_into_memtables(
             if view.memtables.active.memtable.is_empty() {
                 db.keyspaces.filled.add(keyspace, log);
             }
-            insert(&mut view.memtables.active.memtable.writer(), op, op.key().map(Digest::of), seq);
+            view.memtables.active.memtable.writer().insert_op(op, op.key().map(Digest::of), seq);
             Ok(())
         },
     )
@@ -306,8 +304,7 @@ fn wrong_end(
             format!("the log ends with write {last_seq}, but the database was closed after write {known}");
         return Some(StorageError::corrupt(&last, None, what));
     }
-    // A reader without the lock may have listed the files before the successor was created.
-    if replayed.last_closed && !db.gate.is_read_only() {
+    if replayed.last_closed {
         let manifest = manifest_path(&db.dir, db.state().catalogue.manifest_number());
         if let Some(End::Torn { offset }) = manifest_end {
             let what = "a record is damaged, though the database was closed";
@@ -330,16 +327,9 @@ pub(super) fn cut(
     tree: &mut ManifestState,
     until: SeqNo,
 ) -> Result<SeqNo, OpenError> {
-    let names = fs.list(dir).map_err(|e| StorageError::io("list", dir, e))?;
     let floor = tree.log_floor();
-    let mut logs: Vec<LogId> = names
-        .iter()
-        .filter_map(|name| match parse(name) {
-            Some(FileKind::Log(id)) if id >= floor => Some(id),
-            _ => None,
-        })
-        .collect();
-    logs.sort_unstable();
+    let mut logs = Files::list(fs, dir)?.logs;
+    logs.retain(|id| *id >= floor);
     // Every write of a keyspace that is before its floor is in its tables, or was hidden by one
     // that is. Tables do not say how new what they hold is: merges forget the numbers of old
     // entries, and drop deletes.

@@ -203,8 +203,6 @@ pub(crate) struct Lifecycle {
     pub(crate) beginning: Mutex<Beginning>,
     /// The directory lock; taken out by `close`.
     pub(crate) lock: Mutex<Option<Box<dyn DirLock>>>,
-    /// Whether another process writes, and this one [follows](crate::open::follow).
-    pub(crate) follows: bool,
     /// What was done, if this opening repaired the database.
     pub(crate) repaired: Option<Repaired>,
 }

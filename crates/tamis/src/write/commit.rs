@@ -59,7 +59,7 @@ use std::sync::atomic::Ordering;
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use tamis_base::ids::KeyspaceId;
-use tamis_base::key::{Kind, SeqNo};
+use tamis_base::key::SeqNo;
 use tamis_files::wal::ops::BatchOp;
 use tamis_filter::Digest;
 use tamis_policy::compaction::policy::Pressure;
@@ -375,7 +375,7 @@ impl Targets {
             let digest = op.key().map(|_| *digests.next().expect("a batch has a digest of each key"));
             // Writes to a keyspace dropped since the batch was built are discarded.
             if let Some((_, Some((view, writer)))) = &mut current {
-                insert(writer, &op, digest, seq);
+                writer.insert_op(&op, digest, seq);
                 if let BatchOp::Delete { key, .. } = op {
                     view.gaps.deletions().note(key);
                 }
@@ -410,20 +410,6 @@ fn live_key<'b>(op: &BatchOp<'b>, id: KeyspaceId) -> Option<&'b [u8]> {
             Some(key)
         }
         _ => None,
-    }
-}
-
-/// Inserts one operation into a memtable, with the digest of its key if it has one.
-pub(crate) fn insert(memtable: &mut MemWriter<'_>, op: &BatchOp<'_>, digest: Option<Digest>, seq: SeqNo) {
-    let mut put = |key: &[u8], kind, value: &[u8]| {
-        memtable.insert(key, digest.expect("the digest of its key"), seq, kind, value);
-    };
-    match op {
-        BatchOp::Put { key, value, .. } => put(key, Kind::Put, value),
-        BatchOp::Merge { key, operand, .. } => put(key, Kind::Merge, operand),
-        BatchOp::Delete { key, .. } => put(key, Kind::Delete, &[]),
-        BatchOp::DeleteRange { start, end, .. } => memtable.insert_range_tombstone(start, *end, seq),
-        BatchOp::Ingestion { .. } => {}
     }
 }
 

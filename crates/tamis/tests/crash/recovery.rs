@@ -1,6 +1,9 @@
 //! Crashes and failures during recovery itself.
 
+use std::path::Path;
+
 use tamis::Db;
+use tamis::io::{FileSystem, Usage};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 use crate::history::{Session, Step, steps, tour};
@@ -96,7 +99,8 @@ fn a_failed_recovery_can_be_retried() {
     lab::assert_no_background_panics(&"failures during recovery");
 }
 
-/// A read-only open of a crashed database shows the state that a recovery will find.
+/// A read-only open of a crashed database shows the state that a recovery will find, and so does a
+/// follower. A log that lost its header was missing in what the follower verified and copied.
 #[test]
 fn a_read_only_open_of_a_crashed_database_shows_its_state_and_changes_nothing() {
     for (context, wreck, ledger, promised) in wrecks(4 + 4 * scale()) {
@@ -104,7 +108,19 @@ fn a_read_only_open_of_a_crashed_database_shows_its_state_and_changes_nothing() 
         let reader =
             Db::open_read_only(lab::DIR, lab::tiny(&wreck)).unwrap_or_else(|e| panic!("{context}: {e}"));
         let seen = ledger.clone().judge(&reader, promised).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let follower = Db::open_follower(lab::DIR, lab::tiny(&wreck)).unwrap();
+        assert_eq!(ledger.clone().judge(&follower, promised), Ok(seen), "{context}, a follower");
         assert_eq!(wreck.files(), before, "{context}");
+        let copy = FaultyFs::new(1);
+        copy.create_dir_all(Path::new(lab::DIR)).unwrap();
+        for file in follower.live_files().unwrap().files() {
+            let mut bytes = vec![0; file.len() as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            let path = Path::new(lab::DIR).join(file.name());
+            copy.create(&path, Usage::Table).unwrap().append(&bytes).unwrap();
+        }
+        let copy = lab::open(&copy).unwrap_or_else(|e| panic!("{context}, a copy: {e}"));
+        assert_eq!(ledger.clone().judge(&copy, promised), Ok(seen), "{context}, a copy");
         let db = lab::open(&wreck).unwrap();
         let found = ledger.clone().judge(&db, promised).unwrap();
         assert_eq!(seen, found, "{context}");

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tamis::io::{FileSystem, MemFs};
 use tamis::options::FilterChoice;
+use tamis::stats::Stats;
 use tamis::{Db, Durability, Options};
 use tamis_testkit::Rng;
 
@@ -44,6 +45,18 @@ fn busy(db: &Db, keys: u64, gets: u64) {
             }
         });
     });
+}
+
+/// Returns the statistics of a moment between two steps of a shared limit: else its sides are not
+/// of one moment.
+fn undivided(db: &Db) -> Stats {
+    loop {
+        let [before, all, after] = [(); 3].map(|()| db.stats());
+        let capacity = all.cache_capacity_bytes;
+        if before.cache_capacity_bytes == capacity && after.cache_capacity_bytes == capacity {
+            return all;
+        }
+    }
 }
 
 #[test]
@@ -115,7 +128,7 @@ fn a_limit_shared_by_cache_and_units_holds_and_is_divided() {
     let db = open(&options);
     fill(&db, 12_000);
     let look = |db: &Db| {
-        let all = db.stats();
+        let all = undivided(db);
         let elastic = all.elastic.expect("elastic filters");
         assert!(elastic.budget_bytes + all.cache_capacity_bytes <= LIMIT, "{elastic:?}");
         assert!(fits(&elastic, elastic.budget_bytes));
@@ -166,7 +179,7 @@ fn the_budget_shared_with_the_cache_changes_in_use() {
     for limit in [LIMIT / 4, LIMIT / 8, LIMIT, 4 * LIMIT, LIMIT / 2] {
         db.set_read_memory(limit).expect("a shared budget");
         let look = |db: &Db| {
-            let all = db.stats();
+            let all = undivided(db);
             let elastic = all.elastic.as_ref().expect("elastic filters");
             assert!(elastic.budget_bytes + all.cache_capacity_bytes <= limit, "{limit}: {elastic:?}");
             assert!(fits(elastic, elastic.budget_bytes));

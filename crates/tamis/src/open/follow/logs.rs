@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tamis_base::collections::HashMap;
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_base::key::SeqNo;
-use tamis_files::tree::files::{FileKind, log_path, parse};
+use tamis_files::tree::files::log_path;
+use tamis_files::tree::found::Files;
 use tamis_files::tree::replay::first_write;
 use tamis_files::tree::state::ManifestState;
 use tamis_files::wal::ops::{GroupHeader, Ops};
@@ -18,7 +19,6 @@ use crate::error::{OpenError, StorageError};
 use crate::io::Access;
 use crate::read::{MemtableSlot, Memtables};
 use crate::session::Session;
-use crate::write::commit::insert;
 
 /// The maximum bytes of records held back until they are published.
 const MOST_HELD: usize = 4 << 20;
@@ -84,11 +84,6 @@ struct FinishedLog {
 }
 
 impl FinishedLog {
-    /// Returns the first sequence number in a log, if it holds any.
-    fn first(db: &Session, log: LogId) -> Result<Option<SeqNo>, OpenError> {
-        Ok(first_write(&*db.fs, &log_path(&db.dir, log), log)?.map(|(first, _)| first))
-    }
-
     /// Reads a log to its end. `None` if it is not closed or holds nothing.
     fn read(db: &Session, log: LogId) -> Result<Option<FinishedLog>, OpenError> {
         let path = log_path(&db.dir, log);
@@ -121,7 +116,9 @@ impl FollowedLogs {
     /// Returns the logs that are needed, and their lengths.
     pub(super) fn ends(&self) -> Vec<(LogId, u64)> {
         let position = self.position.as_ref();
-        let last = position.and_then(|position| Some((position.log, position.reader.as_ref()?.pos())));
+        // Without a header, the log is empty, and part of the database if another one names it.
+        let end = |position: &Position| position.reader.as_ref().map_or(0, LogReader::pos);
+        let last = position.map(|position| (position.log, end(position)));
         self.passed.iter().copied().chain(last).collect()
     }
 
@@ -130,10 +127,8 @@ impl FollowedLogs {
     pub(super) fn before(&mut self, db: &Session, needed: Option<LogId>, next: SeqNo) -> Vec<(LogId, u64)> {
         let Some(needed) = needed.filter(|_| self.list(db).is_ok()) else { return Vec::new() };
         self.known.retain(|log, _| self.listed.binary_search(log).is_ok());
-        let mut next = match FinishedLog::first(db, needed) {
-            Ok(first) => first.unwrap_or(next),
-            Err(_) => return Vec::new(),
-        };
+        let Ok(first) = first_write(&*db.fs, &log_path(&db.dir, needed), needed) else { return Vec::new() };
+        let mut next = first.map_or(next, |(first, _)| first);
         let mut found = Vec::new();
         for &log in self.listed.iter().rev().skip_while(|log| **log >= needed) {
             let finished = match self.known.get(&log) {
@@ -165,15 +160,7 @@ impl FollowedLogs {
 
     /// Lists the logs in the directory.
     pub(super) fn list(&mut self, db: &Session) -> Result<(), StorageError> {
-        let names = db.fs.list(&db.dir).map_err(|e| StorageError::io("list", &db.dir, e))?;
-        self.listed = names
-            .iter()
-            .filter_map(|name| match parse(name) {
-                Some(FileKind::Log(id)) => Some(id),
-                _ => None,
-            })
-            .collect();
-        self.listed.sort_unstable();
+        self.listed = Files::list(&*db.fs, &db.dir)?.logs;
         Ok(())
     }
 
@@ -432,7 +419,7 @@ fn apply(
                 memtables.push(LogMemtable { log, slot: keyspace.fresh_memtable(log), published: false });
             }
             let memtable = memtables.last().expect("just added");
-            insert(&mut memtable.slot.memtable.writer(), &op, op.key().map(Digest::of), seq);
+            memtable.slot.memtable.writer().insert_op(&op, op.key().map(Digest::of), seq);
         }
     }
 }

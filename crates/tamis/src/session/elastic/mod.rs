@@ -21,8 +21,9 @@
 //!
 //! # Memory
 //!
-//! With memory [shared by several databases](crate::memory), threads of other databases change the
-//! budget and the capacity of the block cache.
+//! With [memory for reads](crate::memory) that is divided between blocks and units, background
+//! threads change the budget and the capacity of the block cache; also those of other databases
+//! that share it.
 //!
 //! The budget covers directories, words, the manager's records and units. Units replaced or evicted
 //! while a get probes them are freed when it ends. If more than a [`SLACK`]th of the budget is
@@ -48,10 +49,9 @@ use tamis_files::table::{ElasticFilter, Retired, Table, retire};
 use tamis_policy::hotness::{
     Hotness, HotnessConfig, Manager, Origin, SegmentId, Segments, TableSpec, decode_hotness,
 };
-use tamis_policy::memory::division::Divider;
 
 use crate::clock::{Clock, SystemClock};
-use crate::memory::Membership;
+use crate::memory::{Membership, SharedReadMemory, Use};
 use crate::options::Options;
 use crate::read::{AllReads, View};
 use crate::sampling::Sampler;
@@ -92,11 +92,11 @@ pub(crate) struct Elastic {
 #[derive(Debug)]
 pub(crate) struct Shared {
     cache: Arc<BlockCache>,
-    divider: Mutex<Divider>,
     /// The count of gets, including those that probe no elastic filter.
     counters: Arc<AllReads>,
-    /// Set if other databases share the limit, too.
-    membership: Option<Membership>,
+    membership: Membership,
+    /// The limit that the database was opened with; `None` if other databases share it, too.
+    own: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -130,12 +130,6 @@ struct Known {
     table: Arc<Table>,
 }
 
-/// Creates an empty block cache of this capacity that can be resized in the divider's steps.
-fn cache_of(divider: &Divider, capacity: u64, block_bytes: u64) -> BlockCache {
-    let resizing = Resizing { least_bytes: divider.planned_least(), step_bytes: divider.step_bytes() };
-    BlockCache::with_ghost(capacity, block_bytes, resizing)
-}
-
 impl Elastic {
     /// Creates the elastic filters of the database in `dir`, and the block cache. The cache may
     /// share its limit with the units, and with other databases.
@@ -145,33 +139,22 @@ impl Elastic {
         counters: &Arc<AllReads>,
     ) -> (Arc<Elastic>, Arc<BlockCache>) {
         let block_bytes = options.keyspace.block_bytes;
-        let membership = options.shared_read_memory.as_ref().map(|memory| memory.join(dir));
-        let divided = match (&membership, options.read_memory_bytes) {
-            (Some(membership), _) => {
-                let (share, step) = membership.share();
-                let divider = Divider::of_share(share, step);
-                // A cache created without capacity could not grow.
-                let most = divider.split().cache.max(LEAST_BLOCKS * block_bytes.max(1));
-                let cache = cache_of(&divider, most, block_bytes);
-                cache.set_capacity(divider.split().cache);
-                Some((divider, cache))
-            }
-            (None, 0) => None,
-            (None, total) => {
-                let divider = Divider::new(total, total / 2);
-                let cache = cache_of(&divider, divider.split().cache, block_bytes);
-                Some((divider, cache))
-            }
-        };
-        let (cache, budget, shared) = match divided {
+        let own = (options.read_memory_bytes > 0).then_some(options.read_memory_bytes);
+        let memory = options.shared_read_memory.clone().or_else(|| own.map(SharedReadMemory::new));
+        let (cache, budget, shared) = match memory.map(|memory| memory.join(dir)) {
             None => {
                 let cache = Arc::new(BlockCache::new(options.cache_bytes, block_bytes));
                 (cache, options.filter_budget_bytes, None)
             }
-            Some((divider, cache)) => {
-                let (cache, budget) = (Arc::new(cache), divider.split().filters);
-                let (divider, counters) = (Mutex::new(divider), counters.clone());
-                (cache.clone(), budget, Some(Shared { cache, divider, counters, membership }))
+            Some(membership) => {
+                let step_bytes = membership.step();
+                // The least of a single database; of shared memory, that of one in four.
+                let least_bytes = if own.is_some() { 2 * step_bytes } else { step_bytes / 2 };
+                // A cache created without capacity could not grow.
+                let capacity = membership.bytes(Use::Blocks).max(LEAST_BLOCKS * block_bytes.max(1));
+                let resizing = Resizing { least_bytes, step_bytes };
+                let cache = Arc::new(BlockCache::with_ghost(capacity, block_bytes, resizing));
+                (cache.clone(), 0, Some(Shared { cache, counters: counters.clone(), membership, own }))
             }
         };
         let config =

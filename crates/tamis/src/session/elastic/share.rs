@@ -1,62 +1,117 @@
-//! Membership in memory shared by several databases: see [`crate::memory`].
+//! The memory for block cache and units: own limits, or one for both: see [`crate::memory`].
 //!
-//! Its lock comes before all locks of the database. Threads of any database call the methods of
-//! [`Member`] with it held. These take the lock of the divider, and under it the locks for a change
-//! of the budget. So a thread that holds one of these must not join, report or leave.
+//! The lock of such memory comes before all locks of the database. Threads of any database call the
+//! methods of [`Member`] with it held. These take the locks for a change of the budget and of the
+//! cache's capacity. So a thread that holds one of these must not join, report, leave or change the
+//! total.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use crate::memory::{Member, Membership, ReadMemoryShare};
+use tamis_files::table::retire;
+use tamis_policy::memory::{Ghosts, Reading};
+
+use crate::error::OptionsError;
+use crate::memory::{Member, USES, Use};
 use crate::session::elastic::{Elastic, Shared};
 
 impl Elastic {
-    fn membership(&self) -> Option<(&Shared, &Membership)> {
-        let shared = self.shared.as_ref()?;
-        Some((shared, shared.membership.as_ref()?))
-    }
-
-    /// Lets the shared memory, if any, change the share from now on.
+    /// Lets the memory, if it is shared, change its uses from now on.
     pub(crate) fn join_shared(self: &Arc<Self>) {
-        if let Some((_, membership)) = self.membership() {
-            let member: Weak<Elastic> = Arc::downgrade(self);
-            membership.attach(member);
+        if let Some(shared) = &self.shared {
+            shared.membership.attach(self);
         }
     }
 
     /// Leaves the shared memory, if any. Block cache and filters are emptied and stay empty; reads
     /// go on without them.
     pub(crate) fn leave_shared(&self) {
-        if let Some((_, membership)) = self.membership() {
-            membership.leave(|| self.set_share(0));
+        if let Some(shared) = &self.shared {
+            shared.membership.leave(|| USES.iter().for_each(|&of| self.set_bytes(of, 0)));
         }
     }
 
     /// Returns the bytes that block cache and filters currently share; 0 if each has its own limit.
     pub(crate) fn read_memory(&self) -> u64 {
-        self.shared.as_ref().map_or(0, |shared| {
-            let split = shared.divider.lock().split();
-            split.cache + split.filters
-        })
+        // Without the memory's lock, under which others evict.
+        self.shared.as_ref().map_or(0, |shared| shared.cache.capacity_bytes() + self.inner().manager.budget())
+    }
+
+    /// Tells the shared memory what bytes are worth here, and lets a step move.
+    pub(crate) fn report_to(&self, shared: &Shared) {
+        let report = shared.cache.ghost_report().expect("the cache was made for this");
+        let ghosts = Ghosts {
+            ghost_hits: report.ghost_hits,
+            evicted_bytes: report.evicted_bytes,
+            sampling: report.sampling,
+            step_bytes: report.step_bytes,
+        };
+        let marginal = self.inner().manager.marginal(report.step_bytes);
+        let readings = [(Use::Blocks, Reading::Counted(ghosts)), (Use::Filters, Reading::Expected(marginal))];
+        shared.membership.report(shared.counters.read().gets, readings);
+    }
+
+    /// Changes the budget. Units beyond it are evicted at once; gets that use them release them
+    /// when they end.
+    fn limit(&self, bytes: u64) {
+        let retired = {
+            let mut inner = self.inner();
+            let unload = inner.manager.set_budget(bytes);
+            inner.unload(unload)
+        };
+        retire(retired, &self.retired);
+        self.sampler.wake();
+    }
+
+    /// Changes the budget of units. An error if they share one with the block cache.
+    pub(crate) fn set_filter_budget(&self, bytes: u64) -> Result<(), OptionsError> {
+        let expected = match &self.shared {
+            None => {
+                self.limit(bytes);
+                return Ok(());
+            }
+            Some(Shared { own: None, .. }) => SHARED.into(),
+            Some(_) => "the database has one budget for filters and block cache, `read_memory_bytes`".into(),
+        };
+        refused("filter_budget_bytes", bytes, expected)
+    }
+
+    /// Changes the budget that units share with the block cache. An error if they share none.
+    pub(crate) fn set_read_memory(&self, bytes: u64) -> Result<(), OptionsError> {
+        let expected = match &self.shared {
+            None => "the database was opened with one budget for each, `read_memory_bytes = 0`".into(),
+            Some(Shared { own: None, .. }) => SHARED.into(),
+            Some(Shared { own: Some(opened), .. }) if bytes < opened / 8 => {
+                format!("at least an eighth of what it was opened with, {}", opened / 8)
+            }
+            Some(shared) => {
+                shared.membership.set_total(bytes);
+                return Ok(());
+            }
+        };
+        refused("read_memory_bytes", bytes, expected)
     }
 }
 
+const SHARED: &str = "the database shares its memory with others, `shared_read_memory`";
+
+fn refused(name: &'static str, bytes: u64, expected: String) -> Result<(), OptionsError> {
+    Err(OptionsError::Value { name, value: bytes.to_string(), expected })
+}
+
 impl Member for Elastic {
-    fn set_share(&self, bytes: u64) {
+    fn set_bytes(&self, of: Use, bytes: u64) {
         let Some(shared) = &self.shared else { return };
-        let mut divider = shared.divider.lock();
-        let split = divider.set_share(bytes);
-        self.apply(shared, split);
+        match of {
+            Use::Blocks => shared.cache.set_capacity(bytes),
+            Use::Filters => self.limit(bytes),
+        }
     }
 
-    fn usage(&self, share: &mut ReadMemoryShare) {
-        let Some(shared) = &self.shared else { return };
-        // While the divider is held, nothing moves between the two.
-        let _divider = shared.divider.lock();
-        let inner = self.inner();
-        (share.filter_bytes, share.filter_used_bytes) = (inner.manager.budget(), inner.manager.used());
-        drop(inner);
-        (share.cache_bytes, share.cache_used_bytes) =
-            (shared.cache.capacity_bytes(), shared.cache.used_bytes());
+    fn used_bytes(&self, of: Use) -> u64 {
+        match of {
+            Use::Blocks => self.shared.as_ref().map_or(0, |shared| shared.cache.used_bytes()),
+            Use::Filters => self.inner().manager.used(),
+        }
     }
 }
 

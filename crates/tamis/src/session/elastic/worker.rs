@@ -9,11 +9,8 @@ use std::time::{Duration, Instant};
 use tamis_base::ids::TableId;
 use tamis_files::table::{Retired, retire};
 use tamis_policy::hotness::{Adjustment, Load, Outcome, Sample, SegmentId, Unload};
-use tamis_policy::memory::Ghosts;
-use tamis_policy::memory::division::Split;
 
-use crate::error::OptionsError;
-use crate::session::elastic::{Elastic, Inner, Known, Shared, Worker};
+use crate::session::elastic::{Elastic, Inner, Known, Worker};
 use crate::sync::{self, Mutex, thread};
 
 /// The pause between turns while there is work: samples that arrive meanwhile are batched.
@@ -25,8 +22,8 @@ const LONG_NAP: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 60 
 /// The longest sleep if a limit is shared.
 const NAP: Duration = Duration::from_millis(200);
 
-/// The interval between adjustments of a shared limit's division.
-const BETWEEN_DIVISIONS: Duration = Duration::from_millis(20);
+/// The interval between reports to a shared limit.
+const BETWEEN_REPORTS: Duration = Duration::from_millis(20);
 
 /// The number of threads that read files at once. A device completes several reads in little more
 /// than the time of one.
@@ -109,7 +106,7 @@ impl Elastic {
             // shared.
             let longest = if self.shared.is_some() { NAP } else { LONG_NAP };
             let now = sync::now();
-            let mut turn = Turn { started: now, divided: now, samples: Vec::new() };
+            let mut turn = Turn { started: now, reported: now, samples: Vec::new() };
             while !self.leaving.load(Relaxed) {
                 match self.turn(&mut turn) {
                     true => thread::park_timeout(PAUSE),
@@ -151,10 +148,10 @@ impl Elastic {
         self.load(jobs);
         self.settled.notify_all();
         if let Some(shared) = &self.shared
-            && sync::since(turn.divided) >= BETWEEN_DIVISIONS
+            && sync::since(turn.reported) >= BETWEEN_REPORTS
         {
-            turn.divided = sync::now();
-            self.divide(shared);
+            turn.reported = sync::now();
+            self.report_to(shared);
         }
         worked
     }
@@ -240,101 +237,6 @@ impl Elastic {
         }
         retire(retired, &self.retired);
     }
-
-    /// Moves the border between block cache and units, and lets memory move between databases that
-    /// share it.
-    fn divide(&self, shared: &Shared) {
-        let mut divider = shared.divider.lock();
-        let marginal = self.inner().manager.marginal(divider.step_bytes());
-        let report = shared.cache.ghost_report().expect("the cache was made for this");
-        let ghost = Ghosts {
-            ghost_hits: report.ghost_hits,
-            evicted_bytes: report.evicted_bytes,
-            sampling: report.sampling,
-            step_bytes: report.step_bytes,
-        };
-        let gets = shared.counters.read().gets;
-        if let Some(split) = divider.turn(gets, ghost, marginal) {
-            self.apply(shared, split);
-        }
-        let reading = divider.reading(gets, ghost, marginal);
-        drop(divider);
-        if let Some(membership) = &shared.membership {
-            membership.report(reading);
-        }
-    }
-
-    /// Gives block cache and units their shares. The caller holds the divider.
-    pub(crate) fn apply(&self, shared: &Shared, split: Split) {
-        // The side that shrinks goes first, so that the two never exceed the limit.
-        if split.filters < self.inner().manager.budget() {
-            self.limit(split.filters);
-            shared.cache.set_capacity(split.cache);
-        } else {
-            shared.cache.set_capacity(split.cache);
-            self.limit(split.filters);
-        }
-    }
-
-    /// Changes the budget. Units beyond it are evicted at once; gets that use them release them
-    /// when they end.
-    fn limit(&self, bytes: u64) {
-        let retired = {
-            let mut inner = self.inner();
-            let unload = inner.manager.set_budget(bytes);
-            inner.unload(unload)
-        };
-        retire(retired, &self.retired);
-        self.sampler.wake();
-    }
-
-    /// Changes the budget of units. An error if they share one with the block cache.
-    pub(crate) fn set_filter_budget(&self, bytes: u64) -> Result<(), OptionsError> {
-        self.check_own_memory("filter_budget_bytes", bytes)?;
-        if self.shared.is_some() {
-            let expected =
-                "the database has one budget for filters and block cache, `read_memory_bytes`".into();
-            return Err(refused("filter_budget_bytes", bytes, expected));
-        }
-        self.limit(bytes);
-        Ok(())
-    }
-
-    fn check_own_memory(&self, name: &'static str, bytes: u64) -> Result<(), OptionsError> {
-        match self.shared.as_ref().is_some_and(|shared| shared.membership.is_some()) {
-            true => Err(refused(
-                name,
-                bytes,
-                "the database shares its memory with others, `shared_read_memory`".into(),
-            )),
-            false => Ok(()),
-        }
-    }
-
-    /// Changes the budget that units share with the block cache. An error if they share none.
-    pub(crate) fn set_read_memory(&self, bytes: u64) -> Result<(), OptionsError> {
-        self.check_own_memory("read_memory_bytes", bytes)?;
-        let refused = |expected| Err(refused("read_memory_bytes", bytes, expected));
-        let Some(shared) = &self.shared else {
-            return refused(
-                "the database was opened with one budget for each, `read_memory_bytes = 0`".into(),
-            );
-        };
-        let mut divider = shared.divider.lock();
-        if bytes < divider.least_total() {
-            return refused(format!(
-                "at least an eighth of what it was opened with, {}",
-                divider.least_total()
-            ));
-        }
-        let split = divider.resize(bytes);
-        self.apply(shared, split);
-        Ok(())
-    }
-}
-
-fn refused(name: &'static str, bytes: u64, expected: String) -> OptionsError {
-    OptionsError::Value { name, value: bytes.to_string(), expected }
 }
 
 impl Inner {
@@ -351,8 +253,8 @@ impl Inner {
 /// State that the background thread keeps between turns.
 struct Turn {
     started: Instant,
-    /// When the shared limit was last divided.
-    divided: Instant,
+    /// When a shared limit was last reported to.
+    reported: Instant,
     samples: Vec<Sample>,
 }
 

@@ -143,8 +143,7 @@ fn a_database_opened_to_read_saves_nothing() {
 
 /// Opens the database without the threads that would save in between, and lets it learn.
 fn learned(fs: &FaultyFs, clock: &Arc<ManualClock>) -> Db {
-    let inner =
-        crate::open::open(DIR.as_ref(), options(fs, clock), crate::open::Role::Writer).expect("opening");
+    let inner = crate::open::open(DIR.as_ref(), options(fs, clock), None).expect("opening");
     inner.elastic.allow_worker();
     let db = Db::with(inner, None);
     learn(&db, 0..100);
