@@ -255,7 +255,7 @@ impl Work<'_> {
         );
         let replayed = match replayed {
             Ok(replayed) => replayed,
-            Err(OpenError::Storage(StorageError::Corrupt(_)) | OpenError::Format { .. }) => return Ok(found),
+            Err(OpenError::Storage(StorageError::Corrupt(_))) => return Ok(found),
             Err(error) => return Err(error),
         };
         if let Some(id) = unknown {

@@ -193,10 +193,7 @@ pub(super) fn scan_log(
             scan.problems.push(damage.to_string());
             scan.unusable = true;
         }
-        Err(error @ OpenError::Format { .. }) => {
-            scan.problems.push(error.to_string());
-            scan.unusable = true;
-        }
+        // Among them: a log of a newer format, which is as good as it was.
         Err(error) => return Err(error),
     }
     if scan.last_seq > MAX_SEQNO / 2 {

@@ -99,6 +99,42 @@ fn tables_that_lie_about_their_origin_are_set_aside_and_reported() {
     }
 }
 
+/// A table and a log of a newer format, which an older version took for damaged and set aside.
+#[test]
+fn what_a_newer_version_wrote_is_not_set_aside() {
+    for kind in [".tam", ".log"] {
+        let fs = MemFs::new();
+        let db = Db::open("db", options(&fs)).unwrap();
+        db.put("in a table", "value").unwrap();
+        db.flush().unwrap();
+        db.put("in a log", "value").unwrap();
+        db.sync().unwrap();
+        db.close().unwrap();
+        let names = fs.list(Path::new("db")).unwrap();
+        let name = names.iter().filter(|name| name.ends_with(kind)).max().unwrap();
+        let path = Path::new("db").join(name);
+        let mut bytes = tamis::io::read_file(&fs, &path).unwrap();
+        if kind == ".log" {
+            bytes[8..12].copy_from_slice(&9u32.to_le_bytes());
+            let sum = Digest::of(&bytes[..24]).get();
+            bytes[24..32].copy_from_slice(&sum.to_le_bytes());
+        } else {
+            let footer = bytes.len() - 64;
+            bytes[footer + 40..footer + 44].copy_from_slice(&9u32.to_le_bytes());
+            let sum = Digest::seeded(&bytes[footer..footer + 48], footer as u64).get();
+            bytes[footer + 48..footer + 56].copy_from_slice(&sum.to_le_bytes());
+        }
+        let beside = path.with_extension("new");
+        fs.create(&beside, Usage::Log).unwrap().append(&bytes).unwrap();
+        fs.rename(&beside, &path).unwrap();
+        for dry_run in [true, false] {
+            let error = salvage("db", options(&fs), dry_run).unwrap_err();
+            assert!(error.to_string().contains(name.as_str()), "{kind}: {error}");
+        }
+        assert_eq!(fs.list(Path::new("db")).unwrap(), names, "{kind}");
+    }
+}
+
 /// An undone merge left an output behind, and a later merge of one of its inputs took effect.
 #[test]
 fn an_orphaned_merge_output_does_not_hide_later_merges() {

@@ -70,7 +70,7 @@ options_table! {
             "Refuse to open a database that already exists.";
         Basic, durability: Durability = "buffered", DurabilityDomain,
             "When an acknowledged write survives a power cut. `buffered` loses what the system has not written back \
-             yet: up to 30 s by Linux's defaults, and no bound is promised. `every …` loses the writes of that time \
+             yet: about 30 s by Linux's defaults, and no bound is promised. `every …` loses the writes of that time \
              and of one sync, `sync` nothing, at the cost of one device sync per group of writes.";
         Expert, on_damage: OnDamage = "refuse", OneOf,
             "What to do when a table of the database is damaged or missing. `refuse`: do not open the database. \
