@@ -151,7 +151,7 @@ rows! {
     Gauge "tamis_snapshots" "" [] "Live snapshots; those of the same state count once.", one!(stats, stats.snapshots);
     Gauge "tamis_oldest_snapshot_seconds" "seconds" [] "Age of the oldest live snapshot.",
         one!(stats, stats.snapshots_live.iter().map(|snapshot| snapshot.age_seconds).max().unwrap_or(0));
-    Gauge "tamis_oldest_reader_seconds" "seconds" [] "Time for which the oldest state that something reads has been replaced.",
+    Gauge "tamis_oldest_reader_seconds" "seconds" [] "Age of the oldest replaced state that a reader still holds, counted from its replacement.",
         one!(stats, stats.oldest_reader.as_ref().map_or(0, |reader| reader.min_age_seconds));
     Gauge "tamis_memtables" "" ["keyspace"] "Memtables, the active one included.", each!(keyspace, keyspace.memtables);
     Gauge "tamis_memtable_bytes" "bytes" ["keyspace"] "Bytes in memtables.", each!(keyspace, keyspace.memtable_bytes);

@@ -11,7 +11,7 @@ use crate::options::words::{Words, value_of, word_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// Once the operating system writes it back: usually within half a minute, or when
+    /// Once the operating system has written it back, for which there is no bound, or when
     /// [`Db::sync`](crate::Db::sync) returns.
     #[default]
     Buffered,
