@@ -1,7 +1,8 @@
-//! Epochs: the flushes that a table's versions may come from, as a step function over its key
-//! range.
+//! Epochs: the flushes and ingestions that a table's versions may come from, as a step function
+//! over its key range.
 //!
-//! Every flush takes the next epoch, which is never reused. A table made by flush `e` holds epochs
+//! Every flush and every ingestion takes the next epoch; no two that succeed have the same. A table
+//! made by flush `e` holds epochs
 //! `[e, e+1)`. A compaction's output holds, *at each key*, the hull of the epochs of those inputs
 //! that cover the key. One hull for the whole table would blur keys that came from only one input,
 //! and a filter that stores epochs would then name several tables for one key.
@@ -20,7 +21,7 @@
 
 use crate::key::{KeyBytes, KeyEnd};
 
-/// The number of a flush; flushes are numbered in time order.
+/// The number of a flush or an ingestion, in the order in which they began.
 pub type Epoch = u64;
 
 /// One step of an [`EpochMap`]: epochs `[lo, hi)` from `start` to the next segment's start. In a

@@ -38,8 +38,8 @@
 //! * [`io`] and [`clock`]: the file system and the time as the engine sees them, for tests and
 //!   other media.
 //!
-//! Handles are `Send + Sync` and cheap to clone. Reads take none of the database's locks and do not
-//! wait for writers.
+//! Handles are `Send + Sync` and cheap to clone. Reads do not wait for writers, flushes or
+//! compactions.
 //!
 //! Features: `zstd` adds Zstandard compression and compiles its C library; the default build is
 //! Rust only. `tracing` enters the spans of the crate of that name around flushes, compactions,

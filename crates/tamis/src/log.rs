@@ -103,8 +103,8 @@ pub(crate) struct Current {
     last_seq: SeqNo,
     /// The number of this log's first write, if there is one.
     first_seq: SeqNo,
-    /// The last number of the newest record. It is assigned once the record is as durable as its
-    /// writers asked for.
+    /// The last number of the newest record. `last_seq` follows once that record is as durable as
+    /// its writers asked for.
     appended_seq: SeqNo,
     /// Whether anything was appended since the last sync.
     dirty: bool,

@@ -61,7 +61,7 @@ impl Monitor {
 
     /// Waits for a change of the state, or until failed work may be retried.
     pub(crate) fn wait_for_retry<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let fails = self.gate.check().is_err() || state.scheduler.retries_flushes();
+        let fails = self.gate.check_health().is_err() || state.scheduler.retries_flushes();
         if fails { self.wait_for(state, RETRY.0) } else { self.wait(state) }
     }
 

@@ -1,9 +1,10 @@
 //! The gate of a session: whether it accepts writes now, and if not, why.
 //!
-//! Only the gate refuses writes for the session's sake; the [reserve](reserve) refuses them where
-//! the device is full. A session is in one
-//! [`Phase`](phase::Phase); that type's table has all transitions. The reason why writes fail is
-//! kept beside the phase.
+//! Whether the session takes writes, only the gate knows. A write that it lets pass may still find
+//! no room: on the device (the [reserve](reserve)), for a session that has not begun
+//! ([`begin`](crate::jobs::begin)), or behind compactions that do not proceed
+//! ([`scheduler`](crate::catalogue::scheduler)). A session is in one [`Phase`](phase::Phase); that
+//! type's table has all transitions. The reason why writes fail is kept beside the phase.
 //!
 //! # Threads
 //!
@@ -118,17 +119,17 @@ impl Gate {
     #[cold]
     fn refusal(&self) -> Result<(), WriteError> {
         let phase = self.phases.get();
-        if phase.condition == Access::ReadOnly {
+        if phase.access == Access::ReadOnly {
             return Err(WriteError::ReadOnly);
         }
-        if phase.stage != Closing::Here {
+        if phase.closing != Closing::Here {
             return Err(WriteError::Closed);
         }
-        self.check()
+        self.check_health()
     }
 
-    /// Returns an error if writes fail.
-    pub(crate) fn check(&self) -> Result<(), WriteError> {
+    /// Returns an error if writes are suspended or have stopped, in whatever phase else.
+    pub(crate) fn check_health(&self) -> Result<(), WriteError> {
         if let Some(cause) = self.stopped() {
             return Err(WriteError::Poisoned { cause: cause.clone() });
         }
@@ -147,13 +148,13 @@ impl Gate {
     /// Reports whether the database was opened read-only.
     #[inline]
     pub(crate) fn is_read_only(&self) -> bool {
-        self.phases.get().condition == Access::ReadOnly
+        self.phases.get().access == Access::ReadOnly
     }
 
     /// Reports whether background work should end as soon as possible.
     pub(crate) fn cancels(&self) -> bool {
         let phase = self.phases.get();
-        phase.stage >= Closing::Closed || self.stopped().is_some()
+        phase.closing >= Closing::Closed || self.stopped().is_some()
     }
 
     /// Announces that the database is being closed. Returns `false` if that was done before.
@@ -162,10 +163,11 @@ impl Gate {
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
-        self.phases.get().stage != Closing::Here
+        self.phases.get().closing != Closing::Here
     }
 
-    /// Refuses all writes from now on. Under the log's lock.
+    /// Records that no write is under way any more, and cancels background work. Under the log's
+    /// lock, after [`leave`](Self::leave).
     pub(crate) fn close(&self) {
         self.phases.take(Step::Close);
     }
@@ -178,7 +180,7 @@ impl Gate {
     /// Reports whether background threads should end. Called with the state locked; between calls,
     /// threads wait for a change of the state.
     pub(crate) fn has_ended(&self) -> bool {
-        self.phases.get().stage == Closing::Ending
+        self.phases.get().closing == Closing::Ending
     }
 
     /// Returns why writes stopped for good.
@@ -188,7 +190,7 @@ impl Gate {
 
     /// Returns why writes are suspended.
     pub(crate) fn suspended(&self) -> Option<String> {
-        if self.phases.get().condition != Access::Suspended {
+        if self.phases.get().access != Access::Suspended {
             return None;
         }
         self.suspended.lock().as_ref().map(|suspension| suspension.cause.clone())
@@ -203,11 +205,11 @@ impl Gate {
     /// Reports whether the session has not begun yet for lack of room.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.phases.is_open() && self.phases.get().condition == Access::Waiting
+        !self.phases.is_open() && self.phases.get().access == Access::Waiting
     }
 
     /// Records that the session waits for room.
-    pub(crate) fn wait(&self, error: &StorageError) {
+    pub(crate) fn note_waiting(&self, error: &StorageError) {
         *self.waits.lock() = error.to_string();
         self.phases.take(Step::Wait);
     }
@@ -254,18 +256,19 @@ impl Gate {
         !self.phases.is_open() && self.suspended.lock().as_ref().is_some_and(due)
     }
 
-    /// Returns the log begun in place of the abandoned ones. `None` if writes are not suspended.
-    pub(crate) fn begun(&self) -> Option<Option<LogId>> {
+    /// Returns the log begun in place of the abandoned ones, if there is one yet. `None` if writes
+    /// are not suspended.
+    pub(crate) fn replacement_log(&self) -> Option<Option<LogId>> {
         self.suspended.lock().as_ref().map(|suspension| suspension.begun)
     }
 
-    pub(crate) fn has_begun(&self, log: LogId) {
+    pub(crate) fn note_replacement_log(&self, log: LogId) {
         self.suspended.lock().as_mut().expect("the flush thread alone resumes").begun = Some(log);
     }
 
     /// Ends the suspension and returns its cause. With the `state` locked: the next failed edit
     /// suspends writes again.
-    pub(crate) fn resumed(&self) -> Option<String> {
+    pub(crate) fn end_suspension(&self) -> Option<String> {
         let mut suspended = self.suspended.lock();
         self.phases.take(Step::Resume);
         let cause = suspended.take()?.cause;

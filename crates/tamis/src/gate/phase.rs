@@ -26,9 +26,10 @@ pub(super) enum Access {
 #[repr(u8)]
 pub(super) enum Closing {
     Here,
-    /// `close` was called: threads that wait while they hold a lock give up.
+    /// `close` was called: writes are refused, and threads that wait while they hold a lock give
+    /// up.
     Leaving,
-    /// No more writes are accepted.
+    /// No write is under way: background work is canceled.
     Closed,
     /// Background work ends.
     Ending,
@@ -49,30 +50,30 @@ pub(super) enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Phase {
-    pub(super) condition: Access,
-    pub(super) stage: Closing,
+    pub(super) access: Access,
+    pub(super) closing: Closing,
 }
 
 impl Phase {
-    const CONDITIONS: [Access; 5] =
+    const ACCESSES: [Access; 5] =
         [Access::Open, Access::ReadOnly, Access::Waiting, Access::Suspended, Access::Stopped];
-    const STAGES: [Closing; 4] = [Closing::Here, Closing::Leaving, Closing::Closed, Closing::Ending];
+    const CLOSINGS: [Closing; 4] = [Closing::Here, Closing::Leaving, Closing::Closed, Closing::Ending];
 
     fn of(byte: u8) -> Phase {
-        let (condition, stage) = (usize::from(byte & 7), usize::from(byte >> 3));
-        Phase { condition: Phase::CONDITIONS[condition], stage: Phase::STAGES[stage] }
+        let (access, closing) = (usize::from(byte & 7), usize::from(byte >> 3));
+        Phase { access: Phase::ACCESSES[access], closing: Phase::CLOSINGS[closing] }
     }
 
     fn byte(self) -> u8 {
-        self.condition as u8 | (self.stage as u8) << 3
+        self.access as u8 | (self.closing as u8) << 3
     }
 
     /// The table of transitions. `None`: the step changes nothing here.
     fn after(self, step: Step) -> Option<Phase> {
         use {Access::*, Closing::*};
-        let to = |condition| Some(Phase { condition, ..self });
-        let at = |stage| Some(Phase { stage, ..self });
-        match (step, self.condition, self.stage) {
+        let to = |access| Some(Phase { access, ..self });
+        let at = |closing| Some(Phase { closing, ..self });
+        match (step, self.access, self.closing) {
             (Step::Wait, Open, Here) => to(Waiting),
             (Step::Begin, Waiting, _) => to(Open),
             // A waiting session has a log only when it is about to begin.
@@ -96,8 +97,8 @@ impl Phase {
 pub(super) struct Phases(AtomicU8);
 
 impl Phases {
-    pub(super) fn new(condition: Access) -> Phases {
-        Phases(AtomicU8::new(Phase { condition, stage: Closing::Here }.byte()))
+    pub(super) fn new(access: Access) -> Phases {
+        Phases(AtomicU8::new(Phase { access, closing: Closing::Here }.byte()))
     }
 
     /// Reports whether nothing is in the way of a write.
@@ -135,8 +136,8 @@ mod tests {
     ];
 
     fn all() -> impl Iterator<Item = Phase> {
-        let of = |condition| Phase::STAGES.into_iter().map(move |stage| Phase { condition, stage });
-        Phase::CONDITIONS.into_iter().flat_map(of)
+        let of = |access| Phase::CLOSINGS.into_iter().map(move |closing| Phase { access, closing });
+        Phase::ACCESSES.into_iter().flat_map(of)
     }
 
     #[test]
@@ -151,13 +152,13 @@ mod tests {
     fn no_step_leads_back() {
         for (phase, step) in all().flat_map(|phase| STEPS.map(|step| (phase, step))) {
             let Some(next) = phase.after(step) else { continue };
-            assert!(next != phase && next.stage >= phase.stage, "{phase:?} {step:?}");
-            let stopped = phase.condition == Access::Stopped;
-            assert!(!stopped || next.condition == Access::Stopped, "{phase:?} {step:?}");
-            let opens = next.condition == Access::Open && phase.condition != Access::Open;
+            assert!(next != phase && next.closing >= phase.closing, "{phase:?} {step:?}");
+            let stopped = phase.access == Access::Stopped;
+            assert!(!stopped || next.access == Access::Stopped, "{phase:?} {step:?}");
+            let opens = next.access == Access::Open && phase.access != Access::Open;
             assert!(!opens || matches!(step, Step::Begin | Step::Resume), "{phase:?} {step:?}");
-            let is_reader = phase.condition == Access::ReadOnly;
-            assert!(!is_reader || next.condition == Access::ReadOnly, "{phase:?} {step:?}");
+            let is_reader = phase.access == Access::ReadOnly;
+            assert!(!is_reader || next.access == Access::ReadOnly, "{phase:?} {step:?}");
         }
     }
 
@@ -166,7 +167,7 @@ mod tests {
         for phase in all() {
             let leave = [Step::Leave, Step::Close, Step::End].into_iter();
             let end = leave.fold(phase, |phase, step| phase.after(step).unwrap_or(phase));
-            assert_eq!(end.stage, Closing::Ending, "{phase:?}");
+            assert_eq!(end.closing, Closing::Ending, "{phase:?}");
         }
     }
 }
@@ -196,12 +197,12 @@ mod model {
             let before = phases.get();
             phases.take(Step::Resume);
             let after = phases.get();
-            assert!(after.stage >= before.stage);
-            assert!(before.condition != Access::Stopped || after == before || after.stage > before.stage);
+            assert!(after.closing >= before.closing);
+            assert!(before.access != Access::Stopped || after == before || after.closing > before.closing);
             let mine = phases.take(Step::Leave) && phases.take(Step::Close);
             stopper.join().unwrap();
             assert_eq!(u8::from(closer.join().unwrap()) + u8::from(mine), 1);
-            assert_eq!(phases.get(), Phase { condition: Access::Stopped, stage: Closing::Closed });
+            assert_eq!(phases.get(), Phase { access: Access::Stopped, closing: Closing::Closed });
         });
     }
 
@@ -217,7 +218,7 @@ mod model {
                     phases.take(Step::Stop);
                 })
             };
-            if phases.get().condition == Access::Stopped {
+            if phases.get().access == Access::Stopped {
                 assert!(cause.load(Relaxed));
             }
             stopper.join().unwrap();

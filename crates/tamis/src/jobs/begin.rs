@@ -101,7 +101,7 @@ impl Session {
             "opened without room to write: reads work, writes fail until there is room: {error}"
         ));
         let mut beginning = self.lifecycle.beginning.lock();
-        self.gate.wait(&error);
+        self.gate.note_waiting(&error);
         pending.failed = Some(self.failure(error));
         *beginning = pending;
     }
@@ -142,7 +142,7 @@ impl Session {
                 Ok(())
             }
             Err(NotBegun::Unchanged(error) | NotBegun::Unknown(error)) => {
-                self.gate.wait(&error);
+                self.gate.note_waiting(&error);
                 let cause = error.to_string();
                 let more_room = error.is_out_of_space() && self.find_room();
                 pending.failed = (!more_room).then(|| self.failure(error));

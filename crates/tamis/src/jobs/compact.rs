@@ -46,6 +46,7 @@ use crate::session::expiry::expired_tables;
 use crate::sync;
 use crate::tree::new_tables::NewTables;
 use crate::tree::open_table::OpenTable;
+use crate::tree::version::Version;
 
 /// How a started plan ended.
 #[derive(Debug)]
@@ -67,6 +68,14 @@ enum Due {
     Plan(Plan),
     /// A plan lacks room: the bytes that it needs, and the free bytes.
     NoRoom(u64, u64),
+}
+
+/// The tables that a merge has written, and the bytes that it has read and written.
+#[derive(Default)]
+struct Merged {
+    opened: NewTables,
+    read: u64,
+    written: u64,
 }
 
 /// Returns when the oldest and the newest data of the tables was flushed; unknown counts as oldest.
@@ -365,6 +374,84 @@ impl Session {
         ids
     }
 
+    /// Merges the inputs of a plan into new tables, which nobody knows yet. An error says how the
+    /// plan ends instead: nothing has changed then.
+    fn merge_tables(
+        &self,
+        control: &CompactionControl<'_>,
+        plan: &Plan,
+        version: &Version,
+        inputs: &[Arc<OpenTable>],
+    ) -> Result<Merged, PlanEnd> {
+        let keyspace = control.keyspace;
+        let expired = self.expiry.expired_for_merge(keyspace);
+        let snapshots = self.live_snapshots();
+        let shaping = keyspace.shaping.load_full();
+        let options = &shaping.options;
+        let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
+        let bits = FilterBits::for_plan(options, version, accesses, plan);
+        let (mark, before) = (self.files.numbers.next(), self.still_there(keyspace, inputs));
+        let room = self.space.room.free();
+        let blobs = BlobInputs::of(inputs, version, options, plan.max_table_bytes, room);
+        let known = inputs.iter().filter_map(|table| table.meta.oldest_delete());
+        let deletes = DeleteTimes::of_merge(known, self.now());
+        let sink = TableSink {
+            fs: &*self.fs,
+            dir: &self.dir,
+            garbage: &self.files.garbage,
+            next_file: self.files.numbers.counter(),
+            options,
+            level: plan.output_level,
+            filter: keyspace
+                .filter
+                .for_table(options, plan.output_level, || filters::runs_after(version, plan)),
+            filter_bits: &bits,
+            new_keys: NewKeys::None,
+            max_table_bytes: plan.max_table_bytes,
+            borders: &plan.borders,
+            edges: &plan.edges,
+            snapshots: &snapshots,
+            visible: self.visible(),
+            guard_bits: plan.guard_bits,
+            written: written_span(inputs),
+            deletes: &deletes,
+            rules: keyspace.rules(expired),
+            lineage: Lineage {
+                keyspace: keyspace.id,
+                keyspace_name: keyspace.name(),
+                merge: Some(MergeLineage { mark, inputs, before: &before }),
+            },
+            blobs: &blobs,
+            control,
+        };
+        let cuts = parts::cuts(inputs, plan, self.options.sub_jobs());
+        control.progress.parts.store(cuts.len() + 1, Ordering::Relaxed);
+        let mut output = match execute::merge(version, plan, &sink, &cuts, &self.background.helpers) {
+            Ok(output) => output.ok_or(PlanEnd::Cancelled)?,
+            // The failure concerns only the outputs, which are gone.
+            Err(error) => return Err(PlanEnd::Undone(error)),
+        };
+        output.tables.iter_mut().for_each(|table| table.extra.stretch.clone_from(&plan.stretch));
+        // If the edit found no room, the inputs and the outputs would both stay, and no manifest
+        // could be written.
+        if self.space.room.ask(&*self.fs, &self.dir).is_some_and(|free| free < LEFT_FREE / 2) {
+            let full = std::io::ErrorKind::StorageFull.into();
+            return Err(PlanEnd::Undone(StorageError::io("write to", &self.dir, full)));
+        }
+        if !cuts.is_empty() {
+            self.observed.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
+        }
+        let tables: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
+        let read = tables + blobs.moved_bytes(inputs);
+        let (written, blobs) = (output.written_bytes, output.blob_bytes);
+        let opened = output.files.open(&*self.fs, &output.tables, &self.files.reader_config);
+        let opened = opened.map_err(PlanEnd::Undone)?;
+        bits.inherit(&opened);
+        self.observed.write_counters.blob_write_bytes.add(blobs);
+        Ok(Merged { opened, read, written })
+    }
+
+    /// Carries out a plan: writes the tables of a merge, and publishes the change.
     fn compact(
         &self,
         keyspace: &KeyspaceInner,
@@ -379,83 +466,17 @@ impl Session {
         }
         let inputs: Vec<Arc<OpenTable>> =
             execute::input_tables(&version, plan).into_iter().flatten().collect();
-        let (opened, read, written) = match plan.work {
-            Work::Move | Work::Drop => (NewTables::default(), 0, 0),
+        let merged = match plan.work {
+            Work::Move | Work::Drop => Ok(Merged::default()),
             Work::Merge => {
-                let expired = self.expiry.expired_for_merge(keyspace);
-                let snapshots = self.live_snapshots();
-                let shaping = keyspace.shaping.load_full();
-                let options = &shaping.options;
-                let accesses = keyspace.filter.accesses().map(|accesses| &**accesses);
-                let bits = FilterBits::for_plan(options, &version, accesses, plan);
-                let (mark, before) = (self.files.numbers.next(), self.still_there(keyspace, &inputs));
-                let room = self.space.room.free();
-                let blobs = BlobInputs::of(&inputs, &version, options, plan.max_table_bytes, room);
-                let known = inputs.iter().filter_map(|table| table.meta.oldest_delete());
-                let deletes = DeleteTimes::of_merge(known, self.now());
-                let sink = TableSink {
-                    fs: &*self.fs,
-                    dir: &self.dir,
-                    garbage: &self.files.garbage,
-                    next_file: self.files.numbers.counter(),
-                    options,
-                    level: plan.output_level,
-                    filter: keyspace
-                        .filter
-                        .for_table(options, plan.output_level, || filters::runs_after(&version, plan)),
-                    filter_bits: &bits,
-                    new_keys: NewKeys::None,
-                    max_table_bytes: plan.max_table_bytes,
-                    borders: &plan.borders,
-                    edges: &plan.edges,
-                    snapshots: &snapshots,
-                    visible: self.visible(),
-                    guard_bits: plan.guard_bits,
-                    written: written_span(&inputs),
-                    deletes: &deletes,
-                    rules: keyspace.rules(expired),
-                    lineage: Lineage {
-                        keyspace: keyspace.id,
-                        keyspace_name: keyspace.name(),
-                        merge: Some(MergeLineage { mark, inputs: &inputs, before: &before }),
-                    },
-                    blobs: &blobs,
-                    control: &CompactionControl { db: self, keyspace, progress, cancel },
-                };
-                let cuts = parts::cuts(&inputs, plan, self.options.sub_jobs());
-                progress.parts.store(cuts.len() + 1, Ordering::Relaxed);
-                let output = match execute::merge(&version, plan, &sink, &cuts, &self.background.helpers) {
-                    Ok(Some(mut output)) => {
-                        let tables = output.tables.iter_mut();
-                        tables.for_each(|table| table.extra.stretch.clone_from(&plan.stretch));
-                        output
-                    }
-                    Ok(None) => return Ok(PlanEnd::Cancelled),
-                    // The failure concerns only the outputs, which are gone.
-                    Err(error) => return Ok(PlanEnd::Undone(error)),
-                };
-                // If the edit found no room, the inputs and the outputs would both stay, and no
-                // manifest could be written.
-                if self.space.room.ask(&*self.fs, &self.dir).is_some_and(|free| free < LEFT_FREE / 2) {
-                    let full = std::io::ErrorKind::StorageFull.into();
-                    return Ok(PlanEnd::Undone(StorageError::io("write to", &self.dir, full)));
-                }
-                if !cuts.is_empty() {
-                    self.observed.write_counters.sub_jobs.add(cuts.len() as u64 + 1);
-                }
-                let tables: u64 = inputs.iter().map(|t| t.meta.file_bytes).sum();
-                let read = tables + blobs.moved_bytes(&inputs);
-                let (written, blobs) = (output.written_bytes, output.blob_bytes);
-                let opened = match output.files.open(&*self.fs, &output.tables, &self.files.reader_config) {
-                    Ok(opened) => opened,
-                    Err(error) => return Ok(PlanEnd::Undone(error)),
-                };
-                bits.inherit(&opened);
-                self.observed.write_counters.blob_write_bytes.add(blobs);
-                (opened, read, written)
+                let control = CompactionControl { db: self, keyspace, progress, cancel };
+                self.merge_tables(&control, plan, &version, &inputs)
             }
         };
-
+        let Merged { opened, read, written } = match merged {
+            Ok(merged) => merged,
+            Err(end) => return Ok(end),
+        };
         let mut state = self.state();
         if keyspace.is_dropped() {
             return Ok(PlanEnd::Cancelled);

@@ -89,12 +89,12 @@ impl Session {
     pub(crate) fn seal_as_asked(&self) {
         let Some(keyspace) = self.throttle.asked_to_seal() else { return };
         let Some(mut log) = self.try_lock_log() else { return };
-        if self.gate.check().is_err() {
+        if self.gate.check_health().is_err() {
             return;
         }
         // After a failure the request stands, and is retried within a second.
         if self.seal(&mut log, &[keyspace]).is_ok() {
-            self.throttle.has_sealed();
+            self.throttle.note_sealed();
         }
     }
 
@@ -122,7 +122,7 @@ impl Session {
     /// writes fail. For the flush thread, which must not wait for the log.
     pub(crate) fn try_seal(&self, due: &[Arc<KeyspaceInner>]) {
         let Some(mut log) = self.try_lock_log() else { return };
-        if self.gate.check().is_ok() {
+        if self.gate.check_health().is_ok() {
             // A failure either suspends writes or is retried.
             let _ = self.seal(&mut log, due);
         }
@@ -147,8 +147,8 @@ impl Session {
         self.files.garbage.remove_unless_busy(&*self.fs);
     }
 
-    /// Takes the next epoch of a keyspace for tables to be written, and records it for the
-    /// keyspace's filter until the second result is dropped. `None` if the keyspace was dropped.
+    /// Takes the next epoch of a keyspace for tables to be written. While the second result lives,
+    /// the keyspace's global filter counts the epoch as taken. `None` if the keyspace was dropped.
     pub(crate) fn take_epoch(&self, keyspace: &KeyspaceInner) -> Option<(u64, Option<TakenEpoch>)> {
         let mut state = self.state();
         let epoch = state.catalogue.take_epoch(keyspace.id)?;
@@ -206,6 +206,9 @@ impl Session {
         told: &mut FlushOutcome,
     ) -> Result<(), StorageError> {
         let started = sync::now();
+        // Before anything is written, since the tables' epoch maps name it. An ingestion that
+        // begins meanwhile gets a later one, and waits for this flush where their keys overlap
+        // ([`ingest`](crate::jobs::ingest)), so that epochs stay disjoint at every key.
         let Some((epoch, taken)) = self.take_epoch(keyspace) else { return Ok(()) };
         let Some((opened, bytes)) = self.write_memtables(keyspace, slots, epoch, true)? else {
             return Ok(());

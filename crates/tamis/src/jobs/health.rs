@@ -70,11 +70,11 @@ impl Session {
     /// they stay suspended because the database is being closed. One edit publishes all tables:
     /// what one keyspace keeps must not depend on whether another's memtables were written.
     fn replace_logs(&self) -> Result<Option<String>, StorageError> {
-        let log_id = match self.gate.begun() {
+        let log_id = match self.gate.replacement_log() {
             Some(Some(begun)) => begun,
             Some(None) => {
                 let begun = self.give_up_logs()?;
-                self.gate.has_begun(begun);
+                self.gate.note_replacement_log(begun);
                 begun
             }
             None => return Ok(None),
@@ -136,7 +136,7 @@ impl Session {
         }
         state.scheduler.allow_all_flushes();
         self.release_logs(&mut state);
-        let cause = self.gate.resumed();
+        let cause = self.gate.end_suspension();
         drop(state);
         self.keep_filters_in_memory(None);
         Ok(cause)

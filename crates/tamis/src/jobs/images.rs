@@ -180,7 +180,7 @@ impl Session {
         !self.gate.is_read_only()
             && !self.gate.is_waiting()
             && !self.space.reserve.is_full()
-            && self.gate.check().is_ok()
+            && self.gate.check_health().is_ok()
     }
 
     /// Writes images to one new filter file and publishes it with one edit. The edit also drops

@@ -82,7 +82,7 @@ enum ToFlush {
 
 impl ToFlush {
     fn next(db: &Session, state: &mut State) -> ToFlush {
-        match db.gate.check() {
+        match db.gate.check_health() {
             Err(WriteError::Suspended { .. }) if db.gate.resume_is_due() => ToFlush::Everything,
             Err(_) => ToFlush::Nothing,
             Ok(()) => state
@@ -153,7 +153,7 @@ pub(crate) fn sync_loop(db: &Session) {
         }
         drop(state);
         let mut log = db.lock_log();
-        if db.gate.check().is_ok() {
+        if db.gate.check_health().is_ok() {
             // A failure has suspended writes.
             let _ = db.log.sync(&mut log);
         }

@@ -1,5 +1,6 @@
-//! Background work and its parts: flushes, merges, filters, the scrub, upkeep of a full disk,
-//! ingestion.
+//! Work on an open database that is neither a read nor a batch. Background threads ([`loops`]) do
+//! most of it: flushes, merges, filters, the scrub, upkeep of a full disk. Callers ask for the
+//! rest: ingestion, `verify`, keyspaces, manual compactions.
 
 pub(crate) mod begin;
 pub(crate) mod compact;

@@ -34,7 +34,7 @@ impl Session {
         }
         let mut state = self.state();
         if !self.may_save_hotness(&state) {
-            self.elastic.was_not_saved();
+            self.elastic.note_unsaved();
             return;
         }
         let edit = VersionEdit { hotness, ..VersionEdit::default() };

@@ -291,7 +291,7 @@ impl Pass<'_> {
 /// session has begun, since the last one of the session before may end anywhere.
 fn finished_logs(db: &Session) -> Vec<LogId> {
     let state = db.state();
-    if db.gate.check().is_err() || db.gate.is_waiting() {
+    if db.gate.check_health().is_err() || db.gate.is_waiting() {
         return Vec::new();
     }
     let floor = state.catalogue.tree().log_floor();

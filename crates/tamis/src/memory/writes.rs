@@ -270,7 +270,7 @@ impl WriteMembership {
     }
 
     /// Ends the request, after sealing or if there is nothing left to seal.
-    pub(crate) fn has_sealed(&self) {
+    pub(crate) fn note_sealed(&self) {
         self.asked.store(false, Relaxed);
     }
 

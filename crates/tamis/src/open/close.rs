@@ -29,7 +29,7 @@ pub(crate) fn close(db: &Session, workers: &Mutex<Option<Workers>>) -> Result<()
     db.gate.close();
     let mut last = None;
     let mut closed = Ok(());
-    let healthy = db.gate.check();
+    let healthy = db.gate.check_health();
     if !db.gate.is_read_only() && healthy.is_ok() {
         closed = db.log.end(&mut log).map(|writer| last = writer);
     }
@@ -63,7 +63,7 @@ pub(crate) fn close(db: &Session, workers: &Mutex<Option<Workers>>) -> Result<()
     drop(state);
     db.log.remove_obsolete();
     db.files.garbage.remove_all(&*db.fs);
-    let healthy = healthy.and_then(|()| db.gate.check());
+    let healthy = healthy.and_then(|()| db.gate.check_health());
     if let (Some(mut manifest), Ok(()), Ok(())) = (manifest, &closed, &healthy) {
         closed = db
             .check_named()

@@ -462,7 +462,7 @@ impl<'k> KeyLookup<'k> {
 }
 
 impl ReadAt<'_> {
-    /// Looks up `key`. Allocates only if more than eight runs of one step are candidates, or to
+    /// Looks up `key`. Allocates only if more than 16 tables of one step are candidates, or to
     /// merge operands.
     pub(crate) fn get<R: Recorder>(&self, key: &[u8], recorder: &mut R) -> Result<Lookup, ReadError> {
         recorder.cost().gets += 1;

@@ -123,9 +123,9 @@ pub(crate) struct View {
     pub(crate) gaps: Arc<Gaps>,
     /// The same in all views of a keyspace.
     pub(crate) habits: Arc<ReadHabits>,
-    /// The number of earlier active memtables.
+    /// How many memtables were active before the present one.
     pub(crate) rotation: u64,
-    /// The number of earlier versions.
+    /// How many versions the tree had before the present one.
     pub(crate) edition: u64,
 }
 

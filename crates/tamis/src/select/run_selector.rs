@@ -46,7 +46,8 @@ pub(crate) fn next_step(first: usize, count: usize, one_by_one: bool) -> Range<u
 /// Decides which tables may hold a key. See the module's contract.
 pub(crate) trait RunSelector: Send + Sync + Debug {
     /// Appends to `out` the tables of `runs` that may hold the probe's key, newest run first.
-    /// `runs` are places in [`Version::runs`], at most [`MAX_STEP`] of them.
+    /// `runs` are places in [`Version::runs`]: at most [`MAX_STEP`] of them, or all where one
+    /// filter answers for the whole tree.
     fn select(
         &self,
         version: &Version,

@@ -141,9 +141,9 @@ impl Expiry {
         self.ages_deletes.load(Ordering::Relaxed)
     }
 
-    /// Returns a time before which the write with this number was certainly not made, if a sample
-    /// is that old. Otherwise returns the time by which it was made at the latest. `None` without
-    /// samples.
+    /// Returns the time of the newest sample before the write with this number: the write was made
+    /// then or later. If there is none before it, returns the time of the oldest sample: the write
+    /// was made then or earlier. `None` without samples.
     pub(crate) fn written_since(&self, seq: SeqNo) -> Option<u64> {
         let times = self.times.lock();
         let samples = times.samples.samples();

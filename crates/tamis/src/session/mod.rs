@@ -74,8 +74,8 @@
 //!
 //! # Publishing
 //!
-//! A writer inserts into memtables, then stores `visible_seq` (Release) in log order. A reader
-//! loads the view, then `visible_seq` (Acquire): it sees every entry at or below that number that
+//! A writer inserts into memtables, then publishes its number ([`Committer::visible`]) in log order.
+//! A reader loads the view, then that number: it sees every entry at or below that number that
 //! the view can hold. The view is complete up to that number, or lacks only writes made after the
 //! view was replaced, which form a suffix. Between the two loads the reader loads the keyspace's
 //! expiry horizon, below which entries have expired ([`expiry`](crate::session::expiry)).
@@ -207,7 +207,8 @@ pub(crate) struct Lifecycle {
     pub(crate) repaired: Option<Repaired>,
 }
 
-/// An open database. It only composes its parts; each has its own invariants.
+/// An open database, made of its parts. Each has its own invariants; what needs several of them is
+/// a method here.
 pub(crate) struct Session {
     pub(crate) dir: PathBuf,
     pub(crate) fs: Arc<dyn FileSystem>,
@@ -272,7 +273,7 @@ impl Session {
         let complete = |catalogue: &Catalogue, edit: &mut VersionEdit| self.complete_edit(catalogue, edit);
         let started = sync::now();
         let (edit, opened) = state.catalogue.commit(edit, opened, complete).inspect_err(|_| {
-            self.elastic.was_not_saved();
+            self.elastic.note_unsaved();
             self.monitor.notify();
         })?;
         self.observed.observer.record(Operation::ManifestEdit, sync::since(started));

@@ -160,7 +160,7 @@ impl Throttle {
             let stopped = || keyspace.pressure.get() == Pressure::Stop && !keyspace.is_dropped();
             let check = |state: &State| state.scheduler.check_compactions(keyspace.id);
             match self.stall_while(StallCause::Compactions, stopped, check) {
-                Err(WriteError::Suspended { .. }) if self.gate.check().is_ok() && frees() => {}
+                Err(WriteError::Suspended { .. }) if self.gate.check_health().is_ok() && frees() => {}
                 waited => waited?,
             }
         }
@@ -233,7 +233,7 @@ impl Throttle {
         };
         if share.is_asked() || is_over && flushes() {
             self.seal_largest(current, self.memory.active().saturating_sub(1), seal)?;
-            share.has_sealed();
+            share.note_sealed();
         }
         let over = || self.memory.sealed() > 0 && share.is_over();
         if is_over && over() {
@@ -264,7 +264,7 @@ impl Throttle {
     }
 
     /// Returns the keyspace whose memtable other databases want flushed, if any. For the flush
-    /// thread, in case nobody writes; [`has_sealed`](Self::has_sealed) ends the request.
+    /// thread, in case nobody writes; [`has_sealed`](Self::note_sealed) ends the request.
     pub(crate) fn asked_to_seal(&self) -> Option<Arc<KeyspaceInner>> {
         self.share.as_ref().filter(|share| share.is_asked())?;
         let filled = self.filled.list().into_iter();
@@ -272,13 +272,13 @@ impl Throttle {
             .filter(|keyspace| !keyspace.view.load().memtables.active.memtable.is_empty())
             .max_by_key(|keyspace| active_bytes(keyspace));
         if largest.is_none() {
-            self.has_sealed();
+            self.note_sealed();
         }
         largest
     }
 
-    pub(crate) fn has_sealed(&self) {
-        self.share.iter().for_each(WriteMembership::has_sealed);
+    pub(crate) fn note_sealed(&self) {
+        self.share.iter().for_each(WriteMembership::note_sealed);
     }
 
     /// Leaves the memory shared with other databases, at closing.

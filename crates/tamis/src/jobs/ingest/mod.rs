@@ -26,7 +26,7 @@
 //! # Why versions stay in order
 //!
 //! A key's newer version must come first in the order in which the tree is read. By the time places
-//! are chosen (step 2), older data that overlaps a file is in tables, and [`place`](place::place)
+//! are chosen (step 3), older data that overlaps a file is in tables, and [`place`](place::place)
 //! puts the file above it. A memtable whose flush has begun has an older epoch than the ingestion.
 //! The ingestion waits for it if the key ranges overlap at all, so that epochs stay disjoint at
 //! every key. A memtable whose flush has not begun gets a newer epoch. Neither gets its run until

@@ -148,7 +148,8 @@ impl Elastic {
             }
             Some(membership) => {
                 let step_bytes = membership.step();
-                // The least of a single database; of shared memory, that of one in four.
+                // The least that the market may leave this cache: a 32nd of the total where no
+                // other database joins, and a 128th where up to four do.
                 let least_bytes = if own.is_some() { 2 * step_bytes } else { step_bytes / 2 };
                 // A cache created without capacity could not grow.
                 let capacity = membership.bytes(Use::Blocks).max(LEAST_BLOCKS * block_bytes.max(1));

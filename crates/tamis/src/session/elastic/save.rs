@@ -50,7 +50,7 @@ impl Elastic {
 
     /// Records that an edit that may have included the hotness failed: it is due again after a
     /// while, even without gets.
-    pub(crate) fn was_not_saved(&self) {
+    pub(crate) fn note_unsaved(&self) {
         self.inner().saved.gets = None;
     }
 }
