@@ -71,6 +71,29 @@ impl Db {
         self.default.put(key, value)
     }
 
+    /// Sets the value of `key` to `value` with its own durability, as
+    /// [`write_with`](Db::write_with) does for a batch.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Db::put).
+    ///
+    /// ```
+    /// use tamis::{Db, Durability, Options};
+    ///
+    /// let db = Db::open("accounts", Options::in_memory())?;
+    /// db.put_with("balance", "100", Durability::Synced)?; // survives a power cut
+    /// # Ok::<(), tamis::Error>(())
+    /// ```
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<(), WriteError> {
+        self.default.put_with(key, value, durability)
+    }
+
     /// Applies `operand` to the value of `key` with the merge operator of the default keyspace (its
     /// option `merge_operator`), without reading the value: it costs as much as a put. Reads apply
     /// the pending operands.

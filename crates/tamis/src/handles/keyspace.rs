@@ -24,7 +24,7 @@ use crate::jobs::ingest::{IngestOptions, IngestReport};
 use crate::observe::Explained;
 use crate::observe::cost::ReadCost;
 use crate::observe::latency::Operation;
-use crate::options::KeyspaceOptions;
+use crate::options::{Durability, KeyspaceOptions};
 use crate::read::explain::{ExplainRecorder, summary};
 use crate::read::{Bounds, CountedGet, Explanation, Iter, Lookup, OwnReads, RangeExplanation, ReadAt};
 use crate::slice::Slice;
@@ -251,12 +251,29 @@ impl Keyspace {
     ///
     /// Those of [`Db::put`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
-        let (key, value) = (key.as_ref(), value.as_ref());
+        self.write_alive(self.batch_of_put(key.as_ref(), value.as_ref())?, None)
+    }
+
+    /// Sets the value of `key` to `value` with its own durability: see [`Db::put_with`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Keyspace::put).
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<(), WriteError> {
+        self.write_alive(self.batch_of_put(key.as_ref(), value.as_ref())?, Some(durability))
+    }
+
+    fn batch_of_put(&self, key: &[u8], value: &[u8]) -> Result<WriteBatch, WriteError> {
         // Checked before making room for it.
         check_value(value)?;
         let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 24);
         batch.put_id(self.inner.id, key, value);
-        self.write_alive(batch)
+        Ok(batch)
     }
 
     /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option
@@ -271,7 +288,7 @@ impl Keyspace {
         check_value(operand)?;
         let mut batch = WriteBatch::with_capacity(key.len() + operand.len() + 24);
         batch.merge_id(self.inner.id, key, operand);
-        self.write_alive(batch)
+        self.write_alive(batch, None)
     }
 
     /// Deletes `key`. Deleting a key that does not exist is not an error.
@@ -282,7 +299,7 @@ impl Keyspace {
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
         batch.delete_id(self.inner.id, key.as_ref());
-        self.write_alive(batch)
+        self.write_alive(batch, None)
     }
 
     /// Deletes all keys in a range, at the cost of one write regardless of how many there are. An
@@ -294,7 +311,7 @@ impl Keyspace {
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<(), WriteError> {
         let mut batch = WriteBatch::new();
         batch.delete_range_id(self.inner.id, range);
-        self.write_alive(batch)
+        self.write_alive(batch, None)
     }
 
     /// Deletes all keys that start with `prefix`, at the cost of one write regardless of how many
@@ -319,11 +336,11 @@ impl Keyspace {
     }
 
     /// Commits a batch for this keyspace unless the keyspace was dropped.
-    fn write_alive(&self, batch: WriteBatch) -> Result<(), WriteError> {
+    fn write_alive(&self, batch: WriteBatch, durability: Option<Durability>) -> Result<(), WriteError> {
         if self.inner.is_dropped() {
             return Err(WriteError::Dropped { name: self.inner.name().to_owned() });
         }
-        self.handle.write(batch, None)
+        self.handle.write(batch, durability)
     }
 
     /// Returns the path that a get of `key` would take now, step by step. Costs a get and some

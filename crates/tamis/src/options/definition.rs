@@ -38,7 +38,7 @@ use super::values::{
 use super::workload::Operations;
 use crate::clock::Clock;
 use crate::error::OptionsError;
-use crate::io::FileSystem;
+use crate::io::{FileSystem, MemFs};
 use crate::memory::SharedReadMemory;
 use crate::memory::writes::SharedWriteMemory;
 use crate::observe::events::EventListener;
@@ -382,6 +382,24 @@ impl PartialEq for KeyspaceOptions {
 }
 
 impl Options {
+    /// Returns the defaults for a database in memory, for tests. Databases that are opened with
+    /// clones of the result share one [file system](crate::io::MemFs): the path names a database in
+    /// it, which can be closed and opened again. All is gone with the last clone and handle.
+    ///
+    /// ```
+    /// use tamis::{Db, Options};
+    ///
+    /// let options = Options::in_memory();
+    /// let db = Db::open("any name", options.clone())?;
+    /// db.put("key", "value")?;
+    /// db.close()?;
+    /// assert_eq!(Db::open("any name", options)?.get("key")?.unwrap(), "value");
+    /// # Ok::<(), tamis::Error>(())
+    /// ```
+    pub fn in_memory() -> Options {
+        Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() }
+    }
+
     /// Checks every option's range and that the options are consistent with each other.
     ///
     /// # Errors

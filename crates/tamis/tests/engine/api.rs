@@ -24,7 +24,7 @@ use tamis::{
     OpenError, Options, OptionsError, ReadError, Readable, Slice, Snapshot, SnapshotView, StorageError,
     Transaction, TransactionError, WriteBatch, WriteError,
 };
-use tamis_testkit::{FaultPlan, FaultyFs};
+use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
 /// Follows the chain of causes to its end.
 fn root_cause<'e>(mut error: &'e (dyn std::error::Error + 'static)) -> &'e (dyn std::error::Error + 'static) {
@@ -45,6 +45,22 @@ fn a_failed_opening_leads_to_the_error_of_the_file_system() {
     assert_eq!(cause.kind(), io::ErrorKind::PermissionDenied);
     assert!(cause.to_string().contains("was planned to fail"), "{cause}");
     assert!(error.to_string().contains(&cause.to_string()), "the message alone says why: {error}");
+}
+
+#[test]
+fn a_put_may_have_a_durability_of_its_own() {
+    let fs = FaultyFs::new(1);
+    let options = |fs: &FaultyFs| Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+    let db = Db::open("db", options(&fs)).unwrap();
+    let other = db.create_keyspace("other", KeyspaceOptions::default()).unwrap();
+    other.put_with("synced", "value", Durability::Synced).unwrap();
+    db.put_with("synced", "value", Durability::Synced).unwrap();
+    db.put_with("buffered", "value", Durability::Buffered).unwrap();
+    assert!(db.put_with(vec![0; 1 << 17], "value", Durability::Synced).is_err());
+    let after = Db::open("db", options(&fs.crash(CrashMode::DropUnsynced))).unwrap();
+    assert_eq!(after.get("synced").unwrap().unwrap(), "value");
+    assert_eq!(after.keyspace("other").unwrap().get("synced").unwrap().unwrap(), "value");
+    assert_eq!(after.get("buffered").unwrap(), None);
 }
 
 #[test]
