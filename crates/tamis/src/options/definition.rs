@@ -122,8 +122,8 @@ options_table! {
             "Maximum number of open table files where tables are not mapped; 0 means no limit, and neither has a database \
              that is open read-only or followed. A mapped table needs no descriptor. Reads in progress, logs and background jobs take a few more.";
         Basic, background_threads: usize = "2", Count { min: 1, max: 64 },
-            "Threads that flush and compact; as many share one large compaction. More threads keep up with more writes \
-             and take CPU time from readers.";
+            "Threads that compact; as many share one large compaction. One more thread flushes. More threads keep up \
+             with more writes and take CPU time from readers.";
         Tuning, background_bytes_per_second: u64 = "unlimited", Bytes { min: 64 * KIB, max: NO_LIMIT },
             "Rate limit for the writes of flushes and compactions together; flushes go first. Bounds the bandwidth \
              they take from reads.";

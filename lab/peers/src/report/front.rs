@@ -49,7 +49,7 @@ const ALL_ENGINES: [Engine; 7] = [
 #[cfg(test)]
 pub(super) const PEERS: [&str; 5] = ["RocksDB", "fjall", "LevelDB", "LMDB", "redb"];
 
-/// The rows of the README.
+/// The rows of the README, in its table and its picture.
 static FRONT: [Pick; 6] = [
     pick("absent get", "compacted", "get-empty", 1),
     pick("present get", "compacted", "get-existing", 1),
@@ -58,9 +58,6 @@ static FRONT: [Pick; 6] = [
     pick("random load", "load", "fill-random", 1),
     large("overwrite of 16 KiB", "overwrite"),
 ];
-
-/// The rows of [`FRONT`] that are drawn.
-const DRAWN: [&str; 4] = ["absent get", "present get", "seek", "random load"];
 
 /// Times in docs/performance.md, beside those of [`FRONT`].
 static TIMES: [Pick; 8] = [
@@ -173,7 +170,7 @@ const FILE: &str = "engines.svg";
 const TITLE: &str = "Time per operation, by engine";
 
 /// What the horizontal axis shows.
-const AXIS: &str = "logarithmic scale, shorter is better";
+const AXIS: &str = "logarithmic scale, shorter is better; bold: the fastest, or a tie with it";
 
 /// Values of the axis, in nanoseconds, with their labels.
 static TICKS: [(f64, &str); 16] = [
@@ -195,8 +192,15 @@ static TICKS: [(f64, &str); 16] = [
     (1e6, "1 ms"),
 ];
 
-/// A bar: whether it is of tamis, the engine, nanoseconds.
-type Bar = (bool, &'static str, f64);
+/// A bar of the picture.
+struct Bar {
+    /// Whether it is of tamis.
+    own: bool,
+    engine: &'static str,
+    ns: f64,
+    /// Whether the table has it in bold.
+    strong: bool,
+}
 
 /// Returns the README's picture, whose file is in `dir` beside the document.
 pub(super) fn picture(summary: &Summary, dir: &str) -> Result<Section, String> {
@@ -204,12 +208,15 @@ pub(super) fn picture(summary: &Summary, dir: &str) -> Result<Section, String> {
         return Err(format!("pictures are below the document, and {dir} is not"));
     }
     let mut groups: Vec<(&str, Vec<Bar>)> = Vec::new();
-    for pick in FRONT.iter().filter(|pick| DRAWN.contains(&pick.name)) {
+    for pick in &FRONT {
         let Some(group) = pick.find(summary) else { continue };
-        let bar = |(system, name): Engine| {
-            Some((is_tamis(system), name, group.spread(system, Figure::NsPerOp)?.median))
+        let spreads = ENGINES.map(|(system, _)| group.spread(system, Figure::NsPerOp));
+        let bold = strong(Figure::NsPerOp, &spreads);
+        let bar = |(at, (system, engine)): (usize, Engine)| {
+            let ns = spreads[at].as_ref()?.median;
+            Some(Bar { own: is_tamis(system), engine, ns, strong: bold.contains(&(at + 1)) })
         };
-        groups.push((pick.name, ENGINES.into_iter().filter_map(bar).collect()));
+        groups.push((pick.name, ENGINES.into_iter().enumerate().filter_map(bar).collect()));
     }
     let svg = svg(&groups).ok_or_else(|| "the rows have nothing to draw".to_owned())?;
     let text = format!("![{TITLE}; the table below has the values]({dir}/{FILE})");
@@ -223,10 +230,10 @@ const LEFT: f64 = 96.0;
 /// The right end of the axis; the longest bar has its value beyond.
 const RIGHT: f64 = 560.0;
 /// Height of a bar with what separates it from the next one.
-const LANE: f64 = 21.0;
-const THICK: f64 = 15.0;
+const LANE: f64 = 18.0;
+const THICK: f64 = 13.0;
 /// Height of a group's name.
-const NAME: f64 = 30.0;
+const NAME: f64 = 26.0;
 /// Height of the title.
 const HEAD: f64 = 44.0;
 /// Height of the axis below the bars.
@@ -253,7 +260,7 @@ text { font: 14px -apple-system, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sa
 
 /// Draws groups of horizontal bars; `None` if there are none, or none of the values fits on the axis.
 fn svg(groups: &[(&str, Vec<Bar>)]) -> Option<String> {
-    let all = || groups.iter().flat_map(|(_, bars)| bars).map(|(_, _, ns)| *ns);
+    let all = || groups.iter().flat_map(|(_, bars)| bars).map(|bar| bar.ns);
     let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
     // Every bar has a length.
     let first = TICKS.iter().rposition(|(at, _)| *at < least)?;
@@ -283,17 +290,18 @@ fn svg(groups: &[(&str, Vec<Bar>)]) -> Option<String> {
     out += &label(((LEFT + RIGHT) / 2.0, bottom + 42.0), "faint", "middle", AXIS);
     let mut top = HEAD;
     for (name, bars) in groups {
-        out += &label((MARGIN, top + 20.0), "strong", "start", name);
+        out += &label((MARGIN, top + 18.0), "strong", "start", name);
         top += NAME;
-        for (own, engine, ns) in bars {
-            let (kind, letters) = if *own { ("own", "strong") } else { ("peer", "plain") };
-            let (end, base) = (x(*ns), top + 12.5);
-            out += &label((LEFT - 8.0, base), letters, "end", engine);
+        for bar in bars {
+            let kind = if bar.own { "own" } else { "peer" };
+            let letters = if bar.strong { "strong" } else { "plain" };
+            let (end, base) = (x(bar.ns), top + THICK - 1.5);
+            out += &label((LEFT - 8.0, base), letters, "end", bar.engine);
             out += &format!(
                 "<rect class=\"{kind}\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{THICK}\"/>\n",
                 end - LEFT
             );
-            out += &label((end + 6.0, base), letters, "start", &time(*ns));
+            out += &label((end + 6.0, base), letters, "start", &time(bar.ns));
             top += LANE;
         }
     }
@@ -308,7 +316,7 @@ fn label(at: (f64, f64), class: &str, anchor: &str, text: &str) -> String {
 
 /// Returns a group in words.
 fn said(name: &str, bars: &[Bar]) -> String {
-    let bars: Vec<String> = bars.iter().map(|(_, engine, ns)| format!("{engine} {}", time(*ns))).collect();
+    let bars: Vec<String> = bars.iter().map(|bar| format!("{} {}", bar.engine, time(bar.ns))).collect();
     format!("{name}: {}", bars.join(", "))
 }
 
@@ -371,14 +379,16 @@ mod tests {
         let (path, svg) = &section.files[0];
         assert_eq!(path, Path::new("docs/pictures/engines.svg"));
         let count = |what: &str| svg.matches(what).count();
-        // Three reads and a load, of five engines.
-        assert_eq!((count("class=\"own\""), count("class=\"peer\"")), (4, 16));
+        // Four reads and a load, of five engines.
+        assert_eq!((count("class=\"own\""), count("class=\"peer\"")), (5, 20));
         assert_eq!(
             (count("<text"), count("</text>")),
-            (4 + 20 * 2 + count("class=\"grid\"") + 2, count("<text"))
+            (5 + 25 * 2 + count("class=\"grid\"") + 2, count("<text"))
         );
+        // The names of the five, and bars as bold as the table's cells: tamis in each, LevelDB in two.
+        assert_eq!(count("class=\"strong\""), 5 + (5 + 2) * 2, "{svg}");
         assert!(svg.contains("absent get: tamis 218 ns, RocksDB 1.2 µs"), "{svg}");
-        assert!(svg.contains(">200 ns</text>") && svg.contains(">20 µs</text>") && !svg.contains(">100 ns<"));
+        assert!(svg.contains(">200 ns</text>") && svg.contains(">50 µs</text>") && !svg.contains(">100 ns<"));
         assert!(svg.contains("prefers-color-scheme: dark"));
         assert!(picture(&summary, "../x").unwrap_err().contains("below the document"));
         assert!(picture(&Summary::of(&rows_of("runs", "seek", TWO)), "x").unwrap_err().contains("to draw"));

@@ -22,6 +22,9 @@ this page says. `zstd` needs a build with the feature of that name.
   but `Options::stored_in` does, and so does every `tamis` command.
 * Options of the database change at the next opening. [Changing options](running.md#changing-options) says which
   options of a keyspace can change, and when.
+* Some options are for experiments only. They need the feature `measure`, and [the
+  laboratory](../lab/README.md#options-for-experiments) lists them. The `tamis` program has that feature, so
+  `tamis options` prints them, too.
 
 ";
 
