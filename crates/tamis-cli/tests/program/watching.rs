@@ -7,13 +7,13 @@ use std::process::{Child, Stdio};
 use crate::support::{Place, run, tamis};
 
 /// A program that serves until the end of the test.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Served {
-    fn start(args: &[&str]) -> Served {
+    pub(crate) fn start(args: &[&str]) -> Served {
         let mut command = tamis();
         command.args(["serve", "--metrics", "127.0.0.1:0"]).args(args).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
