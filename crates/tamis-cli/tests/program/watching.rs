@@ -57,7 +57,7 @@ fn a_database_of_nobody_is_served_and_shown_as_it_lies() {
     let mut top = tamis();
     top.args(["top", "--once", &place.db()]);
     let page = run(top, b"").ok();
-    assert!(page.contains("opened read-only") && page.contains("gets –,"), "{page}");
+    assert!(page.contains("no rates: the writer publishes none") && page.contains("gets –,"), "{page}");
     assert!(!page.contains("suspended"), "{page}");
     assert!(page.contains("\nkeyspace   default: 1 memtable of "), "{page}");
 }
