@@ -36,16 +36,31 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Answer {
     status: u16,
     content: &'static str,
+    /// More lines of the head, each with its end.
+    head: String,
     body: String,
 }
 
+/// A page loads nothing, and asks nobody but this server.
+const PAGE_HEAD: &str = "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; \
+                         style-src 'unsafe-inline'; connect-src 'self'\r\nX-Content-Type-Options: nosniff\r\n";
+
 impl Answer {
     pub(crate) fn text(status: u16, body: &str) -> Answer {
-        Answer { status, content: "text/plain; charset=utf-8", body: body.to_owned() }
+        let head = String::new();
+        Answer { status, content: "text/plain; charset=utf-8", head, body: body.to_owned() }
     }
 
-    pub(crate) fn metrics(body: String) -> Answer {
-        Answer { status: 200, content: "text/plain; version=0.0.4; charset=utf-8", body }
+    /// Metrics that are so old.
+    pub(crate) fn metrics(body: String, age: Duration) -> Answer {
+        let head = format!("Age: {}\r\n", age.as_secs());
+        Answer { status: 200, content: "text/plain; version=0.0.4; charset=utf-8", head, body }
+    }
+
+    /// A page that is in one piece.
+    pub(crate) fn html(body: &str) -> Answer {
+        let head = PAGE_HEAD.to_owned();
+        Answer { status: 200, content: "text/html; charset=utf-8", head, body: body.to_owned() }
     }
 
     #[cfg(test)]
@@ -64,10 +79,10 @@ impl Answer {
             500 => "Internal Server Error",
             _ => "Service Unavailable",
         };
-        let Answer { status, content, body } = self;
+        let Answer { status, content, head, body } = self;
         let allow = if *status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
         let head = format!(
-            "HTTP/1.1 {status} {reason}\r\nContent-Type: {content}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
+            "HTTP/1.1 {status} {reason}\r\nContent-Type: {content}\r\nContent-Length: {}\r\n{allow}{head}Connection: close\r\n\r\n",
             body.len()
         );
         [head.as_bytes(), if with_body { body.as_bytes() } else { b"" }].concat()

@@ -3,7 +3,7 @@
 
 mod samples;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use tamis::{Db, Options};
@@ -50,7 +50,8 @@ const STALE_SECONDS: f64 = 10.0;
 /// Reads the metrics of one database again and again.
 pub(crate) struct Watch {
     args: DbArgs,
-    own: Option<Db>,
+    /// The database of this process, and since when it is open.
+    own: Option<(Db, Instant)>,
     /// Of a writer that publishes.
     _publisher: Option<Publisher>,
     /// A follower, while nothing is published.
@@ -69,7 +70,7 @@ impl Watch {
     pub(crate) fn own(args: DbArgs, publish: &PublishArgs) -> Result<Watch, Failure> {
         let db = args.open_existing()?;
         let _publisher = publish.start(&db)?;
-        Ok(Watch { args, own: Some(db), _publisher, follower: None, had_writer: false })
+        Ok(Watch { args, own: Some((db, Instant::now())), _publisher, follower: None, had_writer: false })
     }
 
     /// Reports whether there was a writer that published, and has stopped.
@@ -80,8 +81,12 @@ impl Watch {
     /// Returns the metrics as text, and where they come from.
     pub(crate) fn read(&mut self) -> Result<(String, Origin), Failure> {
         let name = self.args.db.display().to_string();
-        if let Some(db) = &self.own {
-            return Ok((to_prometheus(&db.stats(), &name), Origin::Own));
+        if let Some((db, opened)) = &self.own {
+            // As a publisher says it: rates are those between two uptimes.
+            let uptime = opened.elapsed().as_secs_f64();
+            let text = to_prometheus(&db.stats(), &name);
+            let uptime = format!("# TYPE tamis_uptime_seconds gauge\ntamis_uptime_seconds {uptime}\n");
+            return Ok((uptime + &text, Origin::Own));
         }
         refuse_file(&self.args.db)?;
         // What cannot be read is not published.

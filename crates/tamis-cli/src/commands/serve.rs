@@ -1,4 +1,4 @@
-//! `tamis serve`: the metrics of a database over HTTP, for a scraper.
+//! `tamis serve`: the metrics of a database over HTTP, for a scraper, and a page that shows them live.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -11,15 +11,19 @@ use crate::http::{self, Answer};
 use crate::output::Out;
 use crate::text::harmless;
 use crate::values::PublishArgs;
-use crate::watch::{Samples, Watch, WatchArgs};
+use crate::watch::{Origin, Samples, Watch, WatchArgs};
 
-/// Serve the metrics of a database over HTTP, for Prometheus
+/// A page that reads `/metrics` each second.
+const PAGE: &str = include_str!("serve/page.html");
+
+/// Serve the metrics of a database over HTTP, for Prometheus, and as a live page
 #[derive(Args)]
 #[command(
-    after_help = "Serves `/metrics`, in the text format of Prometheus, and `/healthz`: 200 while writes proceed, 503\n\
-                  otherwise; without what the writer publishes, 200 if the database can be read. Shows what the process that writes publishes (`--publish`); without that, the \
-                  tree as a follower sees it. Nothing is encrypted and nobody is asked for a\n\
-                  password: serve on an address that only the scraper reaches.\n\nExample:\n  \
+    after_help = "Serves `/metrics`, in the text format of Prometheus; `/`, a page that shows them live in a browser; and\n\
+                  `/healthz`: 200 while writes proceed, 503 otherwise; without what the writer publishes, 200 if\n\
+                  the database can be read. Shows what the process that writes publishes (`--publish`); without\n\
+                  that, the tree as a follower sees it. Nothing is encrypted and nobody is asked for a password:\n\
+                  serve on an address that only the scraper and you reach.\n\nExample:\n  \
                   tamis serve --metrics 127.0.0.1:9091 --db ./tamis-demo"
 )]
 pub(crate) struct ServeArgs {
@@ -53,7 +57,8 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Out) -> Result<Outcome, Failure> {
         })?
         .collect();
     let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
-    writeln!(out, "http://{}/metrics", listener.local_addr().map_err(failed)?)?;
+    let address = listener.local_addr().map_err(failed)?;
+    writeln!(out, "http://{address}/metrics\nhttp://{address}/")?;
     out.flush()?;
     let mut cached = Cached { watch, last: None };
     http::serve(listener, &mut |path| answer(&mut cached, path)).map_err(failed)?;
@@ -63,8 +68,8 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Out) -> Result<Outcome, Failure> {
 /// Metrics are read at most this often, however often they are asked for.
 const LEAST: Duration = Duration::from_millis(500);
 
-/// Metrics as text, or why there are none.
-type Read = Result<String, String>;
+/// Metrics as text and how old they were when they were read, or why there are none.
+type Read = Result<(String, Duration), String>;
 
 struct Cached {
     watch: Watch,
@@ -74,24 +79,33 @@ struct Cached {
 impl Cached {
     fn read(&mut self) {
         if self.last.as_ref().is_none_or(|(when, _)| when.elapsed() >= LEAST) {
-            let read =
-                self.watch.read().map(|(text, _)| text).map_err(|failure| harmless(&failure.to_string()));
+            let read = self.watch.read().map(|(text, origin)| (text, age(origin)));
+            let read = read.map_err(|failure| harmless(&failure.to_string()));
             self.last = Some((Instant::now(), read));
         }
     }
 }
 
-fn answer(cached: &mut Cached, path: &str) -> Answer {
-    if !matches!(path, "/metrics" | "/healthz") {
-        return Answer::text(404, "there are /metrics and /healthz\n");
+fn age(origin: Origin) -> Duration {
+    match origin {
+        Origin::Published { age, .. } => Duration::try_from_secs_f64(age).unwrap_or_default(),
+        Origin::ReadOnly | Origin::Own => Duration::ZERO,
     }
-    cached.read();
-    match (path, &cached.last.as_ref().expect("just read").1) {
-        ("/metrics", Ok(text)) => Answer::metrics(text.clone()),
+}
+
+fn answer(cached: &mut Cached, path: &str) -> Answer {
+    match path {
+        "/" => return Answer::html(PAGE),
+        "/metrics" | "/healthz" => cached.read(),
+        _ => return Answer::text(404, "there are /, /metrics and /healthz\n"),
+    }
+    let (when, read) = cached.last.as_ref().expect("just read");
+    match (path, read) {
+        ("/metrics", Ok((text, age))) => Answer::metrics(text.clone(), *age + when.elapsed()),
         (_, Ok(_)) if cached.watch.has_lost_writer() => {
             Answer::text(503, "the process that writes has stopped publishing\n")
         }
-        (_, Ok(text)) => health(text),
+        (_, Ok((text, _))) => health(text),
         (_, Err(error)) => Answer::text(503, &format!("{error}\n")),
     }
 }

@@ -6,6 +6,7 @@ mod filters;
 mod keyspaces;
 mod loading;
 mod operators;
+mod page;
 mod support;
 #[cfg(target_os = "linux")]
 mod terminal;

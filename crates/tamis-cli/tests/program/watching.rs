@@ -7,13 +7,13 @@ use std::process::{Child, Stdio};
 use crate::support::{Place, run, tamis};
 
 /// A program that serves until the end of the test.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Served {
-    fn start(args: &[&str]) -> Served {
+    pub(crate) fn start(args: &[&str]) -> Served {
         let mut command = tamis();
         command.args(["serve", "--metrics", "127.0.0.1:0"]).args(args).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -57,7 +57,7 @@ fn a_database_of_nobody_is_served_and_shown_as_it_lies() {
     let mut top = tamis();
     top.args(["top", "--once", &place.db()]);
     let page = run(top, b"").ok();
-    assert!(page.contains("opened read-only") && page.contains("gets –,"), "{page}");
+    assert!(page.contains("no rates: the writer publishes none") && page.contains("gets –,"), "{page}");
     assert!(!page.contains("suspended"), "{page}");
     assert!(page.contains("\nkeyspace   default: 1 memtable of "), "{page}");
 }
