@@ -14,7 +14,7 @@ use crate::error::DecodeError;
 /// | `String`, passed as `&str` | UTF-8 |
 /// | `Vec<u8>`, passed as `&[u8]`; `[u8; N]` | as they are |
 /// | `Option<K>` | `00` for none, or `01` and the key |
-/// | `(A, B)`, `(A, B, C)`, `(A, B, C, D)` | the components one after another: see below |
+/// | `(A, B)`, `(A, B, C)` | the components one after another: see below |
 ///
 /// **Tuples.** The last component is stored as it is, and so is one whose [`WIDTH`](Key::WIDTH) is
 /// known. In any other component each `00` becomes `00 FF`, and `00 00` marks its end. That end

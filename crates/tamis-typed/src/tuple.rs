@@ -90,32 +90,21 @@ impl<A: Key, B: Key> Key for (A, B) {
     }
 }
 
-/// Longer tuples: since the last component is stored as it is, they have the bytes of pairs whose
-/// last component is the rest.
-macro_rules! longer {
-    ($($first:ident $a:ident, $($rest:ident $b:ident),+;)*) => {$(
-        impl<$first: Key, $($rest: Key),+> Key for ($first, $($rest),+) {
-            type Ref<'a> = ($first::Ref<'a>, $($rest::Ref<'a>),+);
-            const WIDTH: Option<usize> = <($first, ($($rest,)+))>::WIDTH;
+/// Since the last component is stored as it is, a triple has the bytes of `(A, (B, C))`.
+impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
+    type Ref<'a> = (A::Ref<'a>, B::Ref<'a>, C::Ref<'a>);
+    const WIDTH: Option<usize> = <(A, (B, C))>::WIDTH;
 
-            fn encode(($a, $($b),+): Self::Ref<'_>, out: &mut Vec<u8>) {
-                <($first, ($($rest,)+))>::encode(($a, ($($b,)+)), out);
-            }
+    fn encode((a, b, c): Self::Ref<'_>, out: &mut Vec<u8>) {
+        <(A, (B, C))>::encode((a, (b, c)), out);
+    }
 
-            fn decode(bytes: &[u8]) -> Result<($first, $($rest),+), DecodeError> {
-                let ($a, ($($b,)+)) = <($first, ($($rest,)+))>::decode(bytes)?;
-                Ok(($a, $($b),+))
-            }
+    fn decode(bytes: &[u8]) -> Result<(A, B, C), DecodeError> {
+        let (a, (b, c)) = <(A, (B, C))>::decode(bytes)?;
+        Ok((a, b, c))
+    }
 
-            fn borrowed(&self) -> ($first::Ref<'_>, $($rest::Ref<'_>),+) {
-                let ($a, $($b),+) = self;
-                ($a.borrowed(), $($b.borrowed()),+)
-            }
-        }
-    )*};
-}
-
-longer! {
-    A a, B b, C c;
-    A a, B b, C c, D d;
+    fn borrowed(&self) -> (A::Ref<'_>, B::Ref<'_>, C::Ref<'_>) {
+        (self.0.borrowed(), self.1.borrowed(), self.2.borrowed())
+    }
 }

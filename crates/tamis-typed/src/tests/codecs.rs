@@ -33,7 +33,7 @@ fn check<K: Key + Clone + Debug>(a: &K, b: &K, order: Ordering) -> Result<(), Te
         prop_assert_eq!(bytes(&left).cmp(&bytes(&right)), order.then(x.cmp(&y)), "{:?} {:?}", left, right);
         let (left, right) = (((x, a.clone()), b.clone()), ((x, b.clone()), a.clone()));
         prop_assert_eq!(bytes(&left).cmp(&bytes(&right)), order, "{:?} {:?}", left, right);
-        let (left, right) = ((x, a.clone(), b.clone(), x), (x, b.clone(), a.clone(), y));
+        let (left, right) = ((a.clone(), b.clone(), x), (b.clone(), a.clone(), y));
         prop_assert_eq!(bytes(&left).cmp(&bytes(&right)), order.then(x.cmp(&y)), "{:?} {:?}", left, right);
         let pair = (a.clone(), b.clone(), x);
         let back = <(K, K, u8)>::decode(&bytes(&pair));
@@ -119,7 +119,7 @@ codecs! {
     pair_of_bytes: (Vec<u8>, Vec<u8>), (short_bytes(), short_bytes());
     triple: (Vec<u8>, u8, String), (short_bytes(), 0..2u8, short_text());
     triple_with_option: (Option<u8>, Vec<u8>, bool), (prop::option::of(0..2u8), short_bytes(), any::<bool>());
-    four: (u8, Vec<u8>, Vec<u8>, i8), (0..2u8, short_bytes(), short_bytes(), -1..1i8);
+    three_in_two: (u8, (Vec<u8>, Vec<u8>, i8)), (0..2u8, (short_bytes(), short_bytes(), -1..1i8));
     nested: ((String, Vec<u8>), u8), ((short_text(), short_bytes()), 0..2u8);
     nested_numbers: ((u8, i8), Vec<u8>), ((0..2u8, -1..1i8), short_bytes());
 }
