@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates that users get.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "tamis",
     "tamis-advisor",
     "tamis-doctor",
@@ -20,6 +20,7 @@ const CRATES: [&str; 8] = [
     "tamis-metrics",
     "tamis-model",
     "tamis-testkit",
+    "tamis-typed",
 ];
 
 /// The crates that the engine is made of, whose items users reach through `tamis`.

@@ -1,0 +1,2 @@
+mod codecs;
+mod keyspaces;
