@@ -8,9 +8,8 @@ use tamis_files::settings::Compression;
 use tamis_files::table::ReaderConfig;
 use tamis_files::table::cache::BlockCache;
 
-use crate::put;
 use crate::reseal;
-use tamis::StorageError;
+use crate::{is_refusal, put};
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
 use tamis_doctor::inspect::dump_blobs;
 
@@ -40,7 +39,7 @@ fn check(reference: &[u8], bytes: &[u8]) {
         assert_eq!(dumped.is_ok(), opened.is_ok(), "a dump and a reader disagree");
         let file = match opened {
             Ok(file) => file,
-            Err(StorageError::Corrupt(_)) => return,
+            Err(error) if is_refusal(&error) => return,
             Err(other) => panic!("reading memory failed: {other}"),
         };
         let Ok(at) = Reference::decode(reference) else { return };

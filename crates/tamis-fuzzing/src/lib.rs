@@ -57,8 +57,10 @@ pub use range_filter::range_filter;
 pub use seeds::{TableParts, filter_file, table_parts};
 pub use tables::table;
 
+use std::io::ErrorKind;
 use std::path::Path;
 
+use tamis::StorageError;
 use tamis::io::{FileSystem, MemFs, Usage};
 
 /// Creates the file `path` with these bytes. Its directory must exist.
@@ -72,4 +74,13 @@ fn empty_fs() -> MemFs {
     let fs = MemFs::new();
     fs.create_dir_all(Path::new("db")).expect("a directory in memory");
     fs
+}
+
+/// Reports whether an error is about the bytes that were read: damage, or a newer format.
+fn is_refusal(error: &StorageError) -> bool {
+    match error {
+        StorageError::Corrupt(_) => true,
+        StorageError::Io(failure) => failure.kind() == ErrorKind::Unsupported,
+        _ => false,
+    }
 }

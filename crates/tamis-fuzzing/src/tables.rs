@@ -10,7 +10,7 @@ use tamis_files::table::{CursorOptions, ReaderConfig, Table, TableCursor};
 use tamis_filter::Digest;
 
 use crate::reseal;
-use crate::{parts, put};
+use crate::{is_refusal, parts, put};
 use tamis::StorageError;
 use tamis::io::MemFs;
 use tamis_doctor::inspect::dump_table;
@@ -96,7 +96,7 @@ fn check_table(bytes: &[u8]) {
     for (config, options) in ways() {
         let table = match Table::open(&fs, path, 1, config) {
             Ok(table) => table,
-            Err(StorageError::Corrupt(_)) => {
+            Err(error) if is_refusal(&error) => {
                 assert!(
                     first.get_or_insert(None).is_none(),
                     "a table opens in one way of reading and not in another"
