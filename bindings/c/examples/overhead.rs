@@ -73,7 +73,7 @@ fn touch(value: &[u8]) {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("db");
-    let writer = Db::open(&path, Options::default())?;
+    let writer = Db::open(&path)?;
     for i in 0..KEYS {
         let mut key = *b"key-000000000000";
         key[8..].copy_from_slice(&i.to_be_bytes());
@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     writer.compact()?;
     writer.close()?;
 
-    let rust = Db::open_read_only(&path, Options::default())?;
+    let rust = Options::default().open_read_only(&path)?;
     let c_path = CString::new(path.to_str().ok_or("a path that is text")?)?;
     // SAFETY: valid pointers, or null ones where they may be.
     let db = unsafe { tamis_open_read_only(c_path.as_ptr(), null(), null_mut()) };

@@ -379,7 +379,7 @@ bool tamis_compact_range(const struct tamis_db *db,
 bool tamis_cancel_compactions(const struct tamis_db *db, struct tamis_error **error);
 
 // Waits until no flush or compaction is due.
-bool tamis_settle(const struct tamis_db *db, struct tamis_error **error);
+bool tamis_wait_for_compaction(const struct tamis_db *db, struct tamis_error **error);
 
 // Makes all acknowledged writes survive a power cut.
 bool tamis_sync(const struct tamis_db *db, struct tamis_error **error);

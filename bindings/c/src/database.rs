@@ -188,10 +188,13 @@ pub unsafe extern "C" fn tamis_cancel_compactions(db: *const tamis_db, error: *m
 
 /// Waits until no flush or compaction is due.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tamis_settle(db: *const tamis_db, error: *mut *mut tamis_error) -> bool {
+pub unsafe extern "C" fn tamis_wait_for_compaction(
+    db: *const tamis_db,
+    error: *mut *mut tamis_error,
+) -> bool {
     guard(error, false, || {
         // SAFETY: by contract.
-        unsafe { tamis_db::open(db) }?.settle()?;
+        unsafe { tamis_db::open(db) }?.wait_for_compaction()?;
         Ok(true)
     })
 }

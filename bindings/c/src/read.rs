@@ -43,7 +43,7 @@ impl<'a> Place<'a> {
     fn get(&self, key: &[u8]) -> Result<Option<Slice>, Failure> {
         Ok(match self {
             Place::Now(keyspace) => keyspace.get(key)?,
-            Place::Then(snapshot, keyspace) => snapshot.snapshot.of(keyspace).get(key)?,
+            Place::Then(snapshot, keyspace) => snapshot.snapshot.keyspace(keyspace).get(key)?,
         })
     }
 
@@ -51,14 +51,14 @@ impl<'a> Place<'a> {
     pub(crate) fn iter<K: AsRef<[u8]>>(&self, keys: impl std::ops::RangeBounds<K>) -> tamis::Iter {
         match self {
             Place::Now(keyspace) => keyspace.range(keys),
-            Place::Then(snapshot, keyspace) => snapshot.snapshot.of(keyspace).range(keys),
+            Place::Then(snapshot, keyspace) => snapshot.snapshot.keyspace(keyspace).range(keys),
         }
     }
 
     pub(crate) fn prefix(&self, prefix: &[u8]) -> tamis::Iter {
         match self {
             Place::Now(keyspace) => keyspace.prefix(prefix),
-            Place::Then(snapshot, keyspace) => snapshot.snapshot.of(keyspace).prefix(prefix),
+            Place::Then(snapshot, keyspace) => snapshot.snapshot.keyspace(keyspace).prefix(prefix),
         }
     }
 }
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn tamis_is_empty(
         // SAFETY: by contract.
         Ok(match unsafe { Place::new(db, keyspace, snapshot) }? {
             Place::Now(keyspace) => keyspace.is_empty()?.into(),
-            Place::Then(snapshot, keyspace) => snapshot.snapshot.of(keyspace).is_empty()?.into(),
+            Place::Then(snapshot, keyspace) => snapshot.snapshot.keyspace(keyspace).is_empty()?.into(),
         })
     })
 }
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn tamis_multi_get(
             unsafe { (Place::new(db, keyspace, snapshot)?, many(keys, key_lens, count, "keys")?) };
         let found = match place {
             Place::Now(keyspace) => keyspace.multi_get(&keys)?,
-            Place::Then(snapshot, keyspace) => snapshot.snapshot.of(keyspace).multi_get(&keys)?,
+            Place::Then(snapshot, keyspace) => snapshot.snapshot.keyspace(keyspace).multi_get(&keys)?,
         };
         // SAFETY: checked, and by contract.
         unsafe { hand_out(found, values) };

@@ -76,7 +76,7 @@ impl State {
     fn get(&mut self, keyspace: Option<&Keyspace>, key: &[u8]) -> Result<Option<Slice>, Failure> {
         Ok(match (&mut self.kind, keyspace) {
             (Kind::Optimistic(transaction), None) => transaction.get(key)?,
-            (Kind::Optimistic(transaction), Some(keyspace)) => transaction.of(keyspace).get(key)?,
+            (Kind::Optimistic(transaction), Some(keyspace)) => transaction.keyspace(keyspace).get(key)?,
             (Kind::Locking(transaction), None) => transaction.get(key)?,
             (Kind::Locking(transaction), Some(keyspace)) => transaction.get_in(keyspace, key)?,
             (Kind::Ended, _) => return Err(Failure::ended()),
@@ -86,7 +86,9 @@ impl State {
     fn iter(&mut self, keyspace: Option<&Keyspace>, keys: Range<'_>) -> Result<Iter, Failure> {
         Ok(match (&mut self.kind, keyspace) {
             (Kind::Optimistic(transaction), None) => transaction.range::<&[u8]>(keys),
-            (Kind::Optimistic(transaction), Some(keyspace)) => transaction.of(keyspace).range::<&[u8]>(keys),
+            (Kind::Optimistic(transaction), Some(keyspace)) => {
+                transaction.keyspace(keyspace).range::<&[u8]>(keys)
+            }
             (Kind::Locking(transaction), None) => transaction.range::<&[u8]>(keys)?,
             (Kind::Locking(transaction), Some(keyspace)) => transaction.range_in::<&[u8]>(keyspace, keys)?,
             (Kind::Ended, _) => return Err(Failure::ended()),
@@ -328,7 +330,9 @@ pub unsafe extern "C" fn tamis_transaction_multi_get(
             unsafe { (parts(transaction, keyspace)?, many(keys, key_lens, count, "keys")?) };
         let found = match (&mut state.kind, keyspace) {
             (Kind::Optimistic(transaction), None) => transaction.multi_get(&keys)?,
-            (Kind::Optimistic(transaction), Some(keyspace)) => transaction.of(keyspace).multi_get(&keys)?,
+            (Kind::Optimistic(transaction), Some(keyspace)) => {
+                transaction.keyspace(keyspace).multi_get(&keys)?
+            }
             _ => keys.iter().map(|key| state.get(keyspace, key)).collect::<Result<_, _>>()?,
         };
         // SAFETY: checked, and by contract.

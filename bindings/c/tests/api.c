@@ -288,7 +288,7 @@ static void reports_are_json(void) {
   tamis_db *db = open_new("reports", options);
   tamis_options_free(options);
   tamis_error *error = NULL;
-  CHECK(tamis_put(db, NULL, "k\xff", 2, "v", 1, NULL) && tamis_settle(db, NULL) && tamis_sync(db, NULL));
+  CHECK(tamis_put(db, NULL, "k\xff", 2, "v", 1, NULL) && tamis_wait_for_compaction(db, NULL) && tamis_sync(db, NULL));
   CHECK(tamis_flush(db, NULL, NULL) && tamis_cancel_compactions(db, NULL) && tamis_set_read_memory(db, 32 << 20, NULL));
   FAILS(TAMIS_CODE_INVALID_OPTION, tamis_set_read_memory(db, 1, &error));
   FAILS(TAMIS_CODE_INVALID_OPTION, tamis_set_filter_budget(db, 1 << 20, &error));

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn objects_have_the_names_of_the_structs() {
         let dir = tempfile::tempdir().expect("a directory");
-        let db = Db::open(dir.path(), Options::default()).expect("it opens");
+        let db = Db::open(dir.path()).expect("it opens");
         db.put(b"k\xff\\", "v").expect("a write");
         db.flush().expect("a flush");
         let keyspace = db.default_keyspace();

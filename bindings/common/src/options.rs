@@ -48,7 +48,7 @@ impl Opening {
                 done => _ = done?,
             }
         }
-        let db = Db::open(path, self.options)?;
+        let db = self.options.open(path)?;
         let publisher = self.publish_stats.map(|interval| Publisher::start(&db, interval)).transpose()?;
         Ok((db, publisher))
     }
@@ -57,10 +57,13 @@ impl Opening {
     ///
     /// # Errors
     ///
-    /// As [`Db::open_read_only`].
+    /// As [`Options::open_read_only`].
     pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Db, OpenError> {
-        let open = if self.salvage { tamis_doctor::open_read_only } else { Db::open_read_only };
-        open(path, self.options)
+        if self.salvage {
+            tamis_doctor::open_read_only(path, self.options)
+        } else {
+            self.options.open_read_only(path)
+        }
     }
 
     /// Returns the options of the engine.
@@ -217,7 +220,7 @@ mod tests {
     #[test]
     fn the_prefix_is_accepted_wherever_options_of_a_keyspace_are() {
         let dir = tempfile::tempdir().expect("a directory");
-        let db = tamis::Db::open(dir.path(), Options::default()).expect("it opens");
+        let db = tamis::Db::open(dir.path()).expect("it opens");
         let mut options = KeyspaceOptions::default();
         for name in ["keyspace.filter", "filter"] {
             set_of_keyspace(&mut options, name, "ribbon").expect("an option");
@@ -268,7 +271,7 @@ mod tests {
         );
         // A database of an experiment opens all the same.
         let dir = tempfile::tempdir().expect("a directory");
-        drop(tamis::Db::open(dir.path(), Options::default()).expect("it opens"));
+        drop(tamis::Db::open(dir.path()).expect("it opens"));
         let path = dir.path().join("OPTIONS");
         let text = std::fs::read_to_string(&path).expect("options")
             + "hash_sharing = false\nkeyspace.picker = oldest\n";

@@ -93,8 +93,8 @@ extern "system" fn Java_org_tamis_Native_sync(env: JNIEnv, _: JClass, of: jlong)
 }
 
 #[unsafe(no_mangle)]
-extern "system" fn Java_org_tamis_Native_settle(env: JNIEnv, _: JClass, of: jlong) {
-    guard(env, |_| Ok(database(of)?.settle()?))
+extern "system" fn Java_org_tamis_Native_waitForCompaction(env: JNIEnv, _: JClass, of: jlong) {
+    guard(env, |_| Ok(database(of)?.wait_for_compaction()?))
 }
 
 #[unsafe(no_mangle)]

@@ -48,15 +48,15 @@ impl<'a> Place<'a> {
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Slice>, Failure> {
         match &self.source.kind {
             Kind::Keyspace(keyspace) => Ok(keyspace.get(key)?),
-            Kind::Snapshot(snapshot) => Ok(snapshot.of(self.keyspace).get(key)?),
+            Kind::Snapshot(snapshot) => Ok(snapshot.keyspace(self.keyspace).get(key)?),
             Kind::Transaction(open) => taken(open)?.get(self.keyspace, key),
         }
     }
 
     pub(crate) fn contains(&self, key: &[u8]) -> Result<bool, Failure> {
         match &self.source.kind {
-            Kind::Keyspace(keyspace) => Ok(keyspace.contains(key)?),
-            Kind::Snapshot(snapshot) => Ok(snapshot.of(self.keyspace).contains(key)?),
+            Kind::Keyspace(keyspace) => Ok(keyspace.contains_key(key)?),
+            Kind::Snapshot(snapshot) => Ok(snapshot.keyspace(self.keyspace).contains_key(key)?),
             Kind::Transaction(_) => Ok(self.get(key)?.is_some()),
         }
     }
@@ -64,7 +64,7 @@ impl<'a> Place<'a> {
     pub(crate) fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>, Failure> {
         match &self.source.kind {
             Kind::Keyspace(keyspace) => Ok(keyspace.multi_get(keys)?),
-            Kind::Snapshot(snapshot) => Ok(snapshot.of(self.keyspace).multi_get(keys)?),
+            Kind::Snapshot(snapshot) => Ok(snapshot.keyspace(self.keyspace).multi_get(keys)?),
             Kind::Transaction(open) => taken(open)?.multi_get(self.keyspace, keys),
         }
     }
@@ -72,7 +72,7 @@ impl<'a> Place<'a> {
     pub(crate) fn range(&self, keys: Keys<'_>) -> Result<Iter, Failure> {
         match &self.source.kind {
             Kind::Keyspace(keyspace) => Ok(keyspace.range::<&[u8]>(keys)),
-            Kind::Snapshot(snapshot) => Ok(snapshot.of(self.keyspace).range::<&[u8]>(keys)),
+            Kind::Snapshot(snapshot) => Ok(snapshot.keyspace(self.keyspace).range::<&[u8]>(keys)),
             Kind::Transaction(open) => taken(open)?.range(self.keyspace, keys),
         }
     }

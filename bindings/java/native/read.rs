@@ -47,7 +47,7 @@ extern "system" fn Java_org_tamis_Native_getDirect(
 }
 
 #[unsafe(no_mangle)]
-extern "system" fn Java_org_tamis_Native_contains(
+extern "system" fn Java_org_tamis_Native_containsKey(
     env: JNIEnv,
     _: JClass,
     source: jlong,

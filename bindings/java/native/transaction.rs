@@ -45,7 +45,7 @@ macro_rules! on {
 impl Open {
     pub(crate) fn get(&mut self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>, Failure> {
         match &mut self.state {
-            State::Optimistic(transaction) => Ok(transaction.of(keyspace).get(key)?),
+            State::Optimistic(transaction) => Ok(transaction.keyspace(keyspace).get(key)?),
             State::Locking(transaction) => Ok(transaction.get_in(keyspace, key)?),
             State::Ended => Err(Failure::ended()),
         }
@@ -57,7 +57,7 @@ impl Open {
         keys: &[K],
     ) -> Result<Vec<Option<Slice>>, Failure> {
         match &mut self.state {
-            State::Optimistic(transaction) => Ok(transaction.of(keyspace).multi_get(keys)?),
+            State::Optimistic(transaction) => Ok(transaction.keyspace(keyspace).multi_get(keys)?),
             State::Locking(_) => keys.iter().map(|key| self.get(keyspace, key.as_ref())).collect(),
             State::Ended => Err(Failure::ended()),
         }
@@ -65,7 +65,7 @@ impl Open {
 
     pub(crate) fn range(&mut self, keyspace: &Keyspace, keys: Keys<'_>) -> Result<Iter, Failure> {
         match &mut self.state {
-            State::Optimistic(transaction) => Ok(transaction.of(keyspace).range::<&[u8]>(keys)),
+            State::Optimistic(transaction) => Ok(transaction.keyspace(keyspace).range::<&[u8]>(keys)),
             State::Locking(transaction) => Ok(transaction.range_in::<&[u8]>(keyspace, keys)?),
             State::Ended => Err(Failure::ended()),
         }

@@ -61,7 +61,7 @@ pub struct WriteOptions {
 
 impl WriteOptions {
     pub(crate) fn durability(&self) -> Durability {
-        if self.sync { Durability::Synced } else { Durability::Buffered }
+        if self.sync { Durability::Sync } else { Durability::Buffered }
     }
 }
 

@@ -228,7 +228,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let mut options = Options::default();
             options.keyspace.memtable_bytes = 4 << 10;
-            let db = Db::open(dir.path(), options).unwrap();
+            let db = options.open(dir.path()).unwrap();
             let mut model = Model::new();
             let key_of = |random: &mut fastrand::Rng| -> Vec<u8> {
                 (0..random.usize(0..4)).map(|_| *random.choice(b"\0a\xff").unwrap()).collect()
@@ -282,7 +282,7 @@ mod tests {
         unsafe { step(&mut cursor, |_| Err(Failure::invalid("second"))) };
         assert_eq!(cursor.error, Some(Failure::invalid("first")));
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options::default()).unwrap();
+        let db = Db::open(dir.path()).unwrap();
         db.put("a", "1").unwrap();
         let mut cursor = Cursor::over(Ok(db.snapshot()));
         // SAFETY: as above.

@@ -93,7 +93,7 @@ pub unsafe extern "C" fn leveldb_open(
         refuse_foreign(path)?;
         // The program may change its current directory while the database is open.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let db = Db::open(path, options)?;
+        let db = options.open(path)?;
         Ok(hand_out(Database { db, opening: OPENINGS.fetch_add(1, Ordering::Relaxed) }))
     };
     // SAFETY: the interface's rule for `errptr`.

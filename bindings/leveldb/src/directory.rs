@@ -161,12 +161,12 @@ mod tests {
 
     /// Makes a database with tables, logs, filter files and files that were set aside.
     fn make(dir: &Path) {
-        let db = Db::open(dir, options()).unwrap();
+        let db = options().open(dir).unwrap();
         for i in 0..20_000u32 {
             db.put(i.to_be_bytes(), [7; 50]).unwrap();
         }
-        db.settle().unwrap();
-        db.settle_filters().unwrap();
+        db.wait_for_compaction().unwrap();
+        db.wait_for_filters().unwrap();
         db.close().unwrap();
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert_has(&[".tam", ".log", ".flt", "OPTIONS"]);
         std::fs::write(dir.join("CURRENT"), "no manifest").unwrap();
         assert!(tamis_doctor::salvage(&dir, options(), false).unwrap().is_needed());
-        Db::open(&dir, options()).unwrap().close().unwrap();
+        options().open(&dir).unwrap().close().unwrap();
         assert_has(&[".tam", ".log", "CURRENT.aside", ".flt.aside", ".log.aside"]);
         // What comes and goes while a database is in use, or is left by a crash.
         for name in
@@ -208,7 +208,7 @@ mod tests {
         destroy(dir).unwrap();
         assert!(!dir.join("LOCK").exists());
         let among = tamis::Options { create_among_others: true, ..options() };
-        let db = Db::open(dir, among).unwrap();
+        let db = among.open(dir).unwrap();
         db.put("key", "value").unwrap();
         assert!(destroy(dir).unwrap_err().to_string().contains("locked"));
         assert_eq!(db.get("key").unwrap().unwrap(), "value");

@@ -273,7 +273,7 @@ mod tests {
             cache: Some(SharedReadMemory::new(8 << 20)),
             ..Options::default()
         };
-        let open = |name| Db::open(dir.path().join(name), options.to_engine().unwrap()).unwrap();
+        let open = |name| options.to_engine().unwrap().open(dir.path().join(name)).unwrap();
         let share = |db: &Db| db.stats().read_memory_bytes;
         let first = open("first");
         assert_eq!(share(&first), 8 << 20);

@@ -242,8 +242,8 @@ impl Database {
     }
 
     /// Wait until background work has nothing left to do.
-    fn settle(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::with(slf, |db| db.settle().or_raise())
+    fn wait_for_compaction(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::with(slf, |db| db.wait_for_compaction().or_raise())
     }
 
     /// Make a copy of the database in the new directory `path`, which can be opened by itself. Tables are linked where the file system

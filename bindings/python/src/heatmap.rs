@@ -34,7 +34,7 @@ pub(crate) fn draw(
     what: What,
     hex: bool,
 ) -> PyResult<(String, Vec<SegmentStats>)> {
-    db.settle_filters().or_raise()?;
+    db.wait_for_filters().or_raise()?;
     let mut segments = db.segments();
     if let Some(name) = keyspace {
         db.keyspace(name).or_raise()?;

@@ -48,7 +48,7 @@ impl Reader {
         self.core.db()?;
         patiently(py, || match &self.source {
             Source::Now => self.keyspace.get(key).or_raise(),
-            Source::Snapshot(slot) => self.snapshot(slot)?.of(&self.keyspace).get(key).or_raise(),
+            Source::Snapshot(slot) => self.snapshot(slot)?.keyspace(&self.keyspace).get(key).or_raise(),
             Source::Transaction(slot) => slot.with(|open| open.get(&self.keyspace, key)),
         })
     }
@@ -61,7 +61,7 @@ impl Reader {
     fn scan(&self, range: Range) -> PyResult<Iter> {
         match &self.source {
             Source::Now => Ok(self.keyspace.range(range)),
-            Source::Snapshot(slot) => Ok(self.snapshot(slot)?.of(&self.keyspace).range(range)),
+            Source::Snapshot(slot) => Ok(self.snapshot(slot)?.keyspace(&self.keyspace).range(range)),
             Source::Transaction(slot) => slot.with(|open| open.range(&self.keyspace, range)),
         }
     }
@@ -130,7 +130,9 @@ impl Reader {
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         let values = patiently(py, || match &self.source {
             Source::Now => self.keyspace.multi_get(&keys).or_raise(),
-            Source::Snapshot(slot) => self.snapshot(slot)?.of(&self.keyspace).multi_get(&keys).or_raise(),
+            Source::Snapshot(slot) => {
+                self.snapshot(slot)?.keyspace(&self.keyspace).multi_get(&keys).or_raise()
+            }
             Source::Transaction(slot) => slot.with(|open| open.multi_get(&self.keyspace, &keys)),
         })?;
         Ok(values.into_iter().map(|value| value.map(|value| bytes(py, &value))).collect())

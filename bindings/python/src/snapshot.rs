@@ -42,7 +42,7 @@ impl PySnapshot {
 #[pymethods]
 impl PySnapshot {
     /// Return `keyspace` as of this snapshot.
-    fn of(slf: &Bound<'_, Self>, keyspace: &Bound<'_, PyKeyspace>) -> PyResult<Reader> {
+    fn keyspace(slf: &Bound<'_, Self>, keyspace: &Bound<'_, PyKeyspace>) -> PyResult<Reader> {
         let slot = Self::slot(slf)?;
         let keyspace = keyspace.as_super().get().keyspace.clone().into_inner();
         Ok(Reader::new(slf.as_super().get().core.clone(), keyspace, Source::Snapshot(slot.clone())))

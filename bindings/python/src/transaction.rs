@@ -28,21 +28,21 @@ pub(crate) enum Open {
 impl Open {
     pub(crate) fn get(&mut self, keyspace: &Keyspace, key: &[u8]) -> PyResult<Option<Slice>> {
         match self {
-            Open::Optimistic(open) => open.of(keyspace).get(key).or_raise(),
+            Open::Optimistic(open) => open.keyspace(keyspace).get(key).or_raise(),
             Open::Lock(open) => open.get_in(keyspace, key).or_raise(),
         }
     }
 
     pub(crate) fn multi_get(&mut self, keyspace: &Keyspace, keys: &[&[u8]]) -> PyResult<Vec<Option<Slice>>> {
         match self {
-            Open::Optimistic(open) => open.of(keyspace).multi_get(keys).or_raise(),
+            Open::Optimistic(open) => open.keyspace(keyspace).multi_get(keys).or_raise(),
             Open::Lock(open) => keys.iter().map(|key| open.get_in(keyspace, key).or_raise()).collect(),
         }
     }
 
     pub(crate) fn range(&mut self, keyspace: &Keyspace, range: impl RangeBounds<Vec<u8>>) -> PyResult<Iter> {
         match self {
-            Open::Optimistic(open) => Ok(open.of(keyspace).range(range)),
+            Open::Optimistic(open) => Ok(open.keyspace(keyspace).range(range)),
             Open::Lock(open) => open.range_in(keyspace, range).or_raise(),
         }
     }
@@ -246,7 +246,7 @@ impl PyTransaction {
 #[pymethods]
 impl PyTransaction {
     /// Return `keyspace` as this transaction sees and changes it.
-    fn of(slf: &Bound<'_, Self>, keyspace: &Bound<'_, PyKeyspace>) -> PyResult<Py<TransactionView>> {
+    fn keyspace(slf: &Bound<'_, Self>, keyspace: &Bound<'_, PyKeyspace>) -> PyResult<Py<TransactionView>> {
         let (reader, slot) = parts(slf.as_super().as_super().get())?;
         let keyspace = keyspace.as_super().get().keyspace.clone().into_inner();
         let reader = Reader::new(reader.core.clone(), keyspace, Source::Transaction(slot.clone()));

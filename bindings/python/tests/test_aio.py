@@ -30,7 +30,7 @@ def test_coroutines_do_what_the_plain_methods_do(path) -> None:
             assert await users.increment(b"n", 5) == 5
             async with await db.snapshot() as snapshot:
                 await db.delete(b"a")
-                assert await snapshot.get(b"a") == b"1" and await snapshot.of(users).contains(b"n")
+                assert await snapshot.get(b"a") == b"1" and await snapshot.keyspace(users).contains(b"n")
             assert await db.transact(lambda tx: tx.put(b"t", b"1") or 3, attempts=2) == 3
             await db.merge(b"t", b"2")
             assert await db.take(b"t") == b"12"
@@ -146,7 +146,7 @@ def test_transactions_keyspaces_options_and_maintenance_are_coroutines(path) -> 
             assert users.options["bits_per_key"] == "12" and db.database_options and db.path and not db.read_only
             async with db.transaction() as tx:
                 await tx.put(b"a", b"1")
-                await tx.of(users).put(b"u", b"2")
+                await tx.keyspace(users).put(b"u", b"2")
                 assert await tx.get(b"a") == b"1" and [key async for key in tx] == [b"a"]
             assert await tx.ended() and await users.get(b"u") == b"2"
             with pytest.raises(ZeroDivisionError):
@@ -166,7 +166,7 @@ def test_transactions_keyspaces_options_and_maintenance_are_coroutines(path) -> 
             await db.sync()
             await db.flush()
             await db.compact_range(b"a", b"b")
-            await db.settle()
+            await db.wait_for_compaction()
             assert await db.approximate_len() >= 0 and await db.approximate_size() > 0
             assert await db.tables() and (await db.keyspace_stats()).name == "default"
             assert await db.segments() == []

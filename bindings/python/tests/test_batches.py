@@ -120,10 +120,10 @@ def test_snapshots_show_one_moment_of_all_keyspaces(db: tamis.Database) -> None:
         db[b"a"], users[b"u"] = b"2", b"2"
         db[b"b"] = b"2"
         assert dict(snapshot) == {b"a": b"1"} and len(snapshot) == 1
-        assert snapshot.of(users)[b"u"] == b"1" and snapshot.get(b"b") is None
+        assert snapshot.keyspace(users)[b"u"] == b"1" and snapshot.get(b"b") is None
         assert snapshot.multi_get([b"a", b"b"]) == [b"1", None]
         assert isinstance(snapshot.seq, int)
-        view, items = snapshot.of(users), snapshot.items()
+        view, items = snapshot.keyspace(users), snapshot.items()
         assert not hasattr(snapshot, "put")
     for use in (lambda: snapshot[b"a"], lambda: view[b"u"], lambda: snapshot.seq):
         with pytest.raises(tamis.ClosedError):

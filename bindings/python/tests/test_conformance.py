@@ -67,7 +67,7 @@ class Runner:
         handle = self.handles[name]
         if isinstance(handle, Batch):
             return handle, self.handles.get(keyspace)
-        return handle.of(self.handles[keyspace]) if keyspace else handle
+        return handle.keyspace(self.handles[keyspace]) if keyspace else handle
 
     def run(self, command: str, arguments: list[Any]) -> Any:
         method = getattr(self, "do_" + command.replace("-", "_"), None)

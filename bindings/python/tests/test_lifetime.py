@@ -26,7 +26,7 @@ def test_everything_of_a_closed_database_says_so(path) -> None:
     snapshot, items, batch = db.snapshot(), db.items(), db.batch()
     tx, lock = db.transaction(), db.lock_transaction()
     tx[b"a"] = lock[b"b"] = b"1"
-    view, writes = snapshot.of(users), tx.of(users)
+    view, writes = snapshot.keyspace(users), tx.keyspace(users)
     next(items)
     db.close()
     db.close()
@@ -254,7 +254,7 @@ def test_operators_in_python_do_not_deadlock_with_their_callers(path) -> None:
             thread.join()
         db.flush()
         db.compact()
-        db.settle()
+        db.wait_for_compaction()
         assert sum(map(int, db.values())) == 8000
     kept = weakref.ref(operator)
     del operator, db

@@ -16,8 +16,8 @@ def test_a_transaction_sees_its_own_writes_and_commits_at_the_end(db: tamis.Data
         tx[b"a"] = b"10"
         del tx[b"b"]
         tx.delete_prefix(b"p/")
-        tx.of(users)[b"u"] = b"1"
-        assert dict(tx) == {b"a": b"10"} and tx.of(users)[b"u"] == b"1"
+        tx.keyspace(users)[b"u"] = b"1"
+        assert dict(tx) == {b"a": b"10"} and tx.keyspace(users)[b"u"] == b"1"
         assert tx.multi_get([b"a", b"b"]) == [b"10", None] and len(tx) == 1
         assert db[b"a"] == b"1" and not users and not tx.ended
         with pytest.raises(KeyError):
@@ -34,7 +34,7 @@ def test_a_transaction_is_rolled_back_by_an_exception_or_by_hand(db: tamis.Datab
         tx[b"a"] = b"1"
         tx.rollback()
     assert not db
-    for use in (tx.rollback, lambda: tx[b"a"], lambda: tx.put(b"a", b""), tx.commit, tx.savepoint, lambda: tx.of(db)[b"a"]):
+    for use in (tx.rollback, lambda: tx[b"a"], lambda: tx.put(b"a", b""), tx.commit, tx.savepoint, lambda: tx.keyspace(db)[b"a"]):
         with pytest.raises(tamis.ClosedError) as failed:
             use()
         assert failed.value.code == "ended"

@@ -6,9 +6,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tamis::Options;
 use tamis::io::MemFs;
 use tamis::options::{CompactionChoice, FilterChoice};
-use tamis::{Db, Options};
 use tamis_advisor::{
     Calibration, Class, Configuration, Data, Machine, Policy, Selector, Setup, Shape, State, Tree, Workload,
     predict, predict_tree,
@@ -56,22 +56,22 @@ fn main() -> Result<(), tamis::Error> {
         "configuration", "operation", "measured", "predicted", "error"
     );
     for (filter, compaction, selector, policy) in configurations {
-        let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+        let mut options = Options::default().file_system(Some(Arc::new(MemFs::new())));
         options.keyspace.filter = filter.into();
         options.keyspace.bits_per_key = 12.0;
         options.keyspace.compaction = compaction;
         options.keyspace.read_compaction = false;
         options.keyspace.compression = tamis::options::Compression::None.into();
         options.keyspace.memtable_bytes = data.memtable_bytes;
-        let db = Db::open("/db", options)?;
+        let db = options.open("/db")?;
         let started = Instant::now();
         for i in 0..keys {
             db.put((random(i, 1) >> 1).to_be_bytes(), value)?;
         }
         let put_ns = started.elapsed().as_nanos() as f64 / keys as f64;
         db.default_keyspace().flush()?;
-        db.settle()?;
-        db.settle_filters()?;
+        db.wait_for_compaction()?;
+        db.wait_for_filters()?;
         let stats = db.stats();
         let runs: Vec<f64> =
             stats.keyspaces[0].levels.iter().flat_map(|l| &l.runs).map(|r| r.entries as f64).collect();

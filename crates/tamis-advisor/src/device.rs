@@ -124,7 +124,7 @@ pub(super) fn device(machine: &mut Machine, setup: &Setup) -> Result<(), Error> 
 /// Measures appending the record of a put to a log, including the sync if the options ask for it.
 fn logging(fs: &dyn FileSystem, path: &Path, setup: &Setup) -> std::io::Result<f64> {
     let record = vec![0x61; setup.key_bytes.max(8) + setup.value_bytes + RECORD_BYTES];
-    let synced = setup.options.durability == Durability::Synced;
+    let synced = setup.options.durability == Durability::Sync;
     let records = match (synced, setup.is_quick()) {
         (false, true) => 32,
         (false, false) => 256,

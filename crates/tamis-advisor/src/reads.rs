@@ -151,7 +151,7 @@ impl<'a> Bench<'a> {
 
     /// Fills a database with eight runs over the same key space.
     fn filled(&self, options: Options, keys: usize) -> Result<(Db, Filling), Error> {
-        let db = Db::open("/calibration", options)?;
+        let db = options.open("/calibration")?;
         let value = vec![0x61; self.setup.value_bytes];
         let mut flushes = Vec::new();
         let (begun, mut puts) = (Instant::now(), 0.0);
@@ -165,7 +165,7 @@ impl<'a> Bench<'a> {
             db.flush()?;
             flushes.push(started.elapsed().as_nanos() as f64 / keys as f64);
         }
-        db.settle_filters()?;
+        db.wait_for_filters()?;
         let all = begun.elapsed().as_nanos() as f64 / (keys * RUNS) as f64;
         Ok((db, Filling { flushes, puts, all }))
     }
@@ -394,7 +394,7 @@ impl<'a> Bench<'a> {
         if selector.is_global() {
             // In a single run the same probe concerns one run only.
             db.compact()?;
-            db.settle_filters()?;
+            db.wait_for_filters()?;
             self.gets(db, &self.others)?;
             let (ns, read) = self.counted(db, || self.gets(db, &self.absent))?;
             let of_one = left(ns, behind, &read);
@@ -498,7 +498,7 @@ impl<'a> Bench<'a> {
         let entries = self.sizes.keys * RUNS;
         let mut merged = Vec::new();
         for more in [0, 512] {
-            let db = Db::open("/calibration", self.options(FilterChoice::None, 10.0, self.sizes.keys))?;
+            let db = self.options(FilterChoice::None, 10.0, self.sizes.keys).open("/calibration")?;
             let value = vec![0x61; self.setup.value_bytes + more];
             let mut puts = Vec::new();
             for run in 0..RUNS {

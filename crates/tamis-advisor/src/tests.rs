@@ -37,16 +37,16 @@ fn options(filter: FilterChoice, compaction: CompactionChoice) -> Options {
 }
 
 fn filled(options: &Options) -> Db {
-    let db = Db::open("/db", options.clone()).expect("opening");
+    let db = options.clone().open("/db").expect("opening");
     // Waits until idle after each flush; otherwise the tree would depend on timing.
     for i in 0..KEYS {
         db.put(number(i, 1).to_be_bytes(), [7; 32]).expect("a write");
         if i % 800 == 799 {
             db.default_keyspace().flush().expect("a flush");
-            db.settle().expect("waiting until idle");
+            db.wait_for_compaction().expect("waiting until idle");
         }
     }
-    db.settle_filters().expect("filters complete");
+    db.wait_for_filters().expect("filters complete");
     db
 }
 
@@ -193,7 +193,7 @@ fn predicted_trees_match_written_ones() {
             options.keyspace.size_ratio = ratio.into();
             options.keyspace.memtable_bytes = MEMTABLE;
             let shape = apply::shape_of(&options.keyspace);
-            let db = Db::open("/db", options).expect("opening");
+            let db = options.open("/db").expect("opening");
             // Average over the last quarter, as in the model; waits until idle after each flush to
             // avoid a race.
             let (flushes, entries) = (96, 300u64);
@@ -203,7 +203,7 @@ fn predicted_trees_match_written_ones() {
                     db.put(number(flush * entries + i, 1).to_be_bytes(), [7; 32]).expect("a write");
                 }
                 db.default_keyspace().flush().expect("a flush");
-                db.settle().expect("waiting until idle");
+                db.wait_for_compaction().expect("waiting until idle");
                 if flush >= flushes - (flushes / 4).max(4 * ratio) {
                     runs += db.stats().keyspaces[0].runs as f64;
                     seen += 1.0;
@@ -439,12 +439,12 @@ fn the_filter_that_an_open_keyspace_wants_is_the_one_that_is_advised() {
         let mut options = options(FilterChoice::Auto, CompactionChoice::Tiering);
         options.keyspace.auto_compaction = false;
         options.set("keyspace.workload", workload).expect("a workload");
-        let db = Db::open("/db", options.clone()).expect("opening");
+        let db = options.clone().open("/db").expect("opening");
         for run in 0..runs {
             (0..500).for_each(|i| db.put(number(i * runs + run, 1).to_be_bytes(), [7; 32]).expect("a write"));
             db.flush().expect("a flush");
         }
-        db.settle_filters().expect("filters complete");
+        db.wait_for_filters().expect("filters complete");
         let stats = db.stats();
         let auto = stats.keyspaces[0].auto_filter.as_ref().expect("a choice");
         let workload = options.keyspace.workload.expect("a workload");
@@ -537,7 +537,7 @@ fn calibration_measures_every_filter_and_leaves_nothing() {
 
 #[test]
 fn full_calibration_also_measures_misses_and_larger_memory() {
-    let machine = measured(Effort::Full, Durability::Synced);
+    let machine = measured(Effort::Full, Durability::Sync);
     // A quick calibration stops at eight megabytes and measures no misses.
     assert!(machine.latency.last().is_some_and(|(bytes, _)| *bytes > 16e6), "{machine:?}");
     let misses = [machine.search_misses, machine.vain_misses, machine.cursor_misses];
@@ -550,7 +550,7 @@ fn full_calibration_also_measures_misses_and_larger_memory() {
 #[test]
 fn device_failures_are_errors_not_measurements() {
     let fs = FaultyFs::new(3);
-    for durability in [Durability::Buffered, Durability::Synced] {
+    for durability in [Durability::Buffered, Durability::Sync] {
         let options = Options { file_system: Some(Arc::new(fs.clone())), durability, ..Options::default() };
         let setup = Setup::new(16, 100).effort(Effort::Quick).database("/somewhere", &options);
         let measure = || device::device(&mut Machine::default(), &setup);

@@ -25,7 +25,7 @@ use crate::{Calibration, Data, Effort, Selector, Setup, advise_among, decide, se
 /// # let dir = tempfile::tempdir()?;
 /// let mut options = tamis_advisor::auto(256 << 20);
 /// options.set("keyspace.workload", "empty-get 50, get 30, put 20")?; // leave it out to have it observed
-/// let db = tamis::Db::open(dir.path(), options)?;
+/// let db = options.open(dir.path())?;
 /// assert!(db.stats().tuning.is_empty(), "nothing to decide on yet");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

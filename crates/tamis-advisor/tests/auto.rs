@@ -44,13 +44,13 @@ fn a_declared_workload_leads_to_a_decision_at_opening() {
     let fs = MemFs::new();
     let absent = Some(Workload { empty_gets: 1.0, ..Workload::default() });
     {
-        let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
+        let db = auto(&fs, 64 << 20).open("/db").unwrap();
         fill(&db, 0..KEYS);
         db.close().unwrap();
     }
     let mut poor = auto(&fs, 1);
     poor.keyspace.workload = absent;
-    let db = Db::open("/db", poor.clone()).unwrap();
+    let db = poor.clone().open("/db").unwrap();
     let decisions = db.stats().tuning;
     assert_eq!(decisions.len(), 1, "{decisions:?}");
     assert_eq!(chosen(&decisions[0], "filter").as_deref(), Some("none"), "{decisions:?}");
@@ -58,13 +58,13 @@ fn a_declared_workload_leads_to_a_decision_at_opening() {
     assert_eq!(db.options().keyspace.filter, FilterChoice::None.into());
     check(&db, KEYS);
     db.close().unwrap();
-    let db = Db::open("/db", poor).unwrap();
+    let db = poor.open("/db").unwrap();
     assert!(db.stats().tuning.is_empty(), "it was already decided: {:?}", db.stats().tuning);
     assert_eq!(db.options().keyspace.filter, FilterChoice::None.into(), "the decision is stored");
     db.close().unwrap();
     let mut rich = auto(&fs, 64 << 20);
     rich.keyspace.workload = absent;
-    let db = Db::open("/db", rich).unwrap();
+    let db = rich.open("/db").unwrap();
     assert_ne!(db.options().keyspace.filter, FilterChoice::None.into());
     check(&db, KEYS);
     assert!(db.verify().unwrap().problems.is_empty());
@@ -75,19 +75,19 @@ fn a_declared_workload_leads_to_a_decision_at_opening() {
 #[test]
 fn observations_are_known_at_the_next_opening() {
     let fs = MemFs::new();
-    let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
+    let db = auto(&fs, 64 << 20).open("/db").unwrap();
     assert!(db.stats().tuning.is_empty());
     fill(&db, 0..KEYS);
     for i in 0..20_000 {
         assert!(db.get(key(KEYS + i)).unwrap().is_none());
     }
     db.close().unwrap();
-    let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
+    let db = auto(&fs, 64 << 20).open("/db").unwrap();
     assert_eq!(db.options().keyspace.workload, None, "it was observed, not declared");
     check(&db, KEYS);
     db.close().unwrap();
     // Under a zero budget, a decision at once means that the workload is known.
-    let db = Db::open("/db", auto(&fs, 1)).unwrap();
+    let db = auto(&fs, 1).open("/db").unwrap();
     let decisions = db.stats().tuning;
     assert_eq!(decisions.len(), 1, "{decisions:?}");
     assert!(decisions[0].workload.contains("empty-get"), "{decisions:?}");
@@ -103,7 +103,7 @@ fn decisions_at_round_ends_have_hysteresis() {
     // Half a bit per key rejects hardly any absent key.
     options.keyspace.bits_per_key = 0.5;
     options.keyspace.workload = Some(Workload { empty_gets: 0.99, puts: 0.01, ..Workload::default() });
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     fill(&db, 0..KEYS);
     let (mut rounds, mut first) = (0, None);
     // An inspection continues after the merge that ended its round, and measures the machine first.
@@ -135,7 +135,7 @@ fn decisions_at_round_ends_have_hysteresis() {
 fn every_keyspace_is_tuned_independently() {
     let fs = MemFs::new();
     {
-        let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
+        let db = auto(&fs, 64 << 20).open("/db").unwrap();
         let scans = Workload { scans: 1.0, ..Workload::default() };
         let options = KeyspaceOptions { workload: Some(scans), ..auto(&fs, 1).keyspace };
         let other = db.create_keyspace("other", options).unwrap();
@@ -145,7 +145,7 @@ fn every_keyspace_is_tuned_independently() {
     }
     let mut options = auto(&fs, 1);
     options.keyspace.workload = Some(Workload { empty_gets: 1.0, ..Workload::default() });
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let decisions = db.stats().tuning;
     let names: Vec<&str> = decisions.iter().map(|decision| &decision.keyspace[..]).collect();
     assert_eq!(names, ["default", "other"], "{decisions:?}");
@@ -165,7 +165,7 @@ fn nothing_is_tuned_without_a_budget() {
     options.keyspace.workload = Some(Workload { scans: 1.0, ..Workload::default() });
     let before = options.keyspace.clone();
     for _ in 0..2 {
-        let db = Db::open("/db", options.clone()).unwrap();
+        let db = options.clone().open("/db").unwrap();
         fill(&db, 0..KEYS / 2);
         db.compact().unwrap();
         assert!(db.stats().tuning.is_empty());
@@ -191,14 +191,14 @@ fn a_stored_policy_that_drops_data_is_never_resumed() {
     let mut fifo = auto(&fs, 64 << 20);
     fifo.set("keyspace.compaction", "fifo").unwrap();
     {
-        let db = Db::open("/db", fifo.clone()).unwrap();
+        let db = fifo.clone().open("/db").unwrap();
         fill(&db, 0..KEYS);
         assert_eq!(db.options().keyspace.compaction, tamis::options::CompactionChoice::Fifo);
     }
-    let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
+    let db = auto(&fs, 64 << 20).open("/db").unwrap();
     assert_eq!(db.options().keyspace.compaction, tamis::options::CompactionChoice::Leveling);
     db.close().unwrap();
-    let db = Db::open("/db", fifo).unwrap();
+    let db = fifo.open("/db").unwrap();
     assert_eq!(db.options().keyspace.compaction, tamis::options::CompactionChoice::Fifo);
 }
 
@@ -207,7 +207,7 @@ fn a_stored_policy_that_drops_data_is_never_resumed() {
 #[test]
 fn options_waiting_for_a_round_survive_closing() {
     let fs = MemFs::new();
-    let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
+    let db = auto(&fs, 64 << 20).open("/db").unwrap();
     let options = KeyspaceOptions { deterministic: true, ..auto(&fs, 1).keyspace };
     let other = db.create_keyspace("other", options).unwrap();
     (0..KEYS).for_each(|i| other.put(key(i), [3; 60]).unwrap());
@@ -220,7 +220,7 @@ fn options_waiting_for_a_round_survive_closing() {
     db.close().unwrap();
     let mut plain = auto(&fs, 64 << 20);
     plain.auto_memory_bytes = 0;
-    let db = Db::open("/db", plain).unwrap();
+    let db = plain.open("/db").unwrap();
     assert_eq!(db.keyspace("other").unwrap().options().size_ratio.at(1), 4);
     assert!(db.stats().keyspaces[1].workload.is_some(), "the observed workload is stored, too");
 }
@@ -230,7 +230,7 @@ fn options_waiting_for_a_round_survive_closing() {
 #[test]
 fn empty_scans_are_counted_at_each_end() {
     let fs = MemFs::new();
-    let db = Db::open("/db", auto(&fs, 64 << 20)).unwrap();
+    let db = auto(&fs, 64 << 20).open("/db").unwrap();
     fill(&db, 0..100);
     let counted = |scan: &dyn Fn()| {
         let before = db.stats().read;

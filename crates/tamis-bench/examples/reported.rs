@@ -85,7 +85,7 @@ fn name(i: u32) -> String {
 /// one.
 fn keyspaces(path: &Path, n: u32) -> Result {
     let (many, one) = (path.join("many"), path.join("one"));
-    let open = |path: &Path| Db::open(path, Options::default());
+    let open = |path: &Path| Db::open(path);
     let (db, alone) = (open(&many)?, open(&one)?);
     let before = anonymous();
     let (seconds, spaces) = timed(|| {
@@ -144,7 +144,7 @@ fn keyspaces(path: &Path, n: u32) -> Result {
 
 /// Many keyspaces with a put each and a budget of 16 MiB for all memtables.
 fn budget(path: &Path, n: u32) -> Result {
-    let db = Db::open(path.join("db"), Options { memtable_budget_bytes: 16 << 20, ..Options::default() })?;
+    let db = Options::default().memtable_budget_bytes(16 << 20).open(path.join("db"))?;
     let before = anonymous();
     for i in 0..n {
         db.create_keyspace(&name(i), db.options().keyspace.clone())?.put("key", [7u8; 50])?;
@@ -160,7 +160,7 @@ fn key(i: u32) -> String {
 /// Range deletes that overlap; iterators and gets beside them.
 fn tombstones(path: &Path, n: u32) -> Result {
     let before = anonymous();
-    let db = Db::open(path.join("cutoff"), Options::default())?;
+    let db = Db::open(path.join("cutoff"))?;
     let (mut deletes, mut gets, mut seeks) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..n {
         db.put(key(i), "value")?;
@@ -186,7 +186,7 @@ fn tombstones(path: &Path, n: u32) -> Result {
         median(seeks)
     );
 
-    let db = Db::open(path.join("nested"), Options::default())?;
+    let db = Db::open(path.join("nested"))?;
     let (mut deletes, mut firsts, mut gets) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..n {
         let (delete, done) = timed(|| db.delete_range(key(i)..key(3 * n - i)));
@@ -208,7 +208,7 @@ fn tombstones(path: &Path, n: u32) -> Result {
         median(gets)
     );
 
-    let db = Db::open(path.join("clear"), Options::default())?;
+    let db = Db::open(path.join("clear"))?;
     let mut clears = Vec::new();
     for i in 0..n {
         db.put(key(i % 10), "value")?;
@@ -219,7 +219,7 @@ fn tombstones(path: &Path, n: u32) -> Result {
     let clears = clears.split_off(clears.len() * 9 / 10);
     println!("clear, after {n}: {:.1} µs", median(clears));
 
-    let db = Db::open(path.join("tables"), Options::default())?;
+    let db = Db::open(path.join("tables"))?;
     for i in 0..n {
         (0..3).try_for_each(|part| db.put(key(10 * i + part), "value"))?;
         db.delete_range(key(10 * i)..key(10 * i + 2))?;
@@ -233,7 +233,7 @@ fn tombstones(path: &Path, n: u32) -> Result {
     for (of, flushed) in [("a memtable", false), ("a table", true)] {
         let (mut without, mut first, mut second) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..5 {
-            let db = Db::open(path.join(format!("behind {of} {round}")), Options::default())?;
+            let db = Db::open(path.join(format!("behind {of} {round}")))?;
             (0..300_000).try_for_each(|i| db.put(key(i), "value"))?;
             if flushed {
                 db.flush()?;
@@ -264,7 +264,7 @@ fn overwrites(path: &Path, blob_threshold: u64, n: u32) -> Result {
     if blob_threshold == 0 {
         options.set("background_bytes_per_second", "40 MiB")?;
     }
-    let db = Db::open(&path, options)?;
+    let db = options.open(&path)?;
     let value: Vec<u8> = (0..4000u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 13) as u8).collect();
     let (started, mut looked, mut most) = (Instant::now(), Instant::now(), 0.0_f64);
     for i in 0..n {
@@ -285,7 +285,7 @@ fn overwrites(path: &Path, blob_threshold: u64, n: u32) -> Result {
 /// Random puts; the space that logs take at most.
 fn logs(path: &Path) -> Result {
     let path = path.join("db");
-    let db = Db::open(&path, Options { max_log_bytes: 64 << 20, ..Options::default() })?;
+    let db = Options::default().max_log_bytes(64 << 20).open(&path)?;
     let (mut most, mut reported) = (0.0_f64, 0);
     for i in 0..3_000_000u32 {
         db.put(i.wrapping_mul(0x9E37_79B9).to_be_bytes(), [7u8; 200])?;

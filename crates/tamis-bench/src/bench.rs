@@ -104,7 +104,7 @@ impl<'a> Bench<'a> {
                 (made.path().join("db"), Some(made))
             }
         };
-        let db = Db::open(dir, config.options.clone())?;
+        let db = config.options.clone().open(dir)?;
         let fill = Fill::random(&config.keys, config.seed);
         Ok(Bench { config, fill, pattern, db, progress, _temporary: temporary })
     }
@@ -236,9 +236,9 @@ impl<'a> Bench<'a> {
         self.progress.begin(if self.config.settled { "flush and compact" } else { "flush" }, 0, "");
         self.db.flush()?;
         if self.config.settled {
-            self.db.settle()?;
+            self.db.wait_for_compaction()?;
         }
-        self.db.settle_filters()?;
+        self.db.wait_for_filters()?;
         self.progress.end();
         Ok((start.elapsed().as_millis() as u64, self.db.stats()))
     }
@@ -348,7 +348,7 @@ mod tests {
             let mixed = at(&[workload], 1, ValueSizes::Pareto);
             assert!(mixed.unwrap_err().is_wrong_answer(), "{workload}: other lengths");
         }
-        let db = Db::open(&db_dir, Options::default()).unwrap();
+        let db = Db::open(&db_dir).unwrap();
         let mut key = Vec::new();
         for i in 0..500 {
             key.clear();

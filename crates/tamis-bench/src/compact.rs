@@ -50,7 +50,7 @@ pub(crate) fn measure(
     let mut options = options.clone();
     options.keyspace.auto_compaction = false;
     (options.keyspace.slowdown_runs, options.keyspace.stop_runs) = (MANY_RUNS, MANY_RUNS);
-    let db = Db::open(dir.path().join("db"), options)?;
+    let db = options.open(dir.path().join("db"))?;
     let fill = Fill::random(keys, seed);
     load(&db, (keys, values), &fill, progress)?;
 

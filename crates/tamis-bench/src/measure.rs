@@ -160,7 +160,7 @@ impl Measurement {
             wall_ops_per_second: timing.ops as f64 * 1e9 / timing.wall_ns.max(1) as f64,
             hash_sharing: options.hash_sharing,
             settled: labels.settled,
-            sync: options.durability == tamis::Durability::Synced,
+            sync: options.durability == tamis::Durability::Sync,
             filter: option_text(options, "keyspace.filter"),
             compaction: option_text(options, "keyspace.compaction"),
             merge: option_text(options, "keyspace.merge"),

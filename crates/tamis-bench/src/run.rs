@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn inserts_are_the_next_keys_in_fill_order() {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path().join("db"), tamis::Options::default()).unwrap();
+        let db = Db::open(dir.path().join("db")).unwrap();
         let keys = KeySet::uniform(1000, 8, 1).unwrap();
         let mut fill = Fill::random(&keys, 5);
         fill.loaded = 800;
@@ -221,7 +221,7 @@ mod tests {
             value::fill(value::tag_of(&key), 0, 40, &mut bytes);
             db.put(&key, &bytes).unwrap();
         }
-        let there = |place| db.contains(key_at(place)).unwrap();
+        let there = |place| db.contains_key(key_at(place)).unwrap();
         let mut expected = fill.loaded;
         for (workload, ops) in [(Workload::YcsbD, 1010), (Workload::YcsbE, 999), (Workload::YcsbC, 500)] {
             let mut fill = fill.clone();
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_reverse_scan_over_missing_keys_is_a_wrong_answer() {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path().join("db"), tamis::Options::default()).unwrap();
+        let db = Db::open(dir.path().join("db")).unwrap();
         let keys = KeySet::sequential(100, 8).unwrap();
         let spec = |workload| RunSpec {
             workload,

@@ -210,17 +210,17 @@ impl DbArgs {
 
     /// Opens for inspection: a damaged table must not hide the others.
     pub(crate) fn open_to_look(&self) -> Result<Db, Failure> {
-        Ok(Db::open_read_only(&self.db, self.to_options_with(Some(OnDamage::Quarantine))?)?)
+        Ok(self.to_options_with(Some(OnDamage::Quarantine))?.open_read_only(&self.db)?)
     }
 
     /// The same, to catch up with a writer.
     pub(crate) fn open_to_watch(&self) -> Result<Db, Failure> {
-        Ok(Db::open_follower(&self.db, self.to_options_with(Some(OnDamage::Quarantine))?)?)
+        Ok(self.to_options_with(Some(OnDamage::Quarantine))?.open_follower(&self.db)?)
     }
 
     /// Opens read-only; other readers may have the database open too.
     pub(crate) fn open_read_only(&self) -> Result<Db, Failure> {
-        Ok(Db::open_read_only(&self.db, self.to_options()?)?)
+        Ok(self.to_options()?.open_read_only(&self.db)?)
     }
 
     /// Opens an existing database for writing.
@@ -232,17 +232,17 @@ impl DbArgs {
     pub(crate) fn try_open_existing(&self) -> Result<Result<Db, OpenError>, Failure> {
         let mut options = self.to_options()?;
         options.create_if_missing = false;
-        Ok(Db::open(&self.db, options))
+        Ok(options.open(&self.db))
     }
 
     /// Opens beside a writer, to copy what it has written.
     pub(crate) fn open_to_copy(&self) -> Result<Db, Failure> {
-        Ok(Db::open_follower(&self.db, self.to_options()?)?)
+        Ok(self.to_options()?.open_follower(&self.db)?)
     }
 
     /// Opens for writing, creating the database if there is none.
     pub(crate) fn open_or_create(&self) -> Result<Db, Failure> {
-        Ok(Db::open(&self.db, self.to_options()?)?)
+        Ok(self.to_options()?.open(&self.db)?)
     }
 }
 

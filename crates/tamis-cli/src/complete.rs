@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap_complete::engine::CompletionCandidate;
+use tamis::Options;
 use tamis::options::FilterChoice;
-use tamis::{Db, Options};
 
 use crate::args::{DEFAULT, stored_options};
 use crate::values::KEYSPACE_PREFIX;
@@ -44,7 +44,7 @@ pub(crate) fn options(current: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn keyspaces(current: &OsStr) -> Vec<CompletionCandidate> {
     let names = database(std::env::args_os()).and_then(|dir| {
         let options = stored_options(&dir).ok()?;
-        Some(Db::open_read_only(&dir, options).ok()?.keyspaces())
+        Some(options.open_read_only(&dir).ok()?.keyspaces())
     });
     let names = names.unwrap_or_else(|| vec![DEFAULT.to_owned()]);
     let begun = |name: &String| current.to_str().is_some_and(|current| name.starts_with(current));

@@ -10,7 +10,7 @@ use tamis_doctor::TableFate;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("db");
-    let db = Db::open(&path, Options::default())?;
+    let db = Db::open(&path)?;
     let orders = db.create_keyspace("orders", KeyspaceOptions::default())?;
     let visits = db.create_keyspace("visits", KeyspaceOptions::default())?;
     for n in 0..1000u32 {
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     file.set_len(file.metadata()?.len() / 2)?;
 
     // Such a database is not opened: an answer might be wrong.
-    match Db::open(&path, Options::default()) {
+    match Db::open(&path) {
         Err(OpenError::Storage(error)) => println!("not opened: {error}"),
         other => return Err(format!("{other:?}").into()),
     }
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Everything else is there, with what was only in the log. No file was removed: the damaged one
     // has another name.
-    let db = Db::open(&path, Options::default())?;
+    let db = Db::open(&path)?;
     assert_eq!(db.keyspace("orders")?.iter().count(), 1001);
     assert!(db.keyspace("visits")?.is_empty()?);
     let second = report.moved.iter().find(|(name, _)| *name == table).ok_or("not moved")?;

@@ -26,8 +26,7 @@ use crate::salvage::{self, SalvageReport, TableFate};
 ///
 /// # Errors
 ///
-/// Those of [`Db::open_read_only`](tamis::Db::open_read_only), except that damage is no error: it
-/// is in the report.
+/// Those of [`Options::open_read_only`], except that damage is no error: it is in the report.
 pub fn verify(path: impl AsRef<Path>, options: Options) -> Result<VerifyReport, Error> {
     let dir = path.as_ref();
     // A damaged table must not keep the others from being checked.

@@ -47,19 +47,17 @@ fn seed(target: &str, name: &str, bytes: &[u8]) -> Done {
 
 /// Opens an in-memory database without automatic compactions.
 fn open(fs: &MemFs, keyspace: KeyspaceOptions) -> Done<Db> {
-    let mut options = Options { background_threads: 1, keyspace, ..Options::default() };
+    let mut options = Options::default().background_threads(1).keyspace(keyspace);
     options.file_system = Some(Arc::new(fs.clone()));
-    Ok(Db::open("db", options)?)
+    Ok(options.open("db")?)
 }
 
 fn small() -> KeyspaceOptions {
-    KeyspaceOptions {
-        memtable_bytes: 64 << 10,
-        block_bytes: 256,
-        auto_compaction: false,
-        compression: CompressionPerLevel::uniform(Compression::None),
-        ..KeyspaceOptions::default()
-    }
+    KeyspaceOptions::default()
+        .memtable_bytes(64 << 10)
+        .block_bytes(256)
+        .auto_compaction(false)
+        .compression(CompressionPerLevel::uniform(Compression::None))
 }
 
 /// Sets an elastic filter with segments of 32 keys.

@@ -79,7 +79,7 @@ struct Making {
 impl Making {
     fn new() -> Making {
         let fs = MemFs::new();
-        let db = Db::open("db", options(&fs)).expect("in-memory write");
+        let db = options(&fs).open("db").expect("in-memory write");
         let other = KeyspaceOptions { filter: FilterChoice::None.into(), ..keyspace_options() };
         let second = db.create_keyspace(SECOND, other).expect("in-memory write");
         let base = Base { files: Files::new(), earlier: Vec::new(), states: vec![State::default()] };
@@ -210,7 +210,7 @@ pub fn database(bytes: &[u8]) {
     }
     for mode in [ReadMode::Mapped, ReadMode::Buffered] {
         let options = Options { read_mode: mode, ..options(&restored(&files)) };
-        if let Ok(db) = Db::open_read_only("db", options) {
+        if let Ok(db) = options.open_read_only("db") {
             examine(&db, base, &damage);
         }
     }
@@ -220,12 +220,12 @@ pub fn database(bytes: &[u8]) {
         if salvage && tamis_doctor::salvage("db", options(), false).is_err() {
             continue;
         }
-        let Ok(db) = Db::open("db", options()) else { continue };
+        let Ok(db) = options().open("db") else { continue };
         let damage = Damage { salvaged: salvage, ..damage };
         examine(&db, base, &damage);
         db.put("new", "value").expect("an open database takes a write");
         db.close().expect("in-memory write");
-        let db = Db::open("db", options()).expect("a database that was opened and closed opens again");
+        let db = options().open("db").expect("a database that was opened and closed opens again");
         let read = db.get("new").map(|value| value.map(|value| value.to_vec()));
         assert!(matches!(read.as_ref().map(Option::as_deref), Ok(Some(b"value")) | Err(_)), "{read:?}");
     }
@@ -326,7 +326,7 @@ fn check_keyspace(keyspace: &Keyspace, n: usize, base: &Base, shown: &mut Option
     let wanted: Vec<&[u8]> = wanted.into_iter().collect();
     let value_in = |state: &State, key: &[u8]| state[n].get(key).cloned();
     for key in &wanted {
-        let (found, contained) = (keyspace.get(key), keyspace.contains(key));
+        let (found, contained) = (keyspace.get(key), keyspace.contains_key(key));
         let _ = keyspace.explain_get(key);
         if let Ok(found) = found {
             let found = found.map(|value| value.to_vec());

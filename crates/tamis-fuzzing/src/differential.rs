@@ -210,7 +210,7 @@ impl World {
         options.keyspace.merge_operator = Some(OPERATORS[0].into());
         let mut second_options = keyspace_options(input);
         second_options.merge_operator = Some(OPERATORS[1].into());
-        let db = Db::open("db", options.clone()).expect("in-memory write");
+        let db = options.clone().open("db").expect("in-memory write");
         db.create_keyspace(SECOND, second_options.clone()).expect("in-memory write");
         let models = [Model::new(), Model::new()];
         let keys = choose(input, [Keys::Strings, Keys::Numbers]);
@@ -271,7 +271,7 @@ impl World {
             21 => self.both_ends(n, input),
             22 => self.db().flush().expect("in-memory write"),
             23 => self.keyspace(n).compact().expect("in-memory write"),
-            24 => self.db().settle().expect("in-memory write"),
+            24 => self.db().wait_for_compaction().expect("in-memory write"),
             25 | 26 if self.snapshots.len() < MOST_SNAPSHOTS => {
                 self.snapshots.push((self.db().snapshot(), self.models.clone()));
             }
@@ -396,7 +396,7 @@ impl World {
         let (snapshot, models) = &self.snapshots[at];
         for (n, model) in models.iter().enumerate() {
             let keyspace = self.keyspace(n);
-            let view = snapshot.of(&keyspace);
+            let view = snapshot.keyspace(&keyspace);
             let key = self.keys.key(input);
             assert_eq!(view.get(&key).expect("in-memory read").as_deref(), model.get(&key).map(|v| &v[..]));
             let range = self.keys.range(input);
@@ -414,7 +414,7 @@ impl World {
     fn reopen(&mut self) {
         self.snapshots.clear();
         self.db.take().expect("open between steps").close().expect("in-memory write");
-        self.db = Some(Db::open("db", self.options.clone()).expect("a closed database opens"));
+        self.db = Some(self.options.clone().open("db").expect("a closed database opens"));
     }
 
     fn recreate_second(&mut self, input: &mut Input<'_>) {

@@ -38,7 +38,7 @@ pub fn external(bytes: &[u8]) {
 fn check_external(bytes: &[u8]) {
     let fs = empty_fs();
     put(&fs, Path::new("a.tam"), bytes);
-    let db = Db::open("db", options(&fs)).expect("in-memory write");
+    let db = options(&fs).open("db").expect("in-memory write");
     for i in 0..4 {
         db.put(format!("key {i}"), "old").expect("in-memory write");
     }
@@ -61,6 +61,6 @@ fn check_external(bytes: &[u8]) {
     }
     assert_eq!(db.verify().expect("in-memory read").problems, Vec::<String>::new());
     db.close().expect("in-memory write");
-    let db = Db::open("db", options(&fs)).expect("a closed database opens");
+    let db = options(&fs).open("db").expect("a closed database opens");
     assert_eq!(content(&db).expect("a checked file can be read"), after, "reopening changes the contents");
 }

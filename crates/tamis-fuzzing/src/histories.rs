@@ -217,7 +217,7 @@ impl World {
 
     fn open(&mut self) {
         self.options.keyspace = self.spaces[0].options.clone();
-        self.db = Some(Db::open("db", self.options.clone()).expect("a closed database opens"));
+        self.db = Some(self.options.clone().open("db").expect("a closed database opens"));
     }
 
     fn db(&self) -> &Db {
@@ -432,7 +432,7 @@ impl World {
             return (now(&keyspace), self.now);
         }
         let (snapshot, at) = &self.snapshots[self.rng.index(self.snapshots.len())];
-        (then(&snapshot.of(&keyspace)), *at)
+        (then(&snapshot.keyspace(&keyspace)), *at)
     }
 
     fn read(&mut self, n: usize) {
@@ -577,7 +577,7 @@ impl World {
     }
 
     fn settle(&mut self) {
-        self.db().settle().expect("in-memory write");
+        self.db().wait_for_compaction().expect("in-memory write");
         self.check_shape();
     }
 
@@ -615,7 +615,7 @@ impl World {
             };
             let expected = compare(keyspace.iter(), keyspace.iter(), self.now);
             for (snapshot, at) in &self.snapshots {
-                let view = snapshot.of(&keyspace);
+                let view = snapshot.keyspace(&keyspace);
                 compare(view.iter(), view.iter(), *at);
             }
             for (key, value) in &expected {

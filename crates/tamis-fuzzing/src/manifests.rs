@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::reseal;
 use tamis::io::{FileSystem, MemFs};
-use tamis::{Db, KeyspaceOptions, Options};
+use tamis::{KeyspaceOptions, Options};
 use tamis_doctor::inspect::dump_manifest;
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::manifest_path;
@@ -52,7 +52,7 @@ fn check_manifest(bytes: &[u8]) {
         Ok(loaded) => loaded.expect("there is a CURRENT").state,
         Err(_) => {
             // The manifest is unusable; opening only has to return an error.
-            assert!(Db::open_read_only(dir, options(&fs)).is_err());
+            assert!(options(&fs).open_read_only(dir).is_err());
             return;
         }
     };
@@ -89,14 +89,14 @@ fn check_opening(fs: &MemFs, state: &ManifestState) {
     let left =
         numbers.into_iter().chain(epochs).all(|number| number < MOST_NUMBER) && state.next_keyspace < 1 << 30;
     let dir = Path::new("db");
-    if let Ok(db) = Db::open_read_only(dir, options(fs)) {
+    if let Ok(db) = options(fs).open_read_only(dir) {
         db.iter().for_each(drop);
         let _ = (db.stats(), db.verify(), db.get("key"));
     }
-    let Some(db) = Db::open(dir, options(fs)).ok().filter(|_| left) else { return };
+    let Some(db) = options(fs).open(dir).ok().filter(|_| left) else { return };
     db.put("key", "value").expect("an open database takes a write");
     db.close().expect("in-memory write");
-    let db = Db::open(dir, options(fs)).expect("a closed database opens again");
+    let db = options(fs).open(dir).expect("a closed database opens again");
     assert_eq!(db.get("key").expect("in-memory read").as_deref(), Some(&b"value"[..]));
 }
 

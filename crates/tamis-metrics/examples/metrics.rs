@@ -12,7 +12,7 @@ use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
 };
-use tamis::{Db, Options};
+use tamis::Db;
 use tamis_metrics::facade::MetricsExporter;
 
 /// The last number of each series; of a histogram, the number of durations.
@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     metrics::set_global_recorder(printer)?;
 
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path(), Options::default())?;
+    let db = Db::open(dir.path())?;
     let mut exporter = MetricsExporter::new(&db, "places");
     for i in 0..10_000u32 {
         db.put(i.to_be_bytes(), "value")?;

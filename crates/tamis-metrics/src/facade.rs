@@ -23,7 +23,7 @@ const METADATA: Metadata<'static> = Metadata::new("tamis", Level::INFO, Some("ta
 /// use tamis_metrics::facade::MetricsExporter;
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+/// let db = tamis::Db::open(dir.path())?;
 /// let mut exporter = MetricsExporter::new(&db, "places");
 /// db.put("key", "value")?;
 /// // Before each scrape, or every few seconds.
@@ -207,7 +207,7 @@ mod tests {
     fn what_came_since_the_last_time_is_recorded_once() {
         let recorder = Kept::default();
         let fs = Arc::new(MemFs::new());
-        let db = Db::open("/db", Options { file_system: Some(fs), ..Options::default() }).unwrap();
+        let db = Options { file_system: Some(fs), ..Options::default() }.open("/db").unwrap();
         let mut exporter = with_local_recorder(&recorder, || MetricsExporter::new(&db, "places"));
         assert_eq!(recorder.0.lock().unwrap().len(), crate::metrics().len(), "each is described");
         let number = |series: &str| recorder.0.lock().unwrap().get(series).copied();

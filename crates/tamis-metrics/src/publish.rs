@@ -33,7 +33,7 @@ const MOST_BYTES: u64 = 64 << 20;
 /// use tamis_metrics::Publisher;
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+/// let db = tamis::Db::open(dir.path())?;
 /// let publisher = Publisher::start(&db, Duration::from_secs(1))?;
 /// // … what the program does …
 /// drop(publisher);

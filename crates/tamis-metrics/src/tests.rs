@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tamis::io::{FileSystem, MemFs};
-use tamis::{Db, KeyspaceOptions, Options, WriteError};
+use tamis::{KeyspaceOptions, Options, WriteError};
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn names_are_valid_and_told_once() {
 #[test]
 fn the_text_follows_the_format() {
     let fs = Arc::new(MemFs::new());
-    let db = Db::open("/db", Options { file_system: Some(fs), ..Options::default() }).unwrap();
+    let db = Options { file_system: Some(fs), ..Options::default() }.open("/db").unwrap();
     let odd = db.create_keyspace("a \"quoted\" back\\slash", KeyspaceOptions::default()).unwrap();
     for i in 0..1000u32 {
         db.put(i.to_be_bytes(), "value").unwrap();
@@ -117,7 +117,7 @@ fn the_text_follows_the_format() {
 fn metrics_are_published_while_the_publisher_lives() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let options = Options { file_system: Some(fs.clone()), ..Options::default() };
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     db.put("key", "value").unwrap();
     let published = || published("/db", &options).unwrap();
     let publisher = Publisher::start(&db, Duration::from_secs(1)).unwrap();
@@ -134,7 +134,7 @@ fn metrics_are_published_while_the_publisher_lives() {
         tamis::io::write_file_atomically(&*fs, &Path::new("/db").join(name), b"left").unwrap();
     }
     assert_eq!(published().as_deref(), Some("left"));
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     assert_eq!(published(), None);
     db.close().unwrap();
     let names = fs.list(Path::new("/db")).unwrap();
@@ -146,16 +146,16 @@ fn metrics_are_published_while_the_publisher_lives() {
 fn nothing_is_published_or_removed_once_the_database_is_closed() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     let options = Options { file_system: Some(fs.clone()), ..Options::default() };
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     let publisher = Publisher::start(&db, Duration::from_millis(1)).unwrap();
     db.clone().close().unwrap();
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     tamis::io::write_file_atomically(&*fs, Path::new("/db/STATS"), b"another's").unwrap();
     std::thread::sleep(Duration::from_millis(20));
     drop(publisher);
     assert_eq!(published("/db", &options).unwrap().as_deref(), Some("another's"));
     db.close().unwrap();
-    let reader = Db::open_read_only("/db", options).unwrap();
+    let reader = options.open_read_only("/db").unwrap();
     assert!(matches!(Publisher::start(&reader, Duration::from_secs(1)), Err(WriteError::ReadOnly)));
 }
 

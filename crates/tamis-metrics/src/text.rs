@@ -14,7 +14,7 @@ const BOUNDS: std::ops::RangeInclusive<u32> = 7..=37;
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+/// # let db = tamis::Db::open(dir.path())?;
 /// db.put("key", "value")?;
 /// let text = tamis_metrics::to_prometheus(&db.stats(), "places");
 /// assert!(text.contains("\ntamis_write_writes_total{database=\"places\"} 1\n"));

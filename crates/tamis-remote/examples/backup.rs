@@ -9,7 +9,7 @@ use std::error::Error;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
-use tamis::{Db, Options, ReadError};
+use tamis::{Db, ReadError};
 use tamis_remote::{BackupOptions, Repository, RestoreOptions, Retention, Transfer, Which};
 
 /// Returns the number of entries, and a hash of all of them.
@@ -25,7 +25,7 @@ fn contents(db: &Db) -> Result<(u64, u64), ReadError> {
 fn main() -> Result<(), Box<dyn Error>> {
     let megabytes: u64 = std::env::args().nth(1).map_or(Ok(20), |text| text.parse())?;
     let work = tempfile::tempdir()?;
-    let db = Db::open(work.path().join("db"), Options::default())?;
+    let db = Db::open(work.path().join("db"))?;
     let mut number = 0u64;
     let mut fill = |count: u64| -> Result<(), Box<dyn Error>> {
         for _ in 0..count {
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     fill(megabytes * 1000)?;
     db.flush()?;
-    db.settle()?;
+    db.wait_for_compaction()?;
 
     // Any address that `Repository::open` takes: with the feature `aws`, s3://bucket/prefix.
     let url = work.path().join("backups");
@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::remove_dir_all(work.path().join("db"))?;
     let target = work.path().join("restored");
     measured("restore", &|| Ok(repository.restore(&newest, &target, &RestoreOptions::default())?.bytes))?;
-    let db = Db::open(&target, Options::default())?;
+    let db = Db::open(&target)?;
     println!("restored up to write {} of {last}", db.snapshot().seq());
     assert_eq!(contents(&db)?, expected);
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use object_store::memory::InMemory;
-use tamis::{Db, Options};
+use tamis::Db;
 use tamis_remote::{ReplicaOptions, Repository, ShipOptions, Transfer};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = Arc::new(InMemory::new());
     let repository = || Repository::with_store(store.clone(), "states", Transfer::default());
 
-    let db = Db::open(work.path().join("db"), Options::default())?;
+    let db = Db::open(work.path().join("db"))?;
     for number in 0..100_000u32 {
         db.put(number.to_be_bytes(), [7; 200])?;
     }

@@ -15,7 +15,7 @@
 //! # let dir = tempfile::tempdir()?;
 //! use tamis_remote::{BackupOptions, Repository, RestoreOptions, Transfer, Which};
 //!
-//! let db = tamis::Db::open(dir.path().join("db"), tamis::Options::default())?;
+//! let db = tamis::Db::open(dir.path().join("db"))?;
 //! db.put("key", "value")?;
 //! let repository = Repository::open(dir.path().join("backups").to_str().unwrap(), Transfer::default())?;
 //! let cache = Some(dir.path().join("db/backup-cache.json"));
@@ -24,7 +24,7 @@
 //! let newest = repository.find(Which::Latest)?;
 //! let target = dir.path().join("restored");
 //! repository.restore(&newest, &target, &RestoreOptions::default())?;
-//! let restored = tamis::Db::open(&target, tamis::Options::default())?;
+//! let restored = tamis::Db::open(&target)?;
 //! assert_eq!(restored.get("key")?.unwrap(), "value");
 //!
 //! let replica = repository.open_replica(&dir.path().join("cache"), Default::default())?;

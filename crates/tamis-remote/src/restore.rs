@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use tamis::io::{Access, DirLock, DiskFs, FileSystem, Usage};
 use tamis::operators::Operators;
-use tamis::{Db, OpenError, Options, StorageError};
+use tamis::{OpenError, Options, StorageError};
 
 use crate::error::Error;
 use crate::hash::Hasher;
@@ -119,7 +119,7 @@ impl Repository {
         open.file_system = options.file_system.clone();
         // Every file has the bytes that were written. So what is wrong with a log is that it does
         // not continue what is there.
-        let db = Db::open(target, open).map_err(|error| match error {
+        let db = open.open(target).map_err(|error| match error {
             OpenError::Storage(StorageError::Corrupt(what)) => Error::Unreachable {
                 seq,
                 why: format!(

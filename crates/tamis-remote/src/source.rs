@@ -74,8 +74,8 @@ impl PinnedFile {
 }
 
 /// An open database: a writer's, whose files are synced for it, or a follower's
-/// ([`Db::open_follower`]), which catches up first: so a process beside the writer can make the
-/// backups.
+/// ([`Options::open_follower`]), which catches up first: so a process beside the writer can make
+/// the backups.
 impl Source for Db {
     fn pin(&self) -> Result<Pinned, Error> {
         match self.catch_up() {
@@ -140,7 +140,7 @@ impl Directory {
 impl Source for Directory {
     fn pin(&self) -> Result<Pinned, Error> {
         // Opening checks that it is whole, and says where it stands.
-        let db = tamis::Db::open_read_only(&self.path, self.options.clone())?;
+        let db = self.options.clone().open_read_only(&self.path)?;
         let last_seq = db.snapshot().seq();
         drop(db);
         let fs: Arc<dyn FileSystem> =

@@ -174,7 +174,7 @@ fn histories_through_a_proxy_that_fails() {
     let proxy = Proxy::start(server(), 1);
     let repo = repository(&proxy, "histories");
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path().join("db"), Options::default()).unwrap();
+    let db = Db::open(dir.path().join("db")).unwrap();
     let options = BackupOptions { cache: Some(dir.path().join("known.json")), ..BackupOptions::default() };
     let (mut model, mut rng) = (Map::new(), Rng::new(1));
     let mut held = BTreeMap::new();
@@ -216,7 +216,7 @@ fn histories_through_a_proxy_that_fails() {
         while let Err(error) = repo.restore(&state, &target, &RestoreOptions::default()) {
             assert!(matches!(error, Error::Request { .. }), "{error}");
         }
-        assert_eq!(all(&Db::open(&target, Options::default()).unwrap()), held[&listing.number]);
+        assert_eq!(all(&Db::open(&target).unwrap()), held[&listing.number]);
     }
     let (requests, faults) = (proxy.requests.load(SeqCst), proxy.faults.load(SeqCst));
     println!("{requests} requests, {faults} of them failed by the proxy; {:?}", repo.requests());
@@ -232,7 +232,7 @@ fn two_writers_and_large_files() {
     // Tables of more than two parts.
     let mut options = Options::default();
     options.keyspace.memtable_bytes = 32 << 20;
-    let db = Db::open(dir.path().join("db"), options).unwrap();
+    let db = options.open(dir.path().join("db")).unwrap();
     let (mut model, mut rng) = (Map::new(), Rng::new(2));
     write(&db, &mut model, &mut rng, 24_000, 1000);
     db.flush().unwrap();
@@ -244,7 +244,7 @@ fn two_writers_and_large_files() {
     println!("backup: {} bytes in {took:.1} s, {:?}", written.bytes_sent, repo.requests());
     assert!(repo.find(Which::Latest).unwrap().files.iter().any(|file| file.len > 10 << 20));
 
-    let other = Db::open(dir.path().join("other"), Options::default()).unwrap();
+    let other = Db::open(dir.path().join("other")).unwrap();
     other.put("a", "b").unwrap();
     let refused = repo.backup(&other, BackupOptions::default());
     assert!(matches!(refused, Err(Error::AnotherWriter { .. })), "{refused:?}");
@@ -259,5 +259,5 @@ fn two_writers_and_large_files() {
     let took = begin.elapsed().as_secs_f64();
     let requests = repo.requests().since(&before);
     println!("restore: {} bytes in {took:.1} s, {requests:?}", written.bytes);
-    assert_eq!(all(&Db::open(&target, Options::default()).unwrap()), model);
+    assert_eq!(all(&Db::open(&target).unwrap()), model);
 }

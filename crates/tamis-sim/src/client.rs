@@ -217,7 +217,7 @@ impl Client {
         }
         let began = self.shared.oracle().begin(self.number, all);
         debug_assert_eq!(began, number);
-        let durability = if synced { Durability::Synced } else { self.shared.options.durability };
+        let durability = if synced { Durability::Sync } else { self.shared.options.durability };
         match self.db.write_with(batch, durability) {
             Ok(()) => {
                 let durable = synced || self.shared.always_synced;
@@ -337,7 +337,7 @@ impl Client {
         let failures = self.shared.disk.failures();
         let mut all = Seen::new();
         for space in 0..2u8 {
-            match collect(space, pinned.snapshot.of(self.space(space)).iter(), reverse) {
+            match collect(space, pinned.snapshot.keyspace(self.space(space)).iter(), reverse) {
                 Ok(seen) => all.extend(seen?),
                 Err(error) => return self.shared.excuse("a snapshot", &error, Some(failures)),
             }
@@ -356,7 +356,7 @@ impl Client {
         if let Err(error) = made {
             return self.shared.excuse("a checkpoint", &error, None);
         }
-        let opened = Db::open(path, self.shared.options.clone());
+        let opened = self.shared.options.clone().open(path);
         let checked = match opened {
             Ok(copy) => self.check_copy("a checkpoint", &copy, began, ended),
             Err(error) => self.shared.excuse("opening a checkpoint", &error, None),
@@ -368,7 +368,7 @@ impl Client {
 
     fn read_only(&self) -> Result<(), Failure> {
         let began = self.shared.oracle().stamp();
-        let opened = Db::open_read_only(self.db.path(), self.shared.options.clone());
+        let opened = self.shared.options.clone().open_read_only(self.db.path());
         let ended = self.shared.oracle().stamp();
         match opened {
             Ok(copy) => match everything(&copy) {

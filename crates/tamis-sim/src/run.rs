@@ -98,7 +98,7 @@ impl World {
             disk,
             oracle: self.oracle.clone(),
             keys: self.plan.keys,
-            always_synced: options.durability == Durability::Synced,
+            always_synced: options.durability == Durability::Sync,
             options,
             largest: AtomicU64::new(0),
         }
@@ -141,7 +141,7 @@ impl World {
         let Some(log) = logs.nth(nth) else { return Ok(()) };
         let shared = self.shared(session, Disk::new(self.machine.clone(), copy, &[]));
         tamis::io::FileSystem::remove(&shared.disk, &log).map_err(|error| error.to_string())?;
-        let Ok(db) = Db::open(DIR, shared.options.clone()) else { return Ok(()) };
+        let Ok(db) = shared.options.clone().open(DIR) else { return Ok(()) };
         let seen = everything(&db).map_err(|error| format!("without {}: {error}", log.display()))??;
         let checked = shared.oracle().clone().recover(&seen, self.loss, true);
         checked.map_err(|what| format!("without {}: {what}", log.display()))
@@ -149,7 +149,7 @@ impl World {
 
     /// Opens the database with its keyspaces. `None` if a disk fault explains a failed opening.
     fn open(&self, shared: &Shared) -> Result<Option<(Db, [Keyspace; 2])>, String> {
-        let db = match Db::open(DIR, shared.options.clone()) {
+        let db = match shared.options.clone().open(DIR) {
             Ok(db) => db,
             // The keyspace is deeper than these options allow.
             Err(OpenError::Incompatible { .. }) => return Ok(None),

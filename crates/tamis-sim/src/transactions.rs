@@ -49,7 +49,7 @@ fn history(machine: &Arc<Machine>, seed: u64, mut rng: Rng) -> Result<(), String
         keyspace: KeyspaceOptions { memtable_bytes: 4 << 10, level0_runs: 2, ..KeyspaceOptions::default() },
         ..Options::default()
     };
-    let db = Db::open("/db", options).map_err(|error| format!("opening: {error}"))?;
+    let db = options.open("/db").map_err(|error| format!("opening: {error}"))?;
     let done: Arc<Mutex<Vec<Txn>>> = Arc::default();
     let values = Arc::new(AtomicU64::new(1));
     let mut threads = Vec::new();

@@ -23,7 +23,7 @@ use crate::value::Value;
 ///     born: i32,
 /// }
 ///
-/// let db = Db::open("people", Options::in_memory())?;
+/// let db = Options::in_memory().open("people")?;
 /// let people: Typed<u64, Json<Person>> = Typed::new(db.default_keyspace().clone());
 /// people.put(1, &Person { name: "Ada".into(), born: 1815 })?;
 /// let Json(person) = people.get(1)?.expect("it was stored");

@@ -4,13 +4,13 @@
 //! use tamis::{Db, Durability, KeyspaceOptions, Options, Readable, WriteBatch};
 //! use tamis_typed::{Error, Typed};
 //!
-//! let db = Db::open("places", Options::in_memory())?;
+//! let db = Options::in_memory().open("places")?;
 //! let places = db.create_keyspace("places", KeyspaceOptions::default())?;
 //! // A country and a number as the key, a name as the value.
 //! let places: Typed<(String, i32), String> = Typed::new(places);
 //!
 //! places.put(("fr", 20), "Lyon")?;
-//! places.put_with(("fr", -3), "Paris", Durability::Synced)?;
+//! places.put_with(("fr", -3), "Paris", Durability::Sync)?;
 //! assert_eq!(places.get(("fr", 20))?.as_deref(), Some("Lyon"));
 //!
 //! let mut batch = WriteBatch::new();

@@ -26,7 +26,7 @@ use crate::value::Value;
 /// ```
 /// # use tamis::{Db, Options};
 /// # use tamis_typed::Typed;
-/// let db = Db::open("balances", Options::in_memory())?;
+/// let db = Options::in_memory().open("balances")?;
 /// let balances: Typed<String, i64> = Typed::new(db.default_keyspace().clone());
 /// balances.put("ada", 100)?;
 /// db.transact(|transaction| {
@@ -59,7 +59,7 @@ impl<K: Key, V: Value> Typed<K, V> {
     ///
     /// If the two belong to different open databases.
     pub fn at<'a>(&'a self, snapshot: &'a Snapshot) -> Typed<K, V, SnapshotView<'a>> {
-        Typed::from_place(snapshot.of(&self.place))
+        Typed::from_place(snapshot.keyspace(&self.place))
     }
 
     /// Returns the keyspace as `transaction` sees it, its own writes included. To write in it, pass
@@ -69,7 +69,7 @@ impl<K: Key, V: Value> Typed<K, V> {
     ///
     /// If the two belong to different open databases.
     pub fn within<'a>(&'a self, transaction: &'a Transaction) -> Typed<K, V, TransactionView<'a>> {
-        Typed::from_place(transaction.of(&self.place))
+        Typed::from_place(transaction.keyspace(&self.place))
     }
 
     /// Sets the value of `key` to `value`, with the database's durability.
@@ -166,7 +166,7 @@ impl<K: Key, V: Value, R: Readable> Typed<K, V, R> {
     ///
     /// [`Error::Tamis`].
     pub fn contains(&self, key: K::Ref<'_>) -> Result<bool, Error> {
-        Ok(self.place.contains(bytes_of::<K>(key))?)
+        Ok(self.place.contains_key(bytes_of::<K>(key))?)
     }
 
     /// Iterates over all entries in order.

@@ -6,16 +6,16 @@ use std::error::Error;
 use std::time::Duration;
 
 use tamis::changes::OperationKind;
-use tamis::{Db, Options, WriteBatch};
+use tamis::{Db, WriteBatch};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path().join("source"), Options::default())?;
+    let db = Db::open(dir.path().join("source"))?;
     db.put("before", "the consumer")?;
 
     // First the consumer, then the snapshot: no change is between them.
     let consumer = db.change_consumer("copy")?;
-    let copy = Db::open(dir.path().join("copy"), Options::default())?;
+    let copy = Db::open(dir.path().join("copy"))?;
     let snapshot = db.snapshot();
     for item in snapshot.iter() {
         let (key, value) = item?;

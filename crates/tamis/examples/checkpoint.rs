@@ -1,7 +1,7 @@
 //! A copy of a database in use, which opens like any other: `cargo run -p tamis --example checkpoint`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
-use tamis::{AdminError, Db, Keyspace, KeyspaceOptions, Options, WriteBatch, WriteError};
+use tamis::{AdminError, Db, Keyspace, KeyspaceOptions, WriteBatch, WriteError};
 
 /// Adds orders, and counts them in the default keyspace. Each batch does both or neither.
 fn take_orders(db: &Db, orders: &Keyspace, numbers: std::ops::Range<u64>) -> Result<(), WriteError> {
@@ -15,7 +15,7 @@ fn take_orders(db: &Db, orders: &Keyspace, numbers: std::ops::Range<u64>) -> Res
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path().join("db"), Options::default())?;
+    let db = Db::open(dir.path().join("db"))?;
     let orders = db.create_keyspace("orders", KeyspaceOptions::default())?;
     take_orders(&db, &orders, 0..10_000)?;
 
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
 
     // The copy has every keyspace, as of one moment: no batch is there in part.
-    let copy = Db::open(&path, Options::default())?;
+    let copy = Db::open(&path)?;
     let copied = copy.keyspace("orders")?.iter().try_fold(0u64, |count, item| item.map(|_| count + 1))?;
     println!("{copied} orders in the copy, {} in the source", orders.iter().count());
     assert!((10_000..=20_000).contains(&copied));

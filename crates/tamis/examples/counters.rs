@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let mut options = Options::default();
     options.keyspace.merge_operator = Some("add".into());
-    let db = Db::open(dir.path(), options)?;
+    let db = options.open(dir.path())?;
 
     // Loses counts: another thread may write between the two.
     timed(&db, "get and put", |db, key| Ok(db.put(key, (count(db, key)? + 1).to_le_bytes())?))?;

@@ -12,16 +12,16 @@ fn load(db: &Db, name: &str) -> Result<usize, Error> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path(), Options::default())?;
+    let db = Db::open(dir.path())?;
 
     // Opening: by whom it is locked, and whether it is there at all.
-    match Db::open(dir.path(), Options::default()) {
+    match Db::open(dir.path()) {
         Err(OpenError::OpenHere { .. }) => println!("open in this process: clone the handle that is there"),
         Err(OpenError::Locked { .. }) => println!("open in another process: wait, or open it read-only"),
         other => return Err(format!("{other:?}").into()),
     }
-    let missing = Options { create_if_missing: false, ..Options::default() };
-    assert!(matches!(Db::open(dir.path().join("no"), missing), Err(OpenError::NotFound { .. })));
+    let missing = Options::default().create_if_missing(false);
+    assert!(matches!(missing.open(dir.path().join("no")), Err(OpenError::NotFound { .. })));
 
     // Keyspaces.
     match load(&db, "users") {

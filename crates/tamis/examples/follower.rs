@@ -20,7 +20,7 @@ fn write(dir: &str) -> Result<(), Box<dyn std::error::Error>> {
     let mut options = Options::default();
     // Small, so that flushes and compactions go on meanwhile.
     options.keyspace.memtable_bytes = 1 << 20;
-    let db = Db::open(dir, options)?;
+    let db = options.open(dir)?;
     let begin = Instant::now();
     for round in 0..10_000u32 {
         let mut batch = WriteBatch::new();
@@ -41,10 +41,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let dir = tempfile::tempdir()?;
     // So that there is a database to follow.
-    Db::open(dir.path(), Options::default())?.close()?;
+    Db::open(dir.path())?.close()?;
     let mut writer = Command::new(std::env::current_exe()?).arg(dir.path()).stdin(Stdio::null()).spawn()?;
 
-    let follower = Db::open_follower(dir.path(), Options::default())?;
+    let follower = Options::default().open_follower(dir.path())?;
     let (mut calls, mut spent, mut ages) = (0u32, Duration::ZERO, Vec::new());
     while writer.try_wait()?.is_none() {
         let begin = Instant::now();

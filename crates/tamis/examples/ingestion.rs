@@ -5,14 +5,14 @@
 use std::path::PathBuf;
 
 use tamis::ingest::{ExternalTableBuilder, IngestOptions};
-use tamis::{Db, ExternalTableError, KeyspaceOptions, Options};
+use tamis::{Db, ExternalTableError, KeyspaceOptions};
 
 const BUILDERS: u32 = 4;
 const EACH: u32 = 25_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path().join("db"), Options::default())?;
+    let db = Db::open(dir.path().join("db"))?;
     let places = db.create_keyspace("places", KeyspaceOptions::default())?;
     places.put(7u32.to_be_bytes(), "of yesterday")?;
 
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!((report.tables.len(), report.entries), (4, u64::from(BUILDERS * EACH)));
     assert!(files.iter().all(|file| !file.exists()), "they were moved");
     assert_eq!(places.get(7u32.to_be_bytes())?.ok_or("no place")?, "place 7");
-    assert_eq!(before.of(&places).iter().count(), 1);
+    assert_eq!(before.keyspace(&places).iter().count(), 1);
 
     // A table that deletes a range replaces what is there: its own entries stay.
     let path = dir.path().join("new.tam");

@@ -3,14 +3,14 @@
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
 use tamis::options::CompactionChoice;
-use tamis::{Db, KeyspaceOptions, Options, WriteBatch};
+use tamis::{Db, KeyspaceOptions, WriteBatch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path(), Options::default())?;
+    let db = Db::open(dir.path())?;
     let users = db.get_or_create_keyspace("users", KeyspaceOptions::default())?;
     // Written more than read.
-    let events = KeyspaceOptions { compaction: CompactionChoice::Tiering, ..KeyspaceOptions::default() };
+    let events = KeyspaceOptions::default().compaction(CompactionChoice::Tiering);
     let events = db.get_or_create_keyspace("events", events)?;
 
     // One batch, one record of the log: both or neither.
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The same in a transaction that reads first.
     db.transact(|tx| {
-        if tx.of(&users).get("bob")?.is_none() {
+        if tx.keyspace(&users).get("bob")?.is_none() {
             tx.put_in(&users, "bob", "1906")?;
             tx.put_in(&events, "2026-11-25/2", "bob joined")?;
         }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis::Options;
 use tamis::events::Event;
-use tamis::{Db, Options};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
@@ -34,13 +34,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Event::Warning { message } => println!("warning: {message}"),
         _ => {}
     };
-    let mut options = Options {
-        listeners: vec![Arc::new(listener)],
-        slow_operation_threshold: Some(Duration::from_millis(20)),
-        ..Options::default()
-    };
+    let mut options = Options::default()
+        .listeners(vec![Arc::new(listener)])
+        .slow_operation_threshold(Some(Duration::from_millis(20)));
     options.keyspace.memtable_bytes = 1 << 20;
-    let db = Db::open(dir.path(), options)?;
+    let db = options.open(dir.path())?;
     for i in 0..100_000u32 {
         db.put(i.wrapping_mul(0x9E37_79B9).to_be_bytes(), [7; 100])?;
     }

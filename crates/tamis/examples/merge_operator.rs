@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tamis::operators::{MergeError, MergeOperator, Operators};
-use tamis::{Db, OpenError, Options};
+use tamis::{OpenError, Options};
 
 /// Adds elements to a set. A set is its elements in order, one a line; an operand is a set, too.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl MergeOperator for Union {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let operators = Operators::new().with_merge(Arc::new(Union));
-    let mut options = Options { operators, ..Options::default() };
+    let mut options = Options::default().operators(operators);
     options.keyspace.merge_operator = Some("union".into());
-    let db = Db::open(dir.path(), options.clone())?;
+    let db = options.clone().open(dir.path())?;
 
     // A value, or a delete, is what later operands are applied to.
     db.put("tags/tamis", "rust\nstorage")?;
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Every program that opens the database brings the operator.
     db.close()?;
-    let without = Options { operators: Operators::new(), ..options };
-    assert!(matches!(Db::open(dir.path(), without), Err(OpenError::Unregistered { .. })));
+    let without = options.operators(Operators::new());
+    assert!(matches!(without.open(dir.path()), Err(OpenError::Unregistered { .. })));
     Ok(())
 }

@@ -8,7 +8,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tamis::transactions::TransactionOptions;
-use tamis::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch};
+use tamis::{Db, Durability, Error, Keyspace, KeyspaceOptions, WriteBatch};
 
 struct Queue {
     db: Db,
@@ -49,7 +49,7 @@ impl Queue {
         let key = key(millis_in(Duration::ZERO), &[producer.as_bytes(), &number[..]].concat());
         let mut batch = WriteBatch::new();
         batch.put_in(&self.tasks, key, task).put_in(&self.numbers, producer, number);
-        Ok(self.db.write_with(batch, Durability::Synced)?)
+        Ok(self.db.write_with(batch, Durability::Sync)?)
     }
 
     /// Takes the first task that is due, if there is one.
@@ -66,9 +66,9 @@ impl Queue {
     /// Makes a task due again after a pause, or removes it; `None` if it has another key by now.
     fn change(&self, old: &[u8], pause: Option<Duration>) -> Result<Option<Lease>, Error> {
         // A power cut may undo a move: the task is due earlier. What is done stays done.
-        let durability = pause.is_none().then_some(Durability::Synced);
+        let durability = pause.is_none().then_some(Durability::Sync);
         self.db.transact_with(TransactionOptions { durability, ..TransactionOptions::default() }, |tx| {
-            let Some(task) = tx.of(&self.tasks).get(old)? else { return Ok(None) };
+            let Some(task) = tx.keyspace(&self.tasks).get(old)? else { return Ok(None) };
             let new = key(pause.map_or(0, millis_in), &old[8..]);
             tx.delete_in(&self.tasks, old)?;
             if pause.is_some() {
@@ -94,7 +94,7 @@ fn work(queue: &Queue) -> Result<Vec<Vec<u8>>, Error> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let queue = Queue::open(Db::open(dir.path(), Options::default())?)?;
+    let queue = Queue::open(Db::open(dir.path())?)?;
     let send = |name: &'static str| (0..100).try_for_each(|n| queue.send(name, &format!("{name} {n}")));
     std::thread::scope(|scope| {
         let producers = ["east", "west"].map(|producer| scope.spawn(move || send(producer)));
@@ -105,7 +105,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     queue.change(&tried.key, Some(Duration::from_millis(5)))?.ok_or("no lease")?;
     let lost = queue.take(Duration::from_millis(10))?.ok_or("no task")?;
     drop(queue);
-    let queue = Queue::open(Db::open(dir.path(), Options::default())?)?;
+    let queue = Queue::open(Db::open(dir.path())?)?;
     let shares = std::thread::scope(|scope| {
         let workers = [(); 3].map(|()| scope.spawn(|| work(&queue)));
         workers.into_iter().map(|worker| worker.join().expect("no panic")).collect::<Result<Vec<_>, _>>()

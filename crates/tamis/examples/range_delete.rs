@@ -1,7 +1,7 @@
 //! A day of events deleted with one write: `cargo run -p tamis --example range_delete`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
-use tamis::{Db, Options, ReadError, Readable, WriteBatch, WriteError};
+use tamis::{Db, ReadError, Readable, WriteBatch, WriteError};
 
 /// Counts the keys that start with `prefix`.
 fn count(from: impl Readable, prefix: &str) -> Result<usize, ReadError> {
@@ -10,7 +10,7 @@ fn count(from: impl Readable, prefix: &str) -> Result<usize, ReadError> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path(), Options::default())?;
+    let db = Db::open(dir.path())?;
     for day in 1..=9u8 {
         for n in 0..10_000 {
             db.put(format!("2026-11-0{day}/{n:05}"), [day; 50])?;

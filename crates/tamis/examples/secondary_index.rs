@@ -2,7 +2,7 @@
 //! secondary_index`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
-use tamis::{Db, Error, Keyspace, KeyspaceOptions, Options, ReadError, Readable};
+use tamis::{Db, Error, Keyspace, KeyspaceOptions, ReadError, Readable};
 
 struct People {
     db: Db,
@@ -22,7 +22,7 @@ impl People {
     /// another move of the same person in between makes it start again.
     fn move_to(&self, name: &str, city: &str) -> Result<(), Error> {
         self.db.transact(|tx| {
-            let old = tx.of(&self.city_of).get(name)?;
+            let old = tx.keyspace(&self.city_of).get(name)?;
             if let Some(old) = old {
                 tx.delete_in(&self.by_city, index_key(&old, name))?;
             }
@@ -42,7 +42,7 @@ fn people_in(index: impl Readable, city: &str) -> Result<Vec<String>, ReadError>
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path(), Options::default())?;
+    let db = Db::open(dir.path())?;
     let city_of = db.create_keyspace("city-of", KeyspaceOptions::default())?;
     let by_city = db.create_keyspace("by-city", KeyspaceOptions::default())?;
     let people = People { db, city_of, by_city };
@@ -56,8 +56,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let before = people.db.snapshot();
     people.move_to("ada", "Vík")?;
     assert_eq!(people_in(&people.by_city, "Vík")?, ["ada", "kurt"]);
-    assert_eq!(people_in(before.of(&people.by_city), "Vík")?, ["kurt"]);
-    assert_eq!(before.of(&people.city_of).get("ada")?.ok_or("no ada")?, "Lyon");
+    assert_eq!(people_in(before.keyspace(&people.by_city), "Vík")?, ["kurt"]);
+    assert_eq!(before.keyspace(&people.city_of).get("ada")?.ok_or("no ada")?, "Lyon");
 
     // Threads move the same people about, and the index stays true.
     std::thread::scope(|scope| {
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     for item in &people.city_of {
         let (name, city) = item?;
-        assert!(people.by_city.contains(index_key(&city, std::str::from_utf8(&name)?))?);
+        assert!(people.by_city.contains_key(index_key(&city, std::str::from_utf8(&name)?))?);
     }
     assert_eq!(people.by_city.iter().count(), 4);
     Ok(())

@@ -2,11 +2,11 @@
 //! snapshots`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
-use tamis::{Db, KeyspaceOptions, Options, WriteBatch};
+use tamis::{Db, KeyspaceOptions, WriteBatch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path(), Options::default())?;
+    let db = Db::open(dir.path())?;
     let accounts = db.create_keyspace("accounts", KeyspaceOptions::default())?;
     let log = db.create_keyspace("log", KeyspaceOptions::default())?;
     let mut batch = WriteBatch::new();
@@ -18,11 +18,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     batch.put_in(&accounts, "ada", "60").put_in(&accounts, "bob", "40").put_in(&log, "1", "ada to bob: 40");
     db.write(batch)?;
 
-    for (name, view) in [("before", before.of(&accounts)), ("after", db.snapshot().of(&accounts))] {
+    for (name, view) in [("before", before.keyspace(&accounts)), ("after", db.snapshot().keyspace(&accounts))]
+    {
         let all: Result<Vec<_>, _> = view.iter().collect();
         println!("{name}: {:?}", all?);
     }
-    assert_eq!(before.of(&accounts).get("bob")?.unwrap(), "0");
+    assert_eq!(before.keyspace(&accounts).get("bob")?.unwrap(), "0");
     assert_eq!(accounts.get("bob")?.unwrap(), "40");
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tamis::clock::ManualClock;
 use tamis::options::CompactionChoice;
-use tamis::{Db, KeyspaceOptions, Options, ReadError, Slice};
+use tamis::{KeyspaceOptions, Options, ReadError, Slice};
 
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
@@ -30,15 +30,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = 1_700_000_000;
     // A program leaves `clock` out. This one does not want to wait for a week.
     let clock = Arc::new(ManualClock::new(start));
-    let db = Db::open(dir.path(), Options { clock: Some(clock.clone()), ..Options::default() })?;
+    let db = Options::default().clock(Some(clock.clone())).open(dir.path())?;
     // What is written within a window of time is merged together, so that old measurements leave
     // the disk as whole tables.
-    let week = KeyspaceOptions {
-        time_to_live: Some(Duration::from_secs(7 * DAY)),
-        compaction: CompactionChoice::TimeWindow,
-        time_window: Some(Duration::from_secs(DAY)),
-        ..KeyspaceOptions::default()
-    };
+    let week = KeyspaceOptions::default()
+        .time_to_live(Some(Duration::from_secs(7 * DAY)))
+        .compaction(CompactionChoice::TimeWindow)
+        .time_window(Some(Duration::from_secs(DAY)));
     let values = db.create_keyspace("temperature", week)?;
     for hour in 0..10 * 24 {
         let time = start + hour * HOUR;

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tamis::clock::ManualClock;
-use tamis::{Db, KeyspaceOptions, Options};
+use tamis::{KeyspaceOptions, Options};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     // A program leaves `clock` out. This one does not want to wait.
     let clock = Arc::new(ManualClock::new(1_700_000_000));
-    let db = Db::open(dir.path(), Options { clock: Some(clock.clone()), ..Options::default() })?;
-    let minute =
-        KeyspaceOptions { time_to_live: Some(Duration::from_secs(60)), ..KeyspaceOptions::default() };
+    let db = Options::default().clock(Some(clock.clone())).open(dir.path())?;
+    let minute = KeyspaceOptions::default().time_to_live(Some(Duration::from_secs(60)));
     let sessions = db.create_keyspace("sessions", minute)?;
     sessions.put("ada", "token 1")?;
     clock.advance(40);
@@ -23,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("ada: {:?}, bob: {:?}", sessions.get("ada")?, sessions.get("bob")?);
     assert!(sessions.get("ada")?.is_none() && sessions.get("bob")?.is_some());
     // A snapshot sees what had not expired when it was taken.
-    assert_eq!(before.of(&sessions).get("ada")?.unwrap(), "token 1");
+    assert_eq!(before.keyspace(&sessions).get("ada")?.unwrap(), "token 1");
     // A new put is a new life.
     sessions.put("bob", "token 3")?;
     clock.advance(40);

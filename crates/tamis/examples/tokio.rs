@@ -2,7 +2,7 @@
 //! that: `cargo run -p tamis --example tokio`.
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
-use tamis::{Db, Error, Options};
+use tamis::{Db, Error};
 use tokio::task::{JoinError, spawn_blocking};
 
 /// Runs something on a thread that may block. A handle is cheap to clone.
@@ -56,7 +56,7 @@ async fn visit(db: Db, page: u32) -> Result<i64, Failure> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path(), Options::default())?;
+    let db = Db::open(dir.path())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let done = runtime.block_on(async {
         let tasks: Vec<_> = (0..300).map(|i| tokio::spawn(visit(db.clone(), i % 7 % 5))).collect();

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "an example for the terminal")]
 
 use tamis::transactions::{Isolation, TransactionOptions};
-use tamis::{Db, Error, Options, Readable, TransactionError};
+use tamis::{Db, Error, Readable, TransactionError};
 
 fn number(from: &impl Readable, key: &str) -> Result<i64, Error> {
     let value = from.get(key)?;
@@ -12,7 +12,7 @@ fn number(from: &impl Readable, key: &str) -> Result<i64, Error> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    let db = Db::open(dir.path(), Options::default())?;
+    let db = Db::open(dir.path())?;
     for account in ["ada", "bob", "eve"] {
         db.put(account, "100")?;
     }

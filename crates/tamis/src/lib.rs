@@ -7,11 +7,11 @@
 //! use tamis::{Db, Durability, Options, WriteBatch};
 //!
 //! # let dir = tempfile::tempdir()?;
-//! let db = Db::open(dir.path().join("my-data"), Options::default())?;
+//! let db = Db::open(dir.path().join("my-data"))?;
 //! db.put("fr/lyon", "45.75,4.85")?;
 //! let mut batch = WriteBatch::new();
 //! batch.put("is/vik", "63.42,-19.01").delete("fr/paris");
-//! db.write_with(batch, Durability::Synced)?;
+//! db.write_with(batch, Durability::Sync)?;
 //! assert_eq!(db.get("fr/lyon")?.unwrap(), "45.75,4.85");
 //! for item in db.prefix("fr/").rev() {
 //!     let (key, value) = item?;

@@ -121,7 +121,7 @@ fn a_mapped_database_of_many_tables_holds_a_handful_of_descriptors() {
     alone("a_mapped_database_of_many_tables_holds_a_handful_of_descriptors", 1024, || {
         let dir = tempfile::tempdir().unwrap();
         let before = descriptors();
-        let db = Db::open(dir.path(), options(ReadMode::Mapped, 1000)).unwrap();
+        let db = options(ReadMode::Mapped, 1000).open(dir.path()).unwrap();
         fill(&db);
         check_all(&db);
         let open = descriptors() - before;
@@ -131,7 +131,7 @@ fn a_mapped_database_of_many_tables_holds_a_handful_of_descriptors() {
         db.close().unwrap();
         assert_eq!(descriptors(), before);
 
-        let db = Db::open(dir.path(), options(ReadMode::Mapped, 1000)).unwrap();
+        let db = options(ReadMode::Mapped, 1000).open(dir.path()).unwrap();
         check_all(&db);
         assert_eq!(db.iter().count() as u64, KEYS);
         let open = descriptors() - before;
@@ -151,7 +151,7 @@ fn files_beyond_the_limit_are_closed_while_everything_is_read_and_written() {
         let before = descriptors();
         let options = Options { read_queue_depth: DEPTH, ..options(ReadMode::Buffered, MOST) };
         let slack = FIXED + READERS * PER_READER + (options.background_threads + 1) * PER_JOB;
-        let db = Db::open(dir.path(), options).unwrap();
+        let db = options.open(dir.path()).unwrap();
         fill(&db);
         let (done, most, most_tables) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
         let reads = AtomicU64::new(0);
@@ -212,7 +212,7 @@ fn files_beyond_the_limit_are_closed_while_everything_is_read_and_written() {
 fn files_of_idle_tables_are_closed_when_the_process_reaches_its_limit() {
     alone("files_of_idle_tables_are_closed_when_the_process_reaches_its_limit", 40, || {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), options(ReadMode::Buffered, 1000)).unwrap();
+        let db = options(ReadMode::Buffered, 1000).open(dir.path()).unwrap();
         fill(&db);
         check_all(&db);
         let open = db.stats().open_table_files;
@@ -244,7 +244,7 @@ fn files_of_idle_tables_are_closed_when_the_process_reaches_its_limit() {
         let stats = db.stats();
         assert_eq!((stats.suspended, stats.troubles), (None, Vec::new()));
         db.close().unwrap();
-        let db = Db::open(dir.path(), options(ReadMode::Buffered, 1000)).unwrap();
+        let db = options(ReadMode::Buffered, 1000).open(dir.path()).unwrap();
         check_all(&db);
         assert_eq!(db.prefix("more").count(), 30 * 200);
     });
@@ -277,7 +277,7 @@ fn writes_resume_when_other_descriptors_are_released() {
 }
 
 fn starve(dir: &Path, read_mode: ReadMode) {
-    let db = Db::open(dir, options(read_mode, 1000)).unwrap();
+    let db = options(read_mode, 1000).open(dir).unwrap();
     fill(&db);
     let name = |number: u64| format!("more{number:06}");
     let (mut next, mut refused) = (0, Vec::new());
@@ -327,7 +327,7 @@ fn starve(dir: &Path, read_mode: ReadMode) {
         check_all(&db);
     }
     db.close().unwrap();
-    let db = Db::open(dir, options(read_mode, 1000)).unwrap();
+    let db = options(read_mode, 1000).open(dir).unwrap();
     check_all(&db);
     for number in (0..next).filter(|number| !refused.contains(number)) {
         assert_eq!(

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tamis::options::{Compression, CompressionPerLevel, FilterChoice, ReadMode};
-use tamis::{Db, KeyspaceOptions, Options};
+use tamis::{KeyspaceOptions, Options};
 
 static HEAP: AtomicUsize = AtomicUsize::new(0);
 
@@ -54,7 +54,7 @@ fn the_report_explains_nine_tenths_of_the_heap() {
         keyspace: keyspace.clone(),
         ..Options::default()
     };
-    let db = Db::open(dir.path(), options).unwrap();
+    let db = options.open(dir.path()).unwrap();
     let filtered = KeyspaceOptions { filter: FilterChoice::Grf.into(), ..keyspace };
     let second = db.create_keyspace("second", filtered).unwrap();
     for i in 0..KEYS {
@@ -62,7 +62,7 @@ fn the_report_explains_nine_tenths_of_the_heap() {
         second.put(key(i), b"small").unwrap();
     }
     db.flush().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     for i in 0..KEYS / 4 {
         db.put(key(i), [8; 100]).unwrap();
     }

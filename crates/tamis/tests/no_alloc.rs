@@ -68,7 +68,7 @@ fn filled(dir: &std::path::Path, filter: FilterChoice, with_tombstones: bool) ->
     options.keyspace.auto_compaction = false;
     options.keyspace.filter = filter.into();
     options.keyspace.compression = CompressionPerLevel::uniform(Compression::None);
-    let db = Db::open(dir, options).expect("opening");
+    let db = options.open(dir).expect("opening");
     for run in 0..RUNS {
         for i in 0..300 {
             db.put(key(i, run), [b'v'; 100]).expect("a write");
@@ -107,15 +107,15 @@ fn a_get_allocates_nothing() {
                 for key in keys {
                     let found = allocations(|| db.get(key).expect("a get"));
                     assert_eq!(found, 0, "get of {key} ({what}), {filter:?}, tombstones {with_tombstones}");
-                    let found = allocations(|| db.contains(key).expect("a get"));
+                    let found = allocations(|| db.contains_key(key).expect("a get"));
                     assert_eq!(
                         found, 0,
                         "contains of {key} ({what}), {filter:?}, tombstones {with_tombstones}"
                     );
                 }
             }
-            assert!(in_tables.iter().chain(&in_memory).all(|key| db.contains(key).expect("a get")));
-            assert!(!absent.iter().any(|key| db.contains(key).expect("a get")));
+            assert!(in_tables.iter().chain(&in_memory).all(|key| db.contains_key(key).expect("a get")));
+            assert!(!absent.iter().any(|key| db.contains_key(key).expect("a get")));
         }
     }
 }

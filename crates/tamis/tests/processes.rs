@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;
 
-use tamis::{AdminError, Db, Error, OpenError, Options, ReadError, StorageError, WriteError};
+use tamis::{AdminError, Db, Error, OpenError, ReadError, StorageError, WriteError};
 
 /// Runs a test in a process of its own, in an empty directory.
 fn alone(name: &str, test: impl FnOnce(&Path)) {
@@ -76,7 +76,7 @@ fn is_forked(error: impl Into<Error>) {
 fn an_inherited_handle_returns_one_error_and_changes_nothing() {
     alone("an_inherited_handle_returns_one_error_and_changes_nothing", |dir| {
         let dir = dir.join("db");
-        let db = Db::open(&dir, Options::default()).unwrap();
+        let db = Db::open(&dir).unwrap();
         let mut copy = Some(db.clone());
         for key in 0..1000 {
             db.put(format!("{key:04}"), vec![7; 100]).unwrap();
@@ -101,7 +101,7 @@ fn an_inherited_handle_returns_one_error_and_changes_nothing() {
             is_forked(db.sync().unwrap_err());
             is_forked(db.flush().unwrap_err());
             is_forked(db.compact().unwrap_err());
-            is_forked(db.settle().unwrap_err());
+            is_forked(db.wait_for_compaction().unwrap_err());
             is_forked(db.verify().unwrap_err());
             is_forked(db.checkpoint(dir.join("copy")).unwrap_err());
             is_forked(db.create_keyspace("more", Default::default()).unwrap_err());
@@ -123,7 +123,7 @@ fn an_inherited_handle_returns_one_error_and_changes_nothing() {
             assert!(locking.commit().is_err());
             assert!(changes.as_mut().unwrap().poll().is_err());
             assert!(db.lock_transaction().is_err());
-            assert!(matches!(Db::open(&dir, Options::default()), Err(OpenError::Locked { .. })));
+            assert!(matches!(Db::open(&dir), Err(OpenError::Locked { .. })));
             assert!(catch_unwind(AssertUnwindSafe(|| db.stats())).is_err(), "it cannot return an error");
             is_forked(copy.take().unwrap().close().unwrap_err());
             drop((snapshot, iter, changes.take(), pause.take()));
@@ -141,7 +141,7 @@ fn an_inherited_handle_returns_one_error_and_changes_nothing() {
         db.compact().unwrap();
         assert!(db.verify().unwrap().problems.is_empty());
         db.close().unwrap();
-        let db = Db::open(&dir, Options::default()).unwrap();
+        let db = Db::open(&dir).unwrap();
         assert_eq!(db.get("key").unwrap().unwrap(), "transaction");
         assert_eq!(db.get("locked").unwrap().unwrap(), "value");
     });
@@ -152,7 +152,7 @@ fn an_inherited_handle_returns_one_error_and_changes_nothing() {
 fn a_child_that_drops_its_copies_leaves_the_parent_alone() {
     alone("a_child_that_drops_its_copies_leaves_the_parent_alone", |dir| {
         let dir = dir.join("db");
-        let db = Db::open(&dir, Options::default()).unwrap();
+        let db = Db::open(&dir).unwrap();
         db.put("key", "value").unwrap();
         for round in 0..20 {
             let mut copy = Some(db.clone());
@@ -164,12 +164,12 @@ fn a_child_that_drops_its_copies_leaves_the_parent_alone() {
             drop(copy);
             db.put("key", format!("{round}")).unwrap();
             assert_eq!(status_of(child), 0);
-            assert!(matches!(Db::open(&dir, Options::default()), Err(OpenError::OpenHere { .. })));
+            assert!(matches!(Db::open(&dir), Err(OpenError::OpenHere { .. })));
         }
         db.flush().unwrap();
         assert!(db.verify().unwrap().problems.is_empty());
         db.close().unwrap();
-        let db = Db::open(&dir, Options::default()).unwrap();
+        let db = Db::open(&dir).unwrap();
         assert_eq!(db.get("key").unwrap().unwrap(), "19");
     });
 }
@@ -180,7 +180,7 @@ fn a_child_that_drops_its_copies_leaves_the_parent_alone() {
 fn a_child_keeps_nobody_out_once_the_parent_has_closed() {
     alone("a_child_keeps_nobody_out_once_the_parent_has_closed", |dir| {
         let dir = dir.join("db");
-        let db = Db::open(&dir, Options::default()).unwrap();
+        let db = Db::open(&dir).unwrap();
         db.put("key", "value").unwrap();
         let (mut wait, go) = pipe();
         let (mut told, tell) = pipe();
@@ -188,10 +188,10 @@ fn a_child_keeps_nobody_out_once_the_parent_has_closed() {
         let child = fork(|| {
             drop(go.take());
             // Locked as long as the parent has it, and free from then on.
-            assert!(matches!(Db::open(&dir, Options::default()), Err(OpenError::Locked { .. })));
+            assert!(matches!(Db::open(&dir), Err(OpenError::Locked { .. })));
             (&tell).write_all(b"1").unwrap();
             wait.read_exact(&mut [0]).unwrap();
-            let own = Db::open(&dir, Options::default()).unwrap();
+            let own = Db::open(&dir).unwrap();
             own.put("child", "value").unwrap();
             own.flush().unwrap();
             own.close().unwrap();
@@ -200,10 +200,10 @@ fn a_child_keeps_nobody_out_once_the_parent_has_closed() {
         });
         told.read_exact(&mut [0]).unwrap();
         db.close().unwrap();
-        Db::open(&dir, Options::default()).unwrap().close().unwrap();
+        Db::open(&dir).unwrap().close().unwrap();
         go.as_ref().unwrap().write_all(b"x").unwrap();
         told.read_exact(&mut [0]).unwrap();
-        let db = Db::open(&dir, Options::default()).unwrap();
+        let db = Db::open(&dir).unwrap();
         assert_eq!(db.get("child").unwrap().unwrap(), "value");
         drop(go);
         assert_eq!(status_of(child), 0);
@@ -219,7 +219,7 @@ fn the_child_of_a_killed_writer_keeps_nobody_out() {
         let mut go = Some(go);
         let (mut told, tell) = pipe();
         let writer = fork(|| {
-            let db = Db::open(&dir, Options::default()).unwrap();
+            let db = Db::open(&dir).unwrap();
             db.put("key", "value").unwrap();
             fork(|| {
                 drop(go.take());
@@ -233,11 +233,11 @@ fn the_child_of_a_killed_writer_keeps_nobody_out() {
             }
         });
         told.read_exact(&mut [0]).unwrap();
-        assert!(matches!(Db::open(&dir, Options::default()), Err(OpenError::Locked { .. })));
+        assert!(matches!(Db::open(&dir), Err(OpenError::Locked { .. })));
         // SAFETY: the process was started above.
         unsafe { libc::kill(writer, libc::SIGKILL) };
         status_of(writer);
-        let db = Db::open(&dir, Options::default()).unwrap();
+        let db = Db::open(&dir).unwrap();
         assert_eq!(db.get("key").unwrap().unwrap(), "value");
         drop(go);
     });
@@ -249,7 +249,7 @@ fn the_child_of_a_killed_writer_keeps_nobody_out() {
 fn a_fork_at_any_moment_leaves_a_child_that_ends() {
     alone("a_fork_at_any_moment_leaves_a_child_that_ends", |dir| {
         let dir = dir.join("db");
-        let db = Db::open(&dir, Options::default()).unwrap();
+        let db = Db::open(&dir).unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             for thread in 0..3 {
@@ -299,7 +299,7 @@ fn a_relative_path_outlives_the_working_directory() {
             let root = dir.join(format!("root{}", path.len()));
             fs::create_dir_all(&root).unwrap();
             std::env::set_current_dir(&root).unwrap();
-            let db = Db::open(path, Options::default()).unwrap();
+            let db = Db::open(path).unwrap();
             db.put("a", "1").unwrap();
             std::env::set_current_dir(&elsewhere).unwrap();
             db.put("b", "2").unwrap();
@@ -308,7 +308,7 @@ fn a_relative_path_outlives_the_working_directory() {
             db.compact().unwrap();
             assert!(db.verify().unwrap().problems.is_empty());
             db.close().unwrap();
-            let db = Db::open(root.join(path), Options::default()).unwrap();
+            let db = Db::open(root.join(path)).unwrap();
             assert_eq!(db.get("b").unwrap().unwrap(), "2");
             assert_eq!(db.keyspace("more").unwrap().get("c").unwrap().unwrap(), "3");
         }

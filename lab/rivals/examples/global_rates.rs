@@ -27,7 +27,7 @@ fn searched(filter: &str, bits: f64, runs: u64) -> Result<f64, Error> {
     options.keyspace.bits_per_key = bits;
     options.keyspace.auto_compaction = false;
     options.keyspace.level0_runs = 8;
-    let db = Db::open("/rates", options)?;
+    let db = options.open("/rates")?;
     for run in 0..runs {
         for i in KEYS * run / runs..KEYS * (run + 1) / runs {
             db.put(key(i), i.to_le_bytes())?;

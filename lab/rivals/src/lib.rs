@@ -12,7 +12,7 @@
 //! # let dir = std::env::temp_dir().join(format!("rivals-doc-{}", std::process::id()));
 //! let mut options = Options::default();
 //! tamis_rivals::set_filter(&mut options, "chucky")?;
-//! let db = Db::open(&dir, options)?;
+//! let db = options.open(&dir)?;
 //! db.put("key", "value")?;
 //! db.flush()?;
 //! assert_eq!(db.get("key")?.as_deref(), Some(&b"value"[..]));

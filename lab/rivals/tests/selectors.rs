@@ -52,7 +52,7 @@ fn grf_with_run_numbers_never_rejects_a_present_key() {
 fn under_remix(in_stretches: bool) -> (Db, Vec<Vec<u8>>) {
     let mut options = options(named("remix"));
     options.keyspace.auto_compaction = false;
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let mut keys: Vec<Vec<u8>> = (0..8000).map(spread).collect();
     keys.sort_unstable();
     for run in 0..8 {
@@ -109,7 +109,7 @@ fn a_program_without_the_filter_reads_the_database() {
         options
     };
     {
-        let db = Db::open("/db", with(named("chucky"), operators())).unwrap();
+        let db = with(named("chucky"), operators()).open("/db").unwrap();
         let keyspace = KeyspaceOptions { filter: named("remix").into(), ..KeyspaceOptions::default() };
         let other = db.create_keyspace("other", keyspace).unwrap();
         (0..500).for_each(|n| other.put(spread(n), "value").unwrap());
@@ -120,10 +120,10 @@ fn a_program_without_the_filter_reads_the_database() {
         drop(other);
         db.close().unwrap();
     }
-    let refused = Db::open("/db", with(named("chucky"), Operators::new())).map(drop).unwrap_err();
+    let refused = with(named("chucky"), Operators::new()).open("/db").map(drop).unwrap_err();
     assert!(matches!(&refused, OpenError::Unregistered { option: "filter", name, .. } if name == "chucky"));
     assert!(Error::from(refused).to_string().contains("chucky"));
-    let db = Db::open("/db", with(FilterChoice::BlockedBloom, Operators::new())).unwrap();
+    let db = with(FilterChoice::BlockedBloom, Operators::new()).open("/db").unwrap();
     assert!(
         db.stats().warnings.iter().any(|warning| warning.contains("`remix`")),
         "{:?}",
@@ -137,7 +137,7 @@ fn a_program_without_the_filter_reads_the_database() {
     other.put("more", "value").unwrap();
     drop(other);
     db.close().unwrap();
-    let db = Db::open("/db", with(named("grf-huffman"), operators())).unwrap();
+    let db = with(named("grf-huffman"), operators()).open("/db").unwrap();
     assert_eq!(db.keyspace("other").unwrap().get("more").unwrap().unwrap(), "value");
     assert!(db.stats().warnings.is_empty(), "{:?}", db.stats().warnings);
 }

@@ -82,7 +82,7 @@ enum Read<'a> {
 fn read(place: &impl Readable, read: &Read<'_>) -> Done {
     match read {
         Read::Get(key) => Ok(Answer::value(place.get(key)?)),
-        Read::Contains(key) => Ok(number(place.contains(key)?)),
+        Read::Contains(key) => Ok(number(place.contains_key(key)?)),
         Read::MultiGet(keys) => {
             let values = place.multi_get(keys)?;
             Ok(Answer::List(values.into_iter().map(|value| value.map(|value| value.to_vec())).collect()))
@@ -409,7 +409,7 @@ impl Machine {
             Some(Handle::Snapshot(db, snapshot)) => {
                 db.db()?;
                 match &keyspace {
-                    Some(keyspace) => read(&snapshot.of(keyspace), what),
+                    Some(keyspace) => read(&snapshot.keyspace(keyspace), what),
                     None => read(snapshot, what),
                 }
             }
@@ -417,7 +417,7 @@ impl Machine {
                 db.db()?;
                 let transaction = transaction.as_ref().ok_or_else(Failure::ended)?;
                 match &keyspace {
-                    Some(keyspace) => read(&transaction.of(keyspace), what),
+                    Some(keyspace) => read(&transaction.keyspace(keyspace), what),
                     None => read(transaction, what),
                 }
             }
@@ -443,14 +443,14 @@ impl Machine {
             Handle::Db(db) => (db, make(db.db()?)),
             Handle::Keyspace(db, keyspace) => (db.db().map(|_| db)?, make(keyspace)),
             Handle::Snapshot(db, snapshot) => match &keyspace {
-                Some(keyspace) => (db.db().map(|_| db)?, make(&snapshot.of(keyspace))),
+                Some(keyspace) => (db.db().map(|_| db)?, make(&snapshot.keyspace(keyspace))),
                 None => (db.db().map(|_| db)?, make(snapshot)),
             },
             Handle::Transaction(db, transaction) => {
                 db.db()?;
                 let transaction = transaction.as_ref().ok_or_else(Failure::ended)?;
                 match &keyspace {
-                    Some(keyspace) => (db, make(&transaction.of(keyspace))),
+                    Some(keyspace) => (db, make(&transaction.keyspace(keyspace))),
                     None => (db, make(transaction)),
                 }
             }

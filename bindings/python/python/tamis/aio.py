@@ -208,9 +208,9 @@ class Snapshot(Reader):
         """The sequence number of the last write that the snapshot sees."""
         return self.plain.seq
 
-    def of(self, keyspace: Keyspace) -> Reader:
+    def keyspace(self, keyspace: Keyspace) -> Reader:
         """Return ``keyspace`` as of this snapshot."""
-        return Reader(self.plain.of(keyspace.plain))
+        return Reader(self.plain.keyspace(keyspace.plain))
 
     async def close(self) -> None:
         """Release what the snapshot keeps."""
@@ -422,9 +422,9 @@ class Transaction(TransactionView):
 
     plain: tamis.Transaction
 
-    def of(self, keyspace: Keyspace) -> TransactionView:
+    def keyspace(self, keyspace: Keyspace) -> TransactionView:
         """Return ``keyspace`` as this transaction sees and changes it."""
-        return TransactionView(self.plain.of(keyspace.plain))
+        return TransactionView(self.plain.keyspace(keyspace.plain))
 
     async def commit(self) -> int:
         """Commit, and return the sequence number of the commit."""
@@ -560,9 +560,9 @@ class Database(Keyspace):
         """Make every write acknowledged so far durable across a power cut."""
         await asyncio.to_thread(self.plain.sync)
 
-    async def settle(self) -> None:
+    async def wait_for_compaction(self) -> None:
         """Wait until background work has nothing left to do."""
-        await asyncio.to_thread(self.plain.settle)
+        await asyncio.to_thread(self.plain.wait_for_compaction)
 
     async def checkpoint(self, path: _File) -> None:
         """Make a copy of the database in the new directory ``path``."""

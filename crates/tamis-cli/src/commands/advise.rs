@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
-use tamis::{Db, Options};
+use tamis::Options;
 use tamis_advisor::{
     Advice, Calibration, Class, Data, Effort, Keys, Observed, Ranked, Setup, Workload, advise,
 };
@@ -163,7 +163,7 @@ impl AdviseArgs {
                 given.apply(&mut options)?;
                 // A read-only opening changes nothing, but adopts what `auto_memory_bytes` has
                 // chosen.
-                let db = Db::open_read_only(dir, options)?;
+                let db = options.open_read_only(dir)?;
                 let mut options = db.options().clone();
                 options.auto_memory_bytes = 0;
                 let mut stats = db.stats();

@@ -226,7 +226,7 @@ fn create(args: &CreateArgs, out: &mut Out) -> Result<Outcome, Failure> {
 
 /// Opens a database beside its writer, if there is one.
 fn follower(dir: &Path) -> Result<Db, Failure> {
-    Ok(Db::open_follower(dir, stored_options(dir)?)?)
+    Ok(stored_options(dir)?.open_follower(dir)?)
 }
 
 fn ship(args: &ShipArgs) -> Result<Outcome, Failure> {

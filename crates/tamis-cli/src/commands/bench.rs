@@ -409,7 +409,7 @@ impl BenchArgs {
             options.read_mode = ReadMode::Direct;
         }
         if self.sync {
-            options.durability = Durability::Synced;
+            options.durability = Durability::Sync;
         }
         Ok(options)
     }

@@ -33,7 +33,7 @@ pub(crate) fn run(args: CompactArgs, out: &mut Out) -> Result<Outcome, Failure> 
     let publisher = args.publish.start(&db)?;
     if args.due {
         db.flush()?;
-        db.settle()?;
+        db.wait_for_compaction()?;
     } else {
         keyspace.compact()?;
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use tamis::{Db, Options, WriteBatch};
+use tamis::{Options, WriteBatch};
 use tamis_bench::measure::bytes_per_user_byte;
 use tamis_bench::random::Permutation;
 use tamis_bench::report::{Align, Table, bytes, counted, grouped, mean};
@@ -143,7 +143,7 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
     let mut written = tamis::stats::WriteCost::default();
     progress.begin("load", count as u64, "records");
     for (part, compaction) in [(compacted, true), (rest, false)] {
-        let db = Db::open(&args.db, options(args, compaction)?)?;
+        let db = options(args, compaction)?.open(&args.db)?;
         for records in part.chunks(BATCH) {
             let mut batch = WriteBatch::new();
             for &i in records {
@@ -154,7 +154,7 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
         }
         db.flush()?;
         if compaction {
-            db.settle()?;
+            db.wait_for_compaction()?;
         }
         written = written + db.stats().write;
         db.close()?;
@@ -162,7 +162,7 @@ fn load(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<String, Fai
     progress.end();
     let seconds = start.elapsed().as_secs_f64();
     let opening = Instant::now();
-    let db = Db::open(&args.db, options(args, false)?)?;
+    let db = options(args, false)?.open(&args.db)?;
     let reopened = opening.elapsed().as_secs_f64() * 1000.0;
     let stats = db.stats();
     db.close()?;
@@ -196,7 +196,7 @@ fn measure(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<Vec<Meas
         for sharing in [round % 2 == 0, round % 2 == 1] {
             let mut options = options(args, false)?;
             options.hash_sharing = sharing;
-            let db = Db::open(&args.db, options)?;
+            let db = options.open(&args.db)?;
             reads.warm_up(&db)?;
             for (job, mode, runs) in &mut all {
                 if *mode == sharing {
@@ -215,8 +215,8 @@ fn measure(args: &DemoArgs, data: &Data, progress: &Reporter) -> Result<Vec<Meas
 fn settle(args: &DemoArgs) -> Result<String, Failure> {
     let mut options = Options::default();
     args.filter.among(&OptionArgs::default()).apply(&mut options)?;
-    let db = Db::open(&args.db, options)?;
-    db.settle()?;
+    let db = options.open(&args.db)?;
+    db.wait_for_compaction()?;
     let stats = db.stats();
     db.close()?;
     let runs = stats.keyspaces.first().map_or(0, |tree| tree.runs as u64);

@@ -44,7 +44,7 @@ pub(crate) fn run(args: ExplainArgs, out: &mut Out) -> Result<Outcome, Failure> 
     let keyspace = args.keyspace.open_read_only(&args.db)?;
     // Show the filters that a long-open database would probe, not those this opening has loaded so
     // far.
-    keyspace.database().settle_filters()?;
+    keyspace.database().wait_for_filters()?;
     if let Some(limit) = args.scan {
         let explanation = keyspace.explain_range(&key[..].., limit)?;
         if args.json {
@@ -319,15 +319,15 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    use tamis::Options;
     use tamis::io::MemFs;
     use tamis::options::FilterPolicy;
-    use tamis::{Db, Options};
 
     /// Returns the explanation of a get that reads one block of a table with an elastic filter.
     fn real() -> Explanation {
         let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
         options.keyspace.filter = FilterPolicy::elastic();
-        let db = Db::open("db", options).unwrap();
+        let db = options.open("db").unwrap();
         db.put("k\n", "value").unwrap();
         db.flush().unwrap();
         db.explain_get("k\n").unwrap()
@@ -389,7 +389,7 @@ mod tests {
     fn a_scan_shows_what_it_touches_in_each_source() {
         let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
         options.keyspace.auto_compaction = false;
-        let db = Db::open("db", options).unwrap();
+        let db = options.open("db").unwrap();
         ["a", "b", "c"].iter().for_each(|key| db.put(key, "value").unwrap());
         db.flush().unwrap();
         db.delete("b").unwrap();

@@ -56,7 +56,7 @@ pub(crate) struct HeatmapArgs {
 
 pub(crate) fn run(args: HeatmapArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = args.db.open_read_only()?;
-    db.settle_filters()?;
+    db.wait_for_filters()?;
     let mut segments = db.segments();
     if let Some(name) = &args.keyspace {
         db.keyspace(name)?;

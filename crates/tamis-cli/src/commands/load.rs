@@ -109,7 +109,7 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
         _ => result.and_then(|()| Ok(keyspace.flush()?)),
     };
     let mut account = loader.account;
-    let synced_one_by_one = matches!(db.options().durability, Durability::Synced);
+    let synced_one_by_one = matches!(db.options().durability, Durability::Sync);
     drop(publisher);
     let closed = db.close();
     account.closed = closed.is_ok();

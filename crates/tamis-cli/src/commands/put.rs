@@ -59,7 +59,7 @@ pub(crate) fn run(args: PutArgs) -> Result<Outcome, Failure> {
 /// Writes a batch: synced if requested, otherwise as the database's options say.
 pub(crate) fn write(db: &tamis::Db, batch: WriteBatch, sync: bool) -> Result<(), Failure> {
     if sync {
-        db.write_with(batch, Durability::Synced)?
+        db.write_with(batch, Durability::Sync)?
     } else {
         db.write(batch)?
     }

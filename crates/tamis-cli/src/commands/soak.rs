@@ -138,7 +138,7 @@ impl Shared {
 }
 
 fn soak(args: &SoakArgs, dir: &Path, options: &Options, out: &mut Out) -> Result<(), Failure> {
-    let db = Db::open(dir, options.clone())?;
+    let db = options.clone().open(dir)?;
     for (name, filter) in names() {
         db.create_keyspace(&name, keyspace_options(filter))?;
     }
@@ -218,7 +218,7 @@ fn conduct(
             next_opening += Duration::from_secs(args.reopen);
             let mut db = shared.db.write().expect("no panic");
             db.take().expect("open").close()?;
-            *db = Some(Db::open(dir, options.clone())?);
+            *db = Some(options.clone().open(dir)?);
             reopened += 1;
         }
         if let Some(sample) = watch.look(shared.operations.load(Ordering::Relaxed))

@@ -59,7 +59,7 @@ pub(crate) struct StatsArgs {
 
 pub(crate) fn run(args: StatsArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = args.db.open_to_look()?;
-    db.settle_filters()?;
+    db.wait_for_filters()?;
     let mut stats = db.stats();
     if let Some(name) = &args.keyspace {
         db.keyspace(name)?;

@@ -193,7 +193,7 @@ impl<'a> Stress<'a> {
         let ledger = self.write_and_kill()?;
         self.tally.kills += 1;
         let opening = Instant::now();
-        let db = Db::open(self.dir, child::options(&self.args.options)?)?;
+        let db = child::options(&self.args.options)?.open(self.dir)?;
         self.tally.slowest_open = self.tally.slowest_open.max(opening.elapsed());
         for thread in 0..self.threads.len() {
             self.check(&db, thread, &ledger)?;
@@ -283,7 +283,7 @@ impl<'a> Stress<'a> {
     }
 
     fn verify(&self) -> Result<(), Failure> {
-        let db = Db::open(self.dir, child::options(&self.args.options)?)?;
+        let db = child::options(&self.args.options)?.open(self.dir)?;
         let report = db.verify()?;
         db.close()?;
         match report.problems.first() {

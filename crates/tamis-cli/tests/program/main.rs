@@ -507,7 +507,7 @@ fn a_checkpoint_of_a_database_in_use_is_a_prefix_of_what_its_writer_wrote() {
     let mut options = tamis::Options::default();
     options.keyspace.memtable_bytes = 64 << 10;
     options.keyspace.blob_threshold = 512;
-    let db = tamis::Db::open(place.db(), options).unwrap();
+    let db = options.open(place.db()).unwrap();
     let key = |n: u32| n.to_be_bytes();
     let put = |n: u32| db.put(key(n), vec![n as u8; n as usize % 1024]).unwrap();
     (0..2000).for_each(put);
@@ -521,7 +521,7 @@ fn a_checkpoint_of_a_database_in_use_is_a_prefix_of_what_its_writer_wrote() {
             let copy = place.path(&format!("copy-{number}"));
             place.run("checkpoint", &[&copy]).ok();
             place.run("checkpoint", &[&copy]).fails(2, "exists");
-            let copy = tamis::Db::open(copy, tamis::Options::default()).unwrap();
+            let copy = tamis::Db::open(copy).unwrap();
             let found = copy.iter().map(|item| item.unwrap());
             let mut count = 0;
             for (n, (found_key, value)) in (0..).zip(found) {

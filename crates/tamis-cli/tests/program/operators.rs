@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tamis::operators::{CompactionFilter, Decision, MergeError, MergeOperator, Operators};
-use tamis::{Db, KeyspaceOptions, Options};
+use tamis::{KeyspaceOptions, Options};
 
 use crate::support::{Place, run, tamis};
 
@@ -47,7 +47,7 @@ fn owner() -> Options {
 fn databases_with_operators_of_their_own_are_checked_listed_and_copied() {
     let place = Place::new();
     {
-        let db = Db::open(place.db(), owner()).unwrap();
+        let db = owner().open(place.db()).unwrap();
         db.put("a", "1").unwrap();
         db.merge("b", "2").unwrap();
         db.flush().unwrap();
@@ -92,7 +92,7 @@ fn databases_with_operators_of_their_own_are_checked_listed_and_copied() {
     assert_eq!(place.run("get", &["a"]).ok(), "1\n");
     place.run("verify", &[]).ok();
     for dir in [place.db(), copy] {
-        let db = Db::open(dir, owner()).unwrap();
+        let db = owner().open(dir).unwrap();
         assert_eq!(db.get("b").unwrap().unwrap(), "2+3");
         let filtered = db.keyspace("filtered").unwrap();
         assert_eq!(filtered.get("empty").unwrap().unwrap(), "");

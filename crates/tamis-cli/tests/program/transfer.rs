@@ -8,7 +8,7 @@ use crate::support::{Place, Ran, run, tamis};
 
 /// A database with three keyspaces, one of them empty, and keys and values that are not text.
 fn filled(place: &Place) {
-    let db = tamis::Db::open(place.db(), tamis::Options::default()).unwrap();
+    let db = tamis::Db::open(place.db()).unwrap();
     let users = db.create_keyspace("users", tamis::KeyspaceOptions::default()).unwrap();
     db.create_keyspace("leer / \u{1F980}", tamis::KeyspaceOptions::default()).unwrap();
     for i in 0..3000u32 {
@@ -25,7 +25,7 @@ fn filled(place: &Place) {
 type Contents = Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)>;
 
 fn contents(dir: &str) -> Contents {
-    let db = tamis::Db::open_read_only(dir, tamis::Options::stored_in(dir).unwrap().unwrap()).unwrap();
+    let db = tamis::Options::stored_in(dir).unwrap().unwrap().open_read_only(dir).unwrap();
     let of = |name: String| {
         let entries = db.keyspace(&name).unwrap().iter().map(|entry| {
             let (key, value) = entry.unwrap();
@@ -98,7 +98,7 @@ fn parts_are_exported_and_imported_under_other_names() {
     let copied = contents(&copy);
     assert_eq!(copied.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["default", "people"]);
     assert!(copied[0].1.is_empty() && copied[1].1 == *users);
-    let db = tamis::Db::open_read_only(&copy, tamis::Options::stored_in(&copy).unwrap().unwrap()).unwrap();
+    let db = tamis::Options::stored_in(&copy).unwrap().unwrap().open_read_only(&copy).unwrap();
     assert_eq!(db.keyspace("people").unwrap().options().bits_per_key, 14.0);
     let nowhere = place.path("nowhere");
     on(&nowhere, "import", &["--keyspace", "none", &file]).fails(2, "the input has no keyspace `none`");

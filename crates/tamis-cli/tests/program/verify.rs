@@ -18,11 +18,11 @@ fn filled() -> Place {
     place.run("compact", &[]).ok();
     place.run("compact", &["--keyspace", "users"]).ok();
     {
-        let db = tamis::Db::open(place.db(), tamis::Options::default()).unwrap();
+        let db = tamis::Db::open(place.db()).unwrap();
         for i in 0..20 {
             let mut batch = tamis::WriteBatch::new();
             batch.put(format!("late{i}"), "x".repeat(100));
-            db.write_with(batch, tamis::Durability::Synced).unwrap();
+            db.write_with(batch, tamis::Durability::Sync).unwrap();
         }
         db.close().unwrap();
     }

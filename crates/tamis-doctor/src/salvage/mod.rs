@@ -577,7 +577,7 @@ pub fn salvage(path: impl AsRef<Path>, options: Options, dry_run: bool) -> Resul
 ///
 /// # Errors
 ///
-/// Those of [`Db::open_read_only`], and of a salvage.
+/// Those of [`Options::open_read_only`], and of a salvage.
 pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
     let (plan, _) = planned(path.as_ref(), &options);
     repair::open_read_only(path.as_ref(), &options, &plan)

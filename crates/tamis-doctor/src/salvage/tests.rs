@@ -93,7 +93,7 @@ fn tables_that_lie_about_their_origin_are_set_aside_and_reported() {
             (TableFate::Kept, TableFate::SetAside),
             "{i}: {report:#?}"
         );
-        let db = Db::open("db", options(&fs)).unwrap();
+        let db = options(&fs).open("db").unwrap();
         assert_eq!(db.get("a").unwrap().unwrap(), "of 5");
         assert_eq!(db.get("b").unwrap(), None);
     }
@@ -104,7 +104,7 @@ fn tables_that_lie_about_their_origin_are_set_aside_and_reported() {
 fn what_a_newer_version_wrote_is_not_set_aside() {
     for kind in [".tam", ".log"] {
         let fs = MemFs::new();
-        let db = Db::open("db", options(&fs)).unwrap();
+        let db = options(&fs).open("db").unwrap();
         db.put("in a table", "value").unwrap();
         db.flush().unwrap();
         db.put("in a log", "value").unwrap();
@@ -147,7 +147,7 @@ fn an_orphaned_merge_output_does_not_hide_later_merges() {
         [3, 6, 9].map(|id| fate(&report, id)),
         [TableFate::Superseded, TableFate::Superseded, TableFate::Kept]
     );
-    assert_eq!(Db::open("db", options(&fs)).unwrap().get("k").unwrap().unwrap(), "of 9");
+    assert_eq!(options(&fs).open("db").unwrap().get("k").unwrap().unwrap(), "of 9");
 }
 
 /// Tables from before origins were recorded: those under later ones of the same flushes are left

@@ -73,8 +73,8 @@ pub(super) fn deletes(bench: &Bench<'_>) -> Result<(), String> {
             more.extend((turn % 3 == 0).then(|| "--defaults".to_owned()));
             let mut setup = ground.setup("fill", &more);
             setup.logs = logs.clone();
-            let (ended, messages) = crate::machine::collect(&setup, PATIENCE)
-                .map_err(|error| format!("a worker: {error}"))?;
+            let (ended, messages) =
+                crate::machine::collect(&setup, PATIENCE).map_err(|error| format!("a worker: {error}"))?;
             let account = ground.account(ended, &messages);
             let mut wrong = account.all_wrong();
             wrong.extend(ground.judge(&account)?);

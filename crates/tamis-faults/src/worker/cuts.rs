@@ -102,7 +102,7 @@ fn tell_contents(db: &Db, name: &str) -> Option<State> {
 fn look_at_copy(path: &PathBuf) {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let options = tamis::Options { create_if_missing: false, ..turns::database(0, Sizes::CUTS) };
-    match Db::open(path, options) {
+    match options.open(path) {
         Ok(db) => {
             tell_contents(&db, &name);
             if let Err(error) = db.close() {

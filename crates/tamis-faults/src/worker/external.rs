@@ -29,7 +29,7 @@ pub(super) fn write_batch(spaces: &Spaces, write: &Write, besides: Besides) -> R
         batch.put(key, value);
     }
     match write.synced {
-        true => spaces.db.write_with(batch, Durability::Synced),
+        true => spaces.db.write_with(batch, Durability::Sync),
         false => spaces.db.write(batch),
     }
 }

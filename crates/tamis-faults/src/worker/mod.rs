@@ -121,7 +121,7 @@ struct Spaces {
 impl Spaces {
     /// Opens the database and creates missing keyspaces.
     fn open(place: &Place, sizes: Sizes, options: Options) -> Result<Spaces, tamis::Error> {
-        let db = Db::open(&place.dir, options)?;
+        let db = options.open(&place.dir)?;
         Spaces::of(db, place.turn, sizes)
     }
 

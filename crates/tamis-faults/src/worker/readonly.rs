@@ -1,7 +1,5 @@
 //! A file system that is mounted read-only.
 
-use tamis::Db;
-
 use super::{Place, read_state};
 use crate::turns::{self, Sizes};
 use crate::wire::{DATABASE, Message, tell, tell_state};
@@ -16,7 +14,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) {
     let options = turns::database(args.place.turn, Sizes::CUTS);
     let wrong = |what: String| tell(&Message::Wrong(what));
-    match Db::open_read_only(&args.place.dir, options.clone()) {
+    match options.clone().open_read_only(&args.place.dir) {
         Ok(db) => {
             match read_state(&db) {
                 Ok(state) => tell_state(DATABASE, &state),
@@ -35,7 +33,7 @@ pub(super) fn run(args: &Args) {
         }
         Err(error) => wrong(format!("opening read-only: {error}")),
     }
-    match Db::open(&args.place.dir, options) {
+    match options.open(&args.place.dir) {
         Ok(_) => {
             tell(&Message::Count { what: "opened for writing on a read-only file system".into(), count: 1 })
         }

@@ -287,7 +287,7 @@ impl Session {
         for (path, mut journal, done) in std::mem::take(&mut self.copies) {
             let at = path.display();
             let options = Options { create_if_missing: false, ..self.options() };
-            match Db::open(&path, options) {
+            match options.open(&path) {
                 Ok(db) => match read_state(&db) {
                     Ok(state) => {
                         journal.judge_reopened(&state).unwrap_or_else(|what| wrong(format!("{at}: {what}")));
@@ -314,7 +314,7 @@ pub(super) fn check(args: &CheckArgs) {
     let options = turns::database(args.place.turn, Sizes::SESSION);
     for path in &args.copies {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        match Db::open(path, Options { create_if_missing: false, ..options.clone() }) {
+        match options.clone().create_if_missing(false).open(path) {
             Ok(db) => tell_sound(&db, &name),
             Err(OpenError::NotFound { .. }) => tell(&Message::CopyAbsent(name)),
             Err(error) => wrong(format!("opening {name}: {error}")),

@@ -37,7 +37,7 @@ const STEPS: [Step; 16] = [
         session.write(2, Way::Ingestion);
     }),
     ("keyspaces", |session| ask(session, "keyspaces", passing_keyspace)),
-    ("settle", |session| ask(session, "settle", |db, _| db.settle())),
+    ("settle", |session| ask(session, "settle", |db, _| db.wait_for_compaction())),
     ("tail", |session| {
         session.write(8, Way::Batch);
     }),

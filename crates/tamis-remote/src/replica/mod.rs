@@ -1,9 +1,9 @@
 //! Read replicas: a database that is read where its states are shipped to.
 //!
-//! A replica is a [follower](Db::open_follower) over a file system that shows one state's files.
-//! Catching up is: look for a newer state, fetch the metadata of its new tables, show its files,
-//! and have the follower read what has been added to manifest and logs. So a replica sees states
-//! that the writer had, in their order, and each of them whole.
+//! A replica is a [follower](Options::open_follower) over a file system that shows one state's
+//! files. Catching up is: look for a newer state, fetch the metadata of its new tables, show its
+//! files, and have the follower read what has been added to manifest and logs. So a replica sees
+//! states that the writer had, in their order, and each of them whole.
 //!
 //! # Cost
 //!
@@ -215,7 +215,7 @@ impl Repository {
             let state = self.newest()?.ok_or_else(|| Error::NoState { what: "state".into() })?;
             let opened = fs.prepare(&state).and_then(|()| {
                 fs.show(&state);
-                Ok(Db::open_follower(path, options.clone())?)
+                Ok(options.clone().open_follower(path)?)
             });
             match opened {
                 Ok(db) => return Ok((state, db)),
@@ -307,7 +307,7 @@ impl Shared {
         let seq = if progress.epoch == progress.db_epoch {
             db.catch_up()?
         } else {
-            let db = Db::open_follower(&self.path, self.options.clone())?;
+            let db = self.options.clone().open_follower(&self.path)?;
             let seq = db.snapshot().seq();
             *self.db.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = db;
             progress.db_epoch = progress.epoch;

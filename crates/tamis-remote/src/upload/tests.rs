@@ -18,7 +18,7 @@ impl World {
     fn new() -> World {
         let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
         let options = Options { file_system: Some(fs.clone()), ..Options::default() };
-        let db = Db::open("/db", options).unwrap();
+        let db = options.open("/db").unwrap();
         let repo = Repository::with_store(Arc::new(InMemory::new()), "", Transfer::default());
         World { fs, db, repo }
     }

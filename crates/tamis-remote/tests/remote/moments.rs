@@ -60,7 +60,7 @@ fn every_number_of_a_history_is_within_reach() {
     for seed in 0..3 {
         let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
         let repo = repository(&store, transfer());
-        let db = Db::open("/db", options(&fs)).unwrap();
+        let db = options(&fs).open("/db").unwrap();
         let mut rng = Rng::named("moments", seed);
         let shipper = repo.ship_changes(&db, "ship", shipping()).unwrap();
         let mut when = Rng::new(seed);
@@ -70,7 +70,7 @@ fn every_number_of_a_history_is_within_reach() {
             }
         });
         // A flush or a merge that ends between two calls makes another state.
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         shipper.ship_now().unwrap();
         // The acknowledgement makes one more state, and that is the end of it.
         shipper.ship_now().unwrap();
@@ -103,12 +103,12 @@ fn every_number_is_within_reach_of_a_follower_while_logs_are_kept() {
     let repo = repository(&store, transfer());
     let mut keeping = options(&fs);
     keeping.changes_keep_time = Some(Duration::from_secs(1 << 30));
-    let db = Db::open("/db", keeping.clone()).unwrap();
+    let db = keeping.clone().open("/db").unwrap();
     let mut rng = Rng::named("followed", 0);
     let backup = || {
         let backup = BackupOptions { cache: Some("/db/backup-cache.json".into()), ..Default::default() };
         // Each by a new process, which has read nothing of the logs before.
-        let follower = Db::open_follower("/db", options(&fs)).unwrap();
+        let follower = options(&fs).open_follower("/db").unwrap();
         repo.backup_with(&follower, backup, fs.clone()).unwrap();
     };
     backup();
@@ -166,7 +166,7 @@ fn a_damaged_state_is_named_and_passed_over() {
 fn logs_that_were_not_kept_are_missed() {
     let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
     let repo = repository(&store, transfer());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     db.put("a", "1").unwrap();
     let cache = Some("/db/backup-cache.json".into());
     let backup = BackupOptions { cache, ..BackupOptions::default() };
@@ -190,7 +190,7 @@ fn logs_that_were_not_kept_are_missed() {
 fn a_batch_is_restored_as_a_whole_or_not_at_all() {
     let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
     let repo = repository(&store, transfer());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     let shipper = repo.ship_changes(&db, "ship", shipping()).unwrap();
     shipper.ship_now().unwrap();
     let before = db.snapshot().seq();
@@ -211,7 +211,7 @@ fn a_batch_is_restored_as_a_whole_or_not_at_all() {
 fn writes_to_a_keyspace_that_no_state_before_has_are_not_within_reach() {
     let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
     let repo = repository(&store, transfer());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     let shipper = repo.ship_changes(&db, "ship", shipping()).unwrap();
     db.put("a", "1").unwrap();
     shipper.ship_now().unwrap();
@@ -226,6 +226,6 @@ fn writes_to_a_keyspace_that_no_state_before_has_are_not_within_reach() {
     let last = repo.find(tamis_remote::Which::Latest).unwrap().last_seq;
     let to: Arc<dyn FileSystem> = Arc::new(MemFs::new());
     restore_to(&repo, last, &to).unwrap();
-    let restored = Db::open(TO, options(&to)).unwrap();
+    let restored = options(&to).open(TO).unwrap();
     assert_eq!(restored.keyspace("late").unwrap().get("b").unwrap().unwrap(), "2");
 }

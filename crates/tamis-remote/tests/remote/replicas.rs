@@ -24,7 +24,7 @@ struct Writer {
 impl Writer {
     fn new(store: &Faulty, seed: u64) -> Writer {
         let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
-        let db = Db::open("/db", options(&fs)).unwrap();
+        let db = options(&fs).open("/db").unwrap();
         Writer { fs, db, repo: repository(store, transfer()), model: Map::new(), rng: Rng::new(seed) }
     }
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tamis::WriteBatch;
 use tamis::io::{FileSystem, MemFs, Usage};
 use tamis::operators::Operators;
-use tamis::{Db, WriteBatch};
 use tamis_remote::{BackupOptions, Error, RestoreOptions, Which};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
@@ -92,7 +92,7 @@ fn an_interrupted_restore_to_a_number_continues() {
     let mut transfer = transfer();
     transfer.parallel = 1;
     let repo = repository(&store, transfer);
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     let mut model = Map::new();
     let put = |key: &str, model: &mut Map| {
         db.put(key, "value").unwrap();
@@ -143,7 +143,7 @@ fn an_interrupted_restore_to_a_number_continues() {
 fn a_number_that_is_not_reached_leaves_the_marker() {
     let (store, fs): (_, Arc<dyn FileSystem>) = (Faulty::new(), Arc::new(MemFs::new()));
     let repo = repository(&store, transfer());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     let cache = Some("/db/backup-cache.json".into());
     let backup =
         || repo.backup_with(&db, BackupOptions { cache: cache.clone(), ..Default::default() }, fs.clone());

@@ -64,7 +64,7 @@ impl World {
 
     /// Continues with what is in a directory.
     pub(crate) fn over(fs: Arc<dyn FileSystem>, dir: &Path, model: Map, seed: u64) -> World {
-        let db = Db::open(dir, options(&fs)).unwrap();
+        let db = options(&fs).open(dir).unwrap();
         World { fs, dir: dir.to_owned(), db, model, rng: Rng::new(seed), copies: 0 }
     }
 
@@ -147,7 +147,7 @@ pub(crate) fn contents(repo: &Repository, state: &State) -> Map {
 }
 
 pub(crate) fn contents_of(fs: &Arc<dyn FileSystem>, dir: &Path) -> Map {
-    let db = Db::open(dir, options(fs)).unwrap();
+    let db = options(fs).open(dir).unwrap();
     db.verify().unwrap();
     let all = db.iter().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
     all.collect::<Result<_, _>>().unwrap()

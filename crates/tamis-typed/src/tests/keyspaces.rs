@@ -11,7 +11,7 @@ use tamis::{Db, Durability, Options, Readable, Slice, WriteBatch};
 use crate::{Error, Json, Key, Typed, Value};
 
 fn db() -> Db {
-    Db::open("typed", Options::in_memory()).expect("opens")
+    Options::in_memory().open("typed").expect("opens")
 }
 
 fn typed<K: Key, V: Value>(db: &Db) -> Typed<K, V> {
@@ -26,7 +26,7 @@ fn entries_are_read_from_both_ends() -> Result<(), Error> {
     for n in [3, -5, 0, 7] {
         numbers.put(n, &n.to_string())?;
     }
-    numbers.put_with(9, "nine", Durability::Synced)?;
+    numbers.put_with(9, "nine", Durability::Sync)?;
     let keys = |iter: crate::Iter<i32, String>| iter.keys().collect::<Result<Vec<_>, _>>();
     assert_eq!(keys(numbers.iter())?, [-5, 0, 3, 7, 9]);
     assert_eq!(keys(numbers.range(-5..3))?, [-5, 0]);

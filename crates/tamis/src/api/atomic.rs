@@ -56,7 +56,7 @@ impl Keyspace {
             }
             let point = Point { digest, since, key: key.into() };
             let part = KeyspaceFootprint::new(self.inner.clone(), since, smallvec![point], Vec::new());
-            let sync = db.options.durability == Durability::Synced;
+            let sync = db.options.durability == Durability::Sync;
             match db.write_if(batch, sync, Condition::new(smallvec![part])) {
                 Ok(_) => return Ok(answer),
                 Err(error) if error.is_retryable() && backoff.attempts() + 1 < MOST_ATTEMPTS => {
@@ -81,7 +81,7 @@ impl Keyspace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// let words = |words: Option<&[u8]>| Some([words.unwrap_or_default(), b"go "].concat());
     /// db.update("said", words)?;
     /// assert_eq!(db.update("said", words)?.unwrap(), b"go go ");
@@ -116,7 +116,7 @@ impl Keyspace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// assert!(db.compare_and_swap("owner", None, Some(b"ada"))?.is_ok());
     /// let refused = db.compare_and_swap("owner", None, Some(b"kurt"))?.unwrap_err();
     /// assert_eq!(refused.current.unwrap(), "ada");
@@ -182,7 +182,7 @@ impl Keyspace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// assert_eq!(db.increment("visits", 5)?, 5);
     /// assert_eq!(db.increment("visits", -2)?, 3);
     /// assert_eq!(db.get("visits")?.unwrap(), 3i64.to_le_bytes());

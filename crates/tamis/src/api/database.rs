@@ -3,8 +3,6 @@
 use std::ops::RangeBounds;
 use std::path::Path;
 
-use tamis_files::tree::place::{self, Place};
-
 use crate::api::snapshot::Snapshot;
 use crate::batch::WriteBatch;
 use crate::error::{AdminError, Error, OpenError, ReadError, StorageError, WriteError};
@@ -14,51 +12,20 @@ use crate::handles::stats::Stats;
 use crate::jobs::control::CompactionPause;
 use crate::jobs::ingest::{IngestOptions, IngestReport};
 use crate::jobs::verify::VerifyReport;
-use crate::open;
-use crate::open::background::Workers;
-use crate::open::{beside, follow};
+use crate::open::follow;
 use crate::options::{Durability, Options};
 use crate::read::{Explanation, RangeExplanation};
 use crate::session::elastic::report::SegmentStats;
 
 impl Db {
-    /// Opens the database in `path`, creating it if the options allow.
-    ///
-    /// Replays the log. A torn tail that was never synced is cut off with a warning (see
-    /// [`Stats::warnings`]). Costs one read of each table's metadata and one flush of the log's
-    /// contents.
+    /// Opens the database in `path` with default options, creating it if there is none. For other
+    /// options, see [`Options::open`].
     ///
     /// # Errors
     ///
-    /// [`OpenError::OpenHere`] if this process has the database open, [`OpenError::Locked`] if
-    /// another one has; [`OpenError::Foreign`] if there is something else than a database, and
-    /// [`OpenError::NotEmpty`] if one would have to be created among files of others: then nothing
-    /// was touched; [`OpenError::Incompatible`] if an option contradicts the stored database,
-    /// naming the option; damage, with its file and offset.
-    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        let inner = open::open(path.as_ref(), options, None)?;
-        let db = Db::with(inner.clone(), None);
-        db.load_consumers();
-        let workers = Workers::start(&inner)
-            .map_err(|e| OpenError::Storage(StorageError::io("start a thread for", path.as_ref(), e)))?;
-        *db.handle().workers.lock() = Some(workers);
-        Ok(db)
-    }
-
-    /// Opens the database in `path` without changing anything there and without taking its lock.
-    /// The log is replayed into memory, and the handle keeps showing the state at that moment.
-    /// Writes are refused.
-    ///
-    /// Alongside a writer, that is a state which a crash of the writer might have left during the
-    /// call: everything acknowledged before, and possibly writes that are not acknowledged yet, or
-    /// that failed while the writer's [suspension](WriteError::Suspended) lasts.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open`](Db::open), except that no lock is asked for and nothing is created;
-    /// [`OpenError::Changing`] if the writer replaced files during every attempt.
-    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        Db::reading(beside::open(path.as_ref(), &options, None)?, None)
+    /// Those of [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Db, OpenError> {
+        Options::default().open(path)
     }
 
     /// Sets the value of `key` (up to 64 KiB) to `value` (up to 4 GiB − 1), with the database's
@@ -81,8 +48,8 @@ impl Db {
     /// ```
     /// use tamis::{Db, Durability, Options};
     ///
-    /// let db = Db::open("accounts", Options::in_memory())?;
-    /// db.put_with("balance", "100", Durability::Synced)?; // survives a power cut
+    /// let db = Options::in_memory().open("accounts")?;
+    /// db.put_with("balance", "100", Durability::Sync)?; // survives a power cut
     /// # Ok::<(), tamis::Error>(())
     /// ```
     pub fn put_with(
@@ -106,7 +73,7 @@ impl Db {
     /// # let dir = tempfile::tempdir()?;
     /// let mut options = tamis::Options::default();
     /// options.keyspace.merge_operator = Some("add".into());
-    /// let db = tamis::Db::open(dir.path(), options)?;
+    /// let db = options.open(dir.path())?;
     /// db.merge("visits", 1u64.to_le_bytes())?;
     /// db.merge("visits", 41u64.to_le_bytes())?;
     /// assert_eq!(db.get("visits")?.unwrap(), 42u64.to_le_bytes());
@@ -134,10 +101,10 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
     /// db.delete_range("a".."c")?;
-    /// assert!(!db.contains("b")? && db.contains("c")?);
+    /// assert!(!db.contains_key("b")? && db.contains_key("c")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<(), WriteError> {
@@ -153,7 +120,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// # for key in ["a/1", "a/2", "b/1"] { db.put(key, "value")?; }
     /// db.delete_prefix("a/")?;
     /// assert_eq!(db.first()?.unwrap().0, "b/1");
@@ -176,7 +143,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// let mut batch = tamis::WriteBatch::new();
     /// batch.put("a", "1").delete("b");
     /// db.write(batch)?;
@@ -186,7 +153,7 @@ impl Db {
         self.handle().write(batch, None)
     }
 
-    /// Commits a batch with its own durability. [`Durability::Synced`] returns once the batch and
+    /// Commits a batch with its own durability. [`Durability::Sync`] returns once the batch and
     /// everything before it would survive a power failure; the others return once the operating
     /// system has the data.
     ///
@@ -244,7 +211,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// let pause = db.pause_compaction();
     /// db.put("key", "value")?;
     /// db.flush()?;
@@ -271,7 +238,7 @@ impl Db {
     /// # Errors
     ///
     /// [`AdminError::Write`] if the database is closed or writes stop meanwhile.
-    pub fn settle_filters(&self) -> Result<(), AdminError> {
+    pub fn wait_for_filters(&self) -> Result<(), AdminError> {
         self.inner().settle_filters()
     }
 
@@ -287,7 +254,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let db = tamis::Db::open(dir.path())?;
     /// db.set_filter_budget(8 << 20)?;
     /// assert!(db.set_read_memory(8 << 20).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -317,7 +284,7 @@ impl Db {
     ///
     /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or
     /// suspended.
-    pub fn settle(&self) -> Result<(), AdminError> {
+    pub fn wait_for_compaction(&self) -> Result<(), AdminError> {
         self.inner().settle()
     }
 
@@ -331,10 +298,10 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path().join("db"), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path().join("db"))?;
     /// db.put("key", "value")?;
     /// db.checkpoint(dir.path().join("copy"))?;
-    /// let copy = tamis::Db::open(dir.path().join("copy"), tamis::Options::default())?;
+    /// let copy = tamis::Db::open(dir.path().join("copy"))?;
     /// assert_eq!(copy.get("key")?.unwrap(), "value");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -365,7 +332,7 @@ impl Db {
     /// # use tamis::ingest::{ExternalTableBuilder, IngestOptions};
     /// # use tamis::{Db, KeyspaceOptions, Options};
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = Db::open(dir.path().join("db"), Options::default())?;
+    /// # let db = Db::open(dir.path().join("db"))?;
     /// let names = db.create_keyspace("names", KeyspaceOptions::default())?;
     /// let build = |name: &str, key: &str, value: &str| {
     ///     let path = dir.path().join(name);
@@ -407,7 +374,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// db.put("key", "value")?;
     /// let report = db.memory_report();
     /// assert!(report.memtables > 0 && report.total() >= report.memtables);
@@ -432,7 +399,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// db.put("key", "value")?;
     /// let explanation = db.explain_get("key")?;
     /// assert_eq!(explanation.cost.digests, 1);
@@ -451,7 +418,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// db.put("a", "value")?;
     /// db.delete("b")?;
     /// db.put("c", "value")?;
@@ -518,47 +485,8 @@ impl Db {
 }
 
 impl Db {
-    /// Opens the database in `path` read-only beside a writer, which may be in another process, and
-    /// keeps up with it: now, and whenever [`catch_up`](Db::catch_up) is called, or by itself every
-    /// [`follow_interval`](Options::follow_interval). Nothing is changed in the directory and no
-    /// lock is taken; the writer does not know of its followers.
-    ///
-    /// What it shows is a state that the writer had when the last call began, or a later one: a
-    /// prefix of all writes, with those that were acknowledged, and perhaps some that are not yet,
-    /// or that failed while the writer's [suspension](crate::WriteError::Suspended) lasts.
-    /// Iterators and snapshots keep the state of their moment, and hold its tables, which keeps
-    /// their disk space. Memory: the writes that are in the writer's memtables are in memory here,
-    /// too.
-    ///
-    /// Costs what an opening costs; `max_open_files` does not apply, as the writer may remove files
-    /// that are in use here.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`open_read_only`](Db::open_read_only).
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// use tamis::{Db, Options};
-    ///
-    /// // In one process ...
-    /// let writer = Db::open(dir.path(), Options::default())?;
-    /// writer.put("key", "old")?;
-    /// // ... and in another one.
-    /// let follower = Db::open_follower(dir.path(), Options::default())?;
-    /// writer.put("key", "new")?;
-    /// assert_eq!(follower.get("key")?.unwrap(), "old");
-    /// follower.catch_up()?;
-    /// assert_eq!(follower.get("key")?.unwrap(), "new");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn open_follower(path: impl AsRef<Path>, options: Options) -> Result<Db, OpenError> {
-        let (inner, follower) = follow::open(path.as_ref(), &options)?;
-        Db::reading(inner, Some(follower))
-    }
-
     /// Shows what the writer has done since; returns the number of the last write shown. For a
-    /// [follower](Db::open_follower), from any thread; readers do not wait.
+    /// [follower](Options::open_follower), from any thread; readers do not wait.
     ///
     /// Costs a read of what was added to the manifest and to the log, and an opening of each table
     /// that is new.
@@ -575,36 +503,5 @@ impl Db {
             Some(follower) => follow::catch_up(inner, follower),
             None => Err(OpenError::NotFollower { path: inner.dir.clone() }),
         }
-    }
-}
-
-impl Options {
-    /// Returns the options that the database in `path` was last opened with, if it exists.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError::Foreign`] if there is something else than a database; the file of options
-    /// cannot be read, is no text, or does not [parse](Options::from_text). Options that
-    /// this build does not have are ignored.
-    pub fn stored_in(path: impl AsRef<Path>) -> Result<Option<Options>, OpenError> {
-        let fs = open::file_system(&Options::default());
-        // Others have files of this name, too.
-        match place::look_at(&*fs, path.as_ref())? {
-            Place::Free | Place::Others(_) => return Ok(None),
-            Place::Foreign(found) => {
-                return Err(OpenError::Foreign { path: path.as_ref().to_owned(), found });
-            }
-            _ => {}
-        }
-        let path = tamis_files::tree::files::options_path(path.as_ref());
-        let failed = |e: std::io::Error| StorageError::io("read", &path, e);
-        if !fs.exists(&path).map_err(failed)? {
-            return Ok(None);
-        }
-        let bytes = crate::io::read_file(&*fs, &path).map_err(failed)?;
-        let text = String::from_utf8(bytes).map_err(|_| {
-            OpenError::Storage(StorageError::corrupt(&path, None, "the options are not text"))
-        })?;
-        Ok(Some(Options::from_stored(&text)?))
     }
 }

@@ -53,7 +53,7 @@ pub fn open(
 ///
 /// # Errors
 ///
-/// Those of [`Db::open_read_only`], and of the plan.
+/// Those of [`Options::open_read_only`], and of the plan.
 pub fn open_to_check(path: &Path, options: &Options, plan: Option<&Plan<'_>>) -> Result<Db, OpenError> {
     Ok(Db::with(beside::open(path, options, plan)?, None))
 }

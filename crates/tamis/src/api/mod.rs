@@ -3,6 +3,7 @@
 pub(crate) mod atomic;
 pub(crate) mod database;
 pub(crate) mod doctor;
+pub(crate) mod opening;
 pub(crate) mod place;
 pub(crate) mod readable;
 pub(crate) mod snapshot;

@@ -30,7 +30,7 @@ use crate::transaction::optimistic::Transaction;
 /// }
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = Db::open(dir.path(), Options::default())?;
+/// let db = Db::open(dir.path())?;
 /// db.put("user/ada", "1815")?;
 /// let before = db.snapshot();
 /// db.put("user/kurt", "1906")?;
@@ -61,7 +61,7 @@ pub trait Readable: HasPlace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// db.put("a", "1")?;
     /// let values = db.multi_get(&["a", "b"])?;
     /// assert_eq!(values[0].as_deref(), Some(&b"1"[..]));
@@ -78,7 +78,7 @@ pub trait Readable: HasPlace {
     ///
     /// Those of [`get`](Readable::get).
     #[inline]
-    fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
+    fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
         Ok(matches!(self.place().lookup(key.as_ref())?, Lookup::Found { .. }))
     }
 
@@ -93,7 +93,7 @@ pub trait Readable: HasPlace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
     /// let keys: Result<Vec<_>, _> = db.range("a"..="b").rev().map(|item| item.map(|(key, _)| key)).collect();
     /// assert_eq!(keys?, ["b", "a"]);
@@ -186,7 +186,7 @@ impl Iter {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// db.put("a", "1")?;
     /// let mut iter = db.iter();
     /// assert_eq!(iter.next().expect("an item")?.0, "a");
@@ -238,8 +238,8 @@ macro_rules! readable {
             ///
             /// Those of [`Readable::get`].
             #[inline]
-            pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
-                Readable::contains(self, key)
+            pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
+                Readable::contains_key(self, key)
             }
 
             /// Iterates over all keys in order, as of this call or of the snapshot. See

@@ -23,11 +23,11 @@ use crate::handles::pin::SnapshotPin;
 /// The state of all keyspaces at the moment the snapshot was taken, unaffected by later writes.
 /// Cheap to take and to clone; while it is alive, the versions that it sees stay on disk. It has
 /// the read methods of [`Readable`](crate::Readable), no import needed: they read the default
-/// keyspace. For any other keyspace, use [`Snapshot::of`].
+/// keyspace. For any other keyspace, use [`Snapshot::keyspace`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+/// let db = tamis::Db::open(dir.path())?;
 /// db.put("key", "old")?;
 /// let before = db.snapshot();
 /// db.put("key", "new")?;
@@ -58,7 +58,7 @@ impl Snapshot {
     /// # Panics
     ///
     /// If the keyspace belongs to another open database, whose sequence numbers are unrelated.
-    pub fn of<'s>(&'s self, keyspace: &'s Keyspace) -> SnapshotView<'s> {
+    pub fn keyspace<'s>(&'s self, keyspace: &'s Keyspace) -> SnapshotView<'s> {
         let same = self.db.handle().inner.instance == keyspace.handle.inner.instance;
         assert!(same, "keyspace `{}` and the snapshot belong to different open databases", keyspace.name());
         SnapshotView { snapshot: self, keyspace }

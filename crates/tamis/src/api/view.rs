@@ -35,7 +35,7 @@ impl Transaction {
     /// # Panics
     ///
     /// If the keyspace belongs to another open database.
-    pub fn of<'t>(&'t self, keyspace: &'t Keyspace) -> TransactionView<'t> {
+    pub fn keyspace<'t>(&'t self, keyspace: &'t Keyspace) -> TransactionView<'t> {
         let same = self.db.handle().inner.instance == keyspace.handle.inner.instance;
         let name = keyspace.name();
         assert!(same, "keyspace `{name}` and the transaction belong to different open databases");

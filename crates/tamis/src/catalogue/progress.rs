@@ -28,7 +28,7 @@ impl Background {
     pub(crate) fn new(options: &Options) -> Background {
         Background {
             pace: Pace::new(options.background_bytes_per_second),
-            helpers: Helpers::new(options.sub_jobs().saturating_sub(1)),
+            helpers: Helpers::new(options.compaction_threads().saturating_sub(1)),
             pauses: AtomicUsize::new(0),
             settling: AtomicUsize::new(0),
             scrub: Scrub::default(),

@@ -36,7 +36,7 @@ use crate::options::KeyspaceOptions;
 /// let info = table.finish()?;
 /// assert_eq!(info.entries, 2);
 ///
-/// let db = Db::open(dir.path().join("db"), Options::default())?;
+/// let db = Db::open(dir.path().join("db"))?;
 /// db.default_keyspace().ingest(&[path], IngestOptions::default())?;
 /// assert_eq!(db.get("vik")?.unwrap(), "63.42,-19.01");
 /// # Ok::<(), Box<dyn std::error::Error>>(())

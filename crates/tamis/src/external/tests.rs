@@ -34,7 +34,7 @@ fn database(fs: &Arc<MemFs>) -> Db {
     // Small, since thousands of them are opened.
     let keyspace = KeyspaceOptions { memtable_bytes: 4 << 10, ..KeyspaceOptions::default() };
     let options = Options { keyspace, cache_bytes: 0, background_threads: 1, ..Options::default() };
-    Db::open("/db", Options { file_system: Some(fs.clone()), ..options }).unwrap()
+    Options { file_system: Some(fs.clone()), ..options }.open("/db").unwrap()
 }
 
 /// Returns the bytes of a table of three keys and a range delete.

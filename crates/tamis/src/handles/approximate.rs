@@ -12,7 +12,7 @@ use crate::jobs::covered::share_of;
 use crate::observe::cost::ReadCost;
 use crate::read::Bounds;
 
-/// A range of keys as returned by [`Keyspace::split`], to be passed to [`Keyspace::range`] and
+/// A range of keys as returned by [`Keyspace::split_range`], to be passed to [`Keyspace::range`] and
 /// others.
 pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -39,7 +39,7 @@ impl Keyspace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// for i in 0..1000 {
     ///     db.put(format!("key{i:03}"), "value")?;
     /// }
@@ -75,7 +75,7 @@ impl Keyspace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// # (0..1000).for_each(|i| db.put(format!("key{i:03}"), "value").unwrap());
     /// let snapshot = db.snapshot();
     /// let parts = db.split::<&str>(.., 4)?;
@@ -88,7 +88,7 @@ impl Keyspace {
     /// assert_eq!(counts.iter().sum::<usize>(), 1000);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn split<K: AsRef<[u8]>>(
+    pub fn split_range<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
         parts: usize,
@@ -193,16 +193,16 @@ impl Db {
         self.default_keyspace().approximate_size(range)
     }
 
-    /// [`Keyspace::split`] of the default keyspace.
+    /// [`Keyspace::split_range`] of the default keyspace.
     ///
     /// # Errors
     ///
-    /// Those of [`Keyspace::split`].
-    pub fn split<K: AsRef<[u8]>>(
+    /// Those of [`Keyspace::split_range`].
+    pub fn split_range<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
         parts: usize,
     ) -> Result<Vec<KeyRange>, ReadError> {
-        self.default_keyspace().split(range, parts)
+        self.default_keyspace().split_range(range, parts)
     }
 }

@@ -438,7 +438,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// let db = tamis::Db::open(dir.path())?;
     /// let snapshot = db.snapshot();
     /// db.put("key", "value")?;
     /// let mut changes = db.changes(snapshot.seq())?;

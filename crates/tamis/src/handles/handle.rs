@@ -36,7 +36,7 @@ impl Handle {
     pub(crate) fn write(&self, batch: WriteBatch, durability: Option<Durability>) -> Result<(), WriteError> {
         batch.check_owner(self.inner.instance)?;
         let durability = durability.unwrap_or(self.inner.options.durability);
-        self.inner.write(batch, durability == Durability::Synced)
+        self.inner.write(batch, durability == Durability::Sync)
     }
 }
 
@@ -62,7 +62,7 @@ impl Drop for Handle {
 /// use tamis::{Db, Options};
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = Db::open(dir.path(), Options::default())?;
+/// let db = Db::open(dir.path())?;
 /// db.put("key", "value")?;
 /// assert_eq!(db.get("key")?.unwrap(), "value");
 /// for item in db.prefix("k") {
@@ -112,7 +112,7 @@ impl Db {
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+/// let db = tamis::Db::open(dir.path())?;
 /// let users = db.create_keyspace("users", tamis::KeyspaceOptions::default())?;
 /// users.put("ada", "1815")?;
 /// assert_eq!(users.get("ada")?.unwrap(), "1815");

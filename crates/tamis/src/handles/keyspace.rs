@@ -73,7 +73,7 @@ impl Keyspace {
     /// use tamis::options::{CompactionChoice, FilterChoice};
     ///
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// let keyspace = db.default_keyspace();
     /// keyspace.change_options(|options| {
     ///     options.compaction = CompactionChoice::LazyLeveling;
@@ -112,7 +112,7 @@ impl Keyspace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// let keyspace = db.default_keyspace();
     /// keyspace.set_options(&[("compaction", "lazy-leveling"), ("size_ratio", "4")])?;
     /// assert_eq!(keyspace.options().compaction, tamis::options::CompactionChoice::LazyLeveling);
@@ -436,7 +436,7 @@ impl Keyspace {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// let options = tamis::maintenance::CompactOptions::default();
     /// let cancel = options.cancel.clone();
     /// // Another thread may call `cancel.cancel()`.

@@ -54,7 +54,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// let users = db.get_or_create_keyspace("users", tamis::KeyspaceOptions::default())?;
     /// # let again = db.get_or_create_keyspace("users", tamis::KeyspaceOptions::default())?;
     /// # users.put("ada", "1815")?;

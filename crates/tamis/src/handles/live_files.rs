@@ -171,7 +171,7 @@ impl Db {
     /// it, and opens as such. The files can be read as long as the result lives.
     ///
     /// A writer first syncs everything; writes wait for that and for the files to be opened. A
-    /// [follower](Db::open_follower) returns the files it has caught up with. If [logs are
+    /// [follower](Options::open_follower) returns the files it has caught up with. If [logs are
     /// kept](crate::changes) for readers of changes, they are included; a follower reads each of
     /// them once.
     ///
@@ -184,14 +184,14 @@ impl Db {
     /// # let dir = tempfile::tempdir()?;
     /// # let copy = dir.path().join("copy");
     /// # std::fs::create_dir(&copy)?;
-    /// # let db = tamis::Db::open(dir.path().join("db"), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path().join("db"))?;
     /// db.put("key", "value")?;
     /// for file in db.live_files()?.files() {
     ///     let mut bytes = vec![0; file.len() as usize];
     ///     file.read_exact_at(&mut bytes, 0)?;
     ///     std::fs::write(copy.join(file.name()), bytes)?;
     /// }
-    /// let copy = tamis::Db::open(copy, tamis::Options::default())?;
+    /// let copy = tamis::Db::open(copy)?;
     /// assert_eq!(copy.get("key")?.unwrap(), "value");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -125,7 +125,7 @@ mod tests {
         let keyspace =
             KeyspaceOptions { auto_compaction: false, blob_threshold: 1000, ..KeyspaceOptions::default() };
         let fs: Option<Arc<dyn crate::io::FileSystem>> = Some(Arc::new(MemFs::new()));
-        Db::open("/db", Options { keyspace, file_system: fs, ..Options::default() }).unwrap()
+        Options { keyspace, file_system: fs, ..Options::default() }.open("/db").unwrap()
     }
 
     fn write(db: &Db, from: u32) {

@@ -424,7 +424,7 @@ impl Session {
             blobs: &blobs,
             control,
         };
-        let cuts = parts::cuts(inputs, plan, self.options.sub_jobs());
+        let cuts = parts::cuts(inputs, plan, self.options.compaction_threads());
         control.progress.parts.store(cuts.len() + 1, Ordering::Relaxed);
         let mut output = match execute::merge(version, plan, &sink, &cuts, &self.background.helpers) {
             Ok(output) => output.ok_or(PlanEnd::Cancelled)?,

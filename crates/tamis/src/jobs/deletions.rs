@@ -57,14 +57,14 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Options;
     use crate::io::MemFs;
-    use crate::{Db, Options};
 
     /// A stretch of deleted keys becomes known without any read.
     #[test]
     fn what_was_deleted_is_walked_over_in_the_background() {
         let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
-        let db = Db::open("/db", options).unwrap();
+        let db = options.open("/db").unwrap();
         let key = |i: u32| format!("key{i:06}");
         for i in 0..6000 {
             db.put(key(i), "value").unwrap();
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_walk_passes_no_more_dead_keys_than_it_was_told_to() {
         let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
-        let db = Db::open("/db", options).unwrap();
+        let db = options.open("/db").unwrap();
         let key = |i: u32| format!("key{i:06}");
         for i in 0..3000 {
             db.put(key(i), "value").unwrap();

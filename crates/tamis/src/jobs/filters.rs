@@ -323,7 +323,7 @@ mod tests {
         let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
         options.read_mode = ReadMode::Buffered;
         options.keyspace.filter = FilterChoice::Grf.into();
-        (fs, Db::open("/db", options).expect("opening"))
+        (fs, options.open("/db").expect("opening"))
     }
 
     /// Builds everything on a device whose next read fails.
@@ -345,7 +345,7 @@ mod tests {
         db.flush().expect("a flush");
         work_that_fails(&fs, inner, keyspace);
         assert_eq!(fs.failures(), 1);
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         let filter = db.default_keyspace().stats().global_filter.expect("a filter");
         assert_eq!((filter.unbuilt, filter.partitions), (0, 1), "{filter:?}");
     }
@@ -363,7 +363,7 @@ mod tests {
         let flushed = |key: &str| {
             db.put(key, "value").expect("a write");
             db.flush().expect("a flush");
-            db.settle_filters().expect("settling");
+            db.wait_for_filters().expect("settling");
         };
         flushed("a");
         assert_eq!(untils(), [2]);
@@ -382,7 +382,7 @@ mod tests {
         assert!(!inner.save_filter(keyspace, grf, Moment::Closing), "it would not be newer");
         inner.state().filters.working.remove(&keyspace.id);
         inner.monitor.notify();
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         grf.note_missing(77);
         assert!(inner.save_filter(keyspace, grf, Moment::Closing));
         assert_eq!(untils(), [5]);
@@ -398,12 +398,12 @@ mod tests {
         db.flush().expect("a flush");
         inner.state().filters.start(keyspace.id);
         work_that_fails(&fs, inner, keyspace);
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         let unbuilt = || db.default_keyspace().stats().global_filter.expect("a filter").unbuilt;
         assert_eq!(unbuilt(), 1);
         db.put("other", "value").expect("a write");
         db.flush().expect("a flush");
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         assert_eq!(unbuilt(), 0);
     }
 }

@@ -137,14 +137,14 @@ mod tests {
     fn read_often(read_compaction: bool) -> (Db, CompactionPause) {
         let keyspace = KeyspaceOptions { read_compaction, ..KeyspaceOptions::default() };
         let fs: Option<Arc<dyn crate::io::FileSystem>> = Some(Arc::new(MemFs::new()));
-        let db = Db::open("/db", Options { keyspace, file_system: fs, ..Options::default() }).unwrap();
+        let db = Options { keyspace, file_system: fs, ..Options::default() }.open("/db").unwrap();
         for run in 0..3u32 {
             for key in 0..100u32 {
                 db.put((key * 3 + run).to_be_bytes(), b"value").unwrap();
             }
             db.flush().unwrap();
         }
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         assert_eq!(runs(&db), 3);
         let pause = db.pause_compaction();
         for i in 0..LEAST_DEBT / PRICE_OF_SEARCH {

@@ -36,13 +36,11 @@ use crate::sync::Mutex;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let limit = MemoryLimit::new(256 << 20);
-/// let options = Options {
-///     shared_read_memory: Some(limit.reads()),
-///     shared_write_memory: Some(limit.writes()),
-///     ..Options::default()
-/// };
-/// let users = Db::open(dir.path().join("users"), options.clone())?;
-/// let events = Db::open(dir.path().join("events"), options)?;
+/// let options = Options::default()
+///     .shared_read_memory(Some(limit.reads()))
+///     .shared_write_memory(Some(limit.writes()));
+/// let users = options.clone().open(dir.path().join("users"))?;
+/// let events = options.open(dir.path().join("events"))?;
 /// assert!(limit.reads().bytes() + limit.writes().used_bytes() <= limit.bytes());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -58,9 +58,9 @@ const LEAST_STEP: u64 = 4096;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let memory = SharedReadMemory::new(64 << 20);
-/// let options = Options { shared_read_memory: Some(memory.clone()), ..Options::default() };
-/// let users = Db::open(dir.path().join("users"), options.clone())?;
-/// let events = Db::open(dir.path().join("events"), options)?;
+/// let options = Options::default().shared_read_memory(Some(memory.clone()));
+/// let users = options.clone().open(dir.path().join("users"))?;
+/// let events = options.open(dir.path().join("events"))?;
 /// assert_eq!(memory.members().len(), 2);
 /// memory.set_bytes(32 << 20);
 /// events.close()?;

@@ -59,9 +59,9 @@ const EXCESS_SHARE: u64 = 8;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let memory = SharedWriteMemory::new(64 << 20);
-/// let options = Options { shared_write_memory: Some(memory.clone()), ..Options::default() };
-/// let users = Db::open(dir.path().join("users"), options.clone())?;
-/// let events = Db::open(dir.path().join("events"), options)?;
+/// let options = Options::default().shared_write_memory(Some(memory.clone()));
+/// let users = options.clone().open(dir.path().join("users"))?;
+/// let events = options.open(dir.path().join("events"))?;
 /// users.put("anna", "1")?;
 /// assert!(memory.used_bytes() > 0 && memory.used_bytes() < 64 << 20);
 /// assert_eq!(memory.members().len(), 2);

@@ -29,7 +29,7 @@ use crate::observe::stalls::StallCause;
 ///         println!("{} bytes in {:?}", flush.bytes_written, flush.took);
 ///     }
 /// };
-/// let db = Db::open(dir.path(), Options { listeners: vec![Arc::new(listener)], ..Options::default() })?;
+/// let db = Options::default().listeners(vec![Arc::new(listener)]).open(dir.path())?;
 /// # db.put("key", "value")?;
 /// # db.flush()?;
 /// # db.close()?;

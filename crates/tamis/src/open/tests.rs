@@ -36,7 +36,7 @@ fn refusal(opened: Result<Db, OpenError>) -> String {
 #[test]
 fn a_manifest_without_the_default_keyspace_is_damage() {
     let fs = stored(&ManifestState::default());
-    for opened in [Db::open_read_only("db", options(&fs)), Db::open("db", options(&fs))] {
+    for opened in [options(&fs).open_read_only("db"), options(&fs).open("db")] {
         let message = refusal(opened);
         assert!(message.contains("default keyspace") && message.contains("MANIFEST-000001"), "{message}");
     }
@@ -56,14 +56,14 @@ fn counters_with_no_numbers_left_are_damage() {
     for (i, set) in set.into_iter().enumerate() {
         let mut state = ManifestState::new(DEFAULT_NAME, "");
         set(&mut state);
-        let message = refusal(Db::open("db", options(&stored(&state))));
+        let message = refusal(options(&stored(&state)).open("db"));
         assert!(message.contains("that no database reaches"), "{i}: {message}");
     }
     let mut state = ManifestState::new(DEFAULT_NAME, "");
     (state.next_file, state.last_seq) = (NUMBER_LIMIT / 4, MAX_SEQNO / 4);
     let fs = stored(&state);
     for value in ["one", "two"] {
-        let db = Db::open("db", options(&fs)).unwrap();
+        let db = options(&fs).open("db").unwrap();
         db.put("key", value).unwrap();
         db.flush().unwrap();
         assert_eq!(db.get("key").unwrap().unwrap(), value);
@@ -80,12 +80,12 @@ fn a_log_floor_beyond_all_files_is_damage() {
         VersionEdit { create_keyspaces: vec![(1, "second".into(), String::new())], ..Default::default() };
     state.apply(&edit).unwrap();
     state.apply(&VersionEdit { log_floor: vec![(0, 1000)], ..Default::default() }).unwrap();
-    let message = refusal(Db::open("db", options(&stored(&state))));
+    let message = refusal(options(&stored(&state)).open("db"));
     assert!(message.contains("logs that were never created"), "{message}");
     state.next_file = 1000;
     let fs = stored(&state);
-    Db::open("db", options(&fs)).unwrap().put("key", "value").unwrap();
-    assert_eq!(Db::open("db", options(&fs)).unwrap().get("key").unwrap().unwrap(), "value");
+    options(&fs).open("db").unwrap().put("key", "value").unwrap();
+    assert_eq!(options(&fs).open("db").unwrap().get("key").unwrap().unwrap(), "value");
 }
 
 /// The number of the next file is larger than that of every file in the directory. A file with the
@@ -95,7 +95,7 @@ fn a_stray_file_with_a_huge_number_is_named_or_ignored() {
     let stray = |name: &str| {
         let fs = stored(&ManifestState::new(DEFAULT_NAME, ""));
         fs.create(&Path::new("db").join(name), Usage::Log).unwrap();
-        Db::open("db", options(&fs))
+        options(&fs).open("db")
     };
     for name in ["72057594037927935.log", "72057594037927935.tam", "MANIFEST-72057594037927935"] {
         let message = refusal(stray(name));
@@ -118,11 +118,11 @@ fn ages_of_future_writes_are_damage() {
     for mut edit in edits {
         let mut state = ManifestState::new(DEFAULT_NAME, "");
         state.apply(&edit).unwrap();
-        let message = refusal(Db::open("db", options(&stored(&state))));
+        let message = refusal(options(&stored(&state)).open("db"));
         assert!(message.contains("writes that were never made"), "{message}");
         edit.last_seq = Some(6);
         state.apply(&edit).unwrap();
-        Db::open("db", options(&stored(&state))).unwrap();
+        options(&stored(&state)).open("db").unwrap();
     }
 }
 
@@ -136,7 +136,7 @@ fn times_of_lost_writes_are_forgotten() {
     let mut options = options(&stored(&state));
     options.keyspace.time_to_live = Some(std::time::Duration::from_secs(3600));
     for _ in 0..2 {
-        let db = Db::open("db", options.clone()).unwrap();
+        let db = options.clone().open("db").unwrap();
         db.put("key", "value").unwrap();
         assert_eq!(db.get("key").unwrap().unwrap(), "value");
         db.close().unwrap();

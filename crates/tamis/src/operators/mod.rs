@@ -47,7 +47,7 @@ use crate::selector::SelectorKind;
 /// let mut options = Options::default();
 /// options.operators = Operators::new().with_filter(Arc::new(DropEmpty));
 /// options.keyspace.compaction_filter = Some("drop-empty".into());
-/// let db = Db::open(dir.path(), options)?;
+/// let db = options.open(dir.path())?;
 /// db.put("key", "")?;
 /// db.compact()?;
 /// assert_eq!(db.get("key")?, None);

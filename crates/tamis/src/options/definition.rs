@@ -29,6 +29,7 @@ use super::domain::{
 use super::prefixes::{PrefixFilter, Prefixes};
 use super::table::{
     Field, NEEDS_MEASURE, OptionClass, OptionInfo, assignments, excerpt, field, nearest, options_table,
+    setter,
 };
 use super::values::{
     AsyncReads, BloomHashing, ChecksumMode, CompactionChoice, CompressionPerLevel, Durability, FilePicker,
@@ -184,8 +185,8 @@ options_table! {
         /// The file system to use; `None` is the operating system's, chosen by `read_mode`. Not
         /// part of the text form.
         file_system: Option<Arc<dyn FileSystem>> = None;
-        /// How often a [follower](crate::Db::open_follower) catches up with the writer by itself;
-        /// `None`: when it is [told to](crate::Db::catch_up). Not part of the text form.
+        /// How often a [follower](Self::open_follower) catches up with the writer by itself; `None`:
+        /// when it is [told to](crate::Db::catch_up). Not part of the text form.
         follow_interval: Option<Duration> = None;
         /// The last write to be kept of a database that is opened, for a restore to a moment: what
         /// the logs have after it is dropped, and gone for good once the opening succeeds. A record
@@ -390,10 +391,10 @@ impl Options {
     /// use tamis::{Db, Options};
     ///
     /// let options = Options::in_memory();
-    /// let db = Db::open("any name", options.clone())?;
+    /// let db = options.clone().open("any name")?;
     /// db.put("key", "value")?;
     /// db.close()?;
-    /// assert_eq!(Db::open("any name", options)?.get("key")?.unwrap(), "value");
+    /// assert_eq!(options.open("any name")?.get("key")?.unwrap(), "value");
     /// # Ok::<(), tamis::Error>(())
     /// ```
     pub fn in_memory() -> Options {
@@ -416,7 +417,7 @@ impl Options {
     }
 
     /// Returns how many threads at most share one compaction.
-    pub(crate) fn sub_jobs(&self) -> usize {
+    pub(crate) fn compaction_threads(&self) -> usize {
         self.sub_jobs.map_or(self.background_threads, |threads| threads as usize)
     }
 

@@ -276,7 +276,7 @@ impl Domain<Durability> for DurabilityDomain {
     fn parse(&self, text: &str) -> Option<Durability> {
         match text {
             "buffered" => Some(Durability::Buffered),
-            "sync" => Some(Durability::Synced),
+            "sync" => Some(Durability::Sync),
             _ => {
                 let period = text.strip_prefix("every")?.strip_prefix(char::is_whitespace)?;
                 parse_duration(period.trim_start()).map(Durability::Every)
@@ -287,7 +287,7 @@ impl Domain<Durability> for DurabilityDomain {
     fn print(&self, value: &Durability) -> String {
         match value {
             Durability::Buffered => "buffered".into(),
-            Durability::Synced => "sync".into(),
+            Durability::Sync => "sync".into(),
             Durability::Every(period) => format!("every {}", print_duration(*period)),
         }
     }

@@ -232,6 +232,13 @@ macro_rules! options_table {
             }
         }
 
+        /// One method for each field, to set it in a chain.
+        impl $struct {
+            $(setter!($struct, $name: $type);)*
+            $(setter!(#[cfg_attr(not(feature = "measure"), doc(hidden))] $struct, $measured: $m_type);)*
+            $(setter!($struct, $extra: $extra_type);)*
+        }
+
         impl Default for $struct {
             fn default() -> Self {
                 $struct {
@@ -246,6 +253,20 @@ macro_rules! options_table {
     };
 }
 pub(super) use options_table;
+
+/// The method that sets one field.
+macro_rules! setter {
+    ($(#[$attribute:meta])? $struct:ident, $name:ident: $type:ty) => {
+        #[doc = concat!("Sets [`", stringify!($name), "`](#structfield.", stringify!($name), ").")]
+        $(#[$attribute])?
+        #[must_use]
+        pub fn $name(mut self, $name: $type) -> $struct {
+            self.$name = $name;
+            self
+        }
+    };
+}
+pub(super) use setter;
 
 /// One row of the table.
 macro_rules! field {

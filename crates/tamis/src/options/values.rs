@@ -16,7 +16,7 @@ pub enum Durability {
     #[default]
     Buffered,
     /// Before the write returns.
-    Synced,
+    Sync,
     /// At most this long after the write returned. Only meaningful for a whole database.
     Every(Duration),
 }

@@ -55,7 +55,7 @@ const SLOW_STEPS: u64 = 10_000;
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+/// let db = tamis::Db::open(dir.path())?;
 /// for key in ["a", "b", "c", "d"] {
 ///     db.put(key, "value")?;
 /// }
@@ -230,7 +230,7 @@ impl Iter {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
     /// let mut iter = db.iter();
     /// iter.seek("bb")?;

@@ -11,7 +11,7 @@ use crate::{Db, Options, WriteError};
 fn open(fs: &FaultyFs) -> Db {
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
     options.keyspace.auto_compaction = false;
-    Db::open("/db", options).unwrap()
+    options.open("/db").unwrap()
 }
 
 /// Builds the edit of a compaction that moves the oldest table one level down.

@@ -66,7 +66,7 @@ impl Default for LockOptions {
 /// use tamis::{Db, Options};
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = Db::open(dir.path(), Options::default())?;
+/// let db = Db::open(dir.path())?;
 /// db.put("seats", [2])?;
 /// let mut transaction = db.lock_transaction()?;
 /// let seats = transaction.get_for_update("seats")?.unwrap()[0];
@@ -405,7 +405,7 @@ impl LockTransaction {
         let inner = &self.db.handle().inner;
         let durability = self.options.durability.unwrap_or(inner.options.durability);
         let batch = self.writes.batch();
-        let sync = durability == Durability::Synced;
+        let sync = durability == Durability::Sync;
         // The locks are released at the end of this call, after the commit is visible.
         inner.write_if(batch, sync, Condition::new(parts))
     }

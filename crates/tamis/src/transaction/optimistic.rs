@@ -30,7 +30,7 @@ use crate::transaction::writes::Writes;
 /// writes. Its iterators end with it: from then on they return [`ReadError::Ended`].
 ///
 /// It has the read methods of [`Readable`](crate::Readable), no import needed: they read the
-/// default keyspace. For any other keyspace, use [`Transaction::of`].
+/// default keyspace. For any other keyspace, use [`Transaction::keyspace`].
 ///
 /// Beginning one costs as much as a snapshot. A read costs as much as a snapshot's, plus a few tens
 /// of nanoseconds to note it if it will be validated. Pending writes are in memory, and so are the
@@ -42,7 +42,7 @@ use crate::transaction::writes::Writes;
 /// use tamis::{Db, Options};
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let db = Db::open(dir.path(), Options::default())?;
+/// let db = Db::open(dir.path())?;
 /// db.put("ada", "100")?;
 /// let mut transaction = db.transaction();
 /// let mut balance: u64 = std::str::from_utf8(&transaction.get("ada")?.unwrap())?.parse()?;
@@ -197,7 +197,7 @@ impl Transaction {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// let mut transaction = db.transaction();
     /// transaction.put("a", "1")?;
     /// let before = transaction.savepoint();
@@ -233,7 +233,7 @@ impl Transaction {
         let inner = &self.db.handle().inner;
         let durability = self.options.durability.unwrap_or(inner.options.durability);
         let condition = Condition::new(self.footprint());
-        inner.write_if(self.writes.batch(), durability == Durability::Synced, condition)
+        inner.write_if(self.writes.batch(), durability == Durability::Sync, condition)
     }
 
     /// Discards the transaction's writes, as dropping it does.

@@ -71,7 +71,7 @@ impl Db {
     /// use tamis::{Db, Error, Options};
     ///
     /// # let dir = tempfile::tempdir()?;
-    /// let db = Db::open(dir.path(), Options::default())?;
+    /// let db = Db::open(dir.path())?;
     /// let number = db.transact(|transaction| {
     ///     let last = transaction.get("last")?.map_or(0, |last| last[0]);
     ///     transaction.put("last", [last + 1])?;

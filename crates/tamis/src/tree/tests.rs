@@ -9,9 +9,9 @@ use tamis_base::key::KeyEnd;
 use tamis_base::meta::{TableExtra, TableMeta};
 use tamis_files::tree::identify::{Contents, identify};
 
+use crate::Options;
 use crate::ingest::ExternalTableBuilder;
 use crate::io::{FileSystem, MemFs};
-use crate::{Db, Options};
 
 /// The bytes of a file by which text is known.
 const TEXT_BYTES: u64 = 4096;
@@ -44,7 +44,7 @@ fn files_are_identified_by_their_contents() {
     let fs = MemFs::new();
     let dir = Path::new("/db");
     let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
-    let db = Db::open(dir, options.clone()).unwrap();
+    let db = options.clone().open(dir).unwrap();
     db.put("key", "value").unwrap();
     db.flush().unwrap();
     db.put("key", "another").unwrap();

@@ -442,7 +442,7 @@ mod tests {
     use crate::{Db, Options};
 
     fn open() -> Db {
-        Db::open("/db", Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() }).unwrap()
+        Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() }.open("/db").unwrap()
     }
 
     /// The queue used to wait for a leader that no longer existed.

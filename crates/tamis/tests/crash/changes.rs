@@ -217,7 +217,7 @@ fn a_write_whose_sync_failed_is_no_change() {
     let mut batch = WriteBatch::new();
     batch.put("failed", "").put("too", "");
     fs.plan(FaultPlan { fail_at: Some(fs.operations()), only: Some(OpClass::Sync), ..FaultPlan::none() });
-    db.write_with(batch, tamis::Durability::Synced).unwrap_err();
+    db.write_with(batch, tamis::Durability::Sync).unwrap_err();
     fs.plan(FaultPlan::none());
     while db.put("second", "").is_err() {
         std::thread::yield_now();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tamis::{Db, Durability, OpenError, Options};
+use tamis::{Durability, OpenError, Options};
 use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::history::{Session, steps};
@@ -89,7 +89,7 @@ fn closing_during_a_manual_compaction_neither_panics_nor_does_harm() {
     for seed in 0..30 * scale() as u64 {
         let fs = FaultyFs::new(seed);
         let options = Options { durability: Durability::Every(Duration::from_millis(1)), ..lab::tiny(&fs) };
-        let db = Db::open(lab::DIR, options.clone()).unwrap();
+        let db = options.clone().open(lab::DIR).unwrap();
         for i in 0..150u32 {
             db.put(format!("key{:04}", i * 7919 % 150), [i as u8; 200]).unwrap();
         }
@@ -108,7 +108,7 @@ fn closing_during_a_manual_compaction_neither_panics_nor_does_harm() {
             .collect();
         std::thread::sleep(Duration::from_micros(seed * 150 % 4000));
         db.clone().close().unwrap();
-        let again = Db::open(lab::DIR, options.clone()).unwrap();
+        let again = options.clone().open(lab::DIR).unwrap();
         again.put("new", "owner").unwrap();
         again.flush().unwrap();
         for handle in handles {
@@ -127,7 +127,7 @@ fn closing_during_a_manual_compaction_neither_panics_nor_does_harm() {
                 file_system: Some(Arc::new(fs.clone())),
                 ..lab::tiny(&fs)
             };
-            match Db::open(&path, reopened) {
+            match reopened.open(&path) {
                 Ok(copy) => assert_eq!(read_all(&copy).unwrap()["default"], expected["default"], "{path}"),
                 Err(OpenError::NotFound { .. }) => {}
                 Err(e) => panic!("seed {seed}: {path}: {e}"),

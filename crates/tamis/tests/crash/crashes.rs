@@ -230,7 +230,7 @@ fn concurrent_writers_each_find_their_own_prefix_after_a_crash() {
                         let value = format!("{i:08}{}", "x".repeat(150));
                         batch.put(format!("w{writer}"), &value).put_in(side, format!("w{writer}"), &value);
                         let synced = i % 7 == 0;
-                        let durability = if synced { Durability::Synced } else { Durability::Buffered };
+                        let durability = if synced { Durability::Sync } else { Durability::Buffered };
                         db.write_with(batch, durability).unwrap();
                         if synced {
                             noted.lock().unwrap()[writer] = i;

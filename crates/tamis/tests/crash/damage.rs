@@ -33,7 +33,7 @@ pub(crate) fn specimen() -> Session {
     steps.extend([put(0, 14, 200), Step::FlushOne(0), Step::Sync]);
     steps.extend([put(0, 15, 100), put(1, 3, 50), Step::Sync, put(0, 16, 100), put(0, 17, 60)]);
     steps.iter().for_each(|step| session.run(step, false).unwrap());
-    session.db.as_ref().unwrap().settle().unwrap();
+    session.db.as_ref().unwrap().wait_for_compaction().unwrap();
     session
 }
 
@@ -71,14 +71,14 @@ pub(crate) fn right_or_error(fs: &FaultyFs, ledger: &Ledger, hurt: &Path, contex
         assert!(ok, "{context}: the error does not name the file: {text}");
         text
     };
-    let db = match Db::open(lab::DIR, options(fs)) {
+    let db = match options(fs).open(lab::DIR) {
         Ok(db) => db,
         Err(error @ (OpenError::Storage(_) | OpenError::Format { .. })) => return Some(named(&error)),
         Err(OpenError::NotFound { .. }) if hurt.ends_with("CURRENT") => return Some(String::new()),
         Err(error) => panic!("{context}: {error}"),
     };
     // So that global filters are used; whatever prevents their construction is found below.
-    let _ = db.settle_filters();
+    let _ = db.wait_for_filters();
     if let Err(error) = read_all_or_errors(&db, ledger, context) {
         assert_ne!(db.verify().unwrap().problems, Vec::<String>::new(), "{context}: verify finds nothing");
         return Some(named(&error));
@@ -216,7 +216,7 @@ fn cut_manifest(session: Session) {
         let hurt = fs.after_crash(CrashMode::KeepAll);
         hurt.truncate(&path, at).unwrap();
         let context = format!("{} cut from {len} to {at} bytes", path.display());
-        let db = match Db::open(lab::DIR, options(&hurt)) {
+        let db = match options(&hurt).open(lab::DIR) {
             Ok(db) => db,
             Err(OpenError::Storage(_)) => continue,
             Err(error) => panic!("{context}: {error}"),

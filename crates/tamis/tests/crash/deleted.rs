@@ -1,7 +1,7 @@
 //! Deleted files.
 
 use tamis::io::FileSystem;
-use tamis::{Db, Durability, WriteBatch};
+use tamis::{Durability, WriteBatch};
 use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::damage::{closed, crashed, right_or_error};
@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 /// knows which tables are needed.
 fn delete_each(database: fn() -> (FaultyFs, Ledger)) {
     let (fs, ledger) = database();
-    let needed = Db::open_read_only(lab::DIR, lab::tiny(&fs)).unwrap().verify().unwrap().tables;
+    let needed = lab::tiny(&fs).open_read_only(lab::DIR).unwrap().verify().unwrap().tables;
     let (mut tables, mut logs) = (0, 0);
     for (path, _) in fs.files() {
         let hurt = fs.after_crash(CrashMode::KeepAll);
@@ -63,7 +63,7 @@ fn logs_with(writes: &[usize], closed: bool) -> (FaultyFs, usize) {
     options.keyspace.memtable_bytes = 1 << 20;
     options.memtable_budget_bytes = 1 << 20;
     options.max_log_bytes = 1 << 20;
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     let mut written = 0;
     for (number, &count) in writes.iter().enumerate() {
         if number > 0 {
@@ -73,7 +73,7 @@ fn logs_with(writes: &[usize], closed: bool) -> (FaultyFs, usize) {
         for _ in 0..count {
             let mut batch = WriteBatch::new();
             batch.put(format!("key{written:04}"), "value");
-            db.write_with(batch, Durability::Synced).unwrap();
+            db.write_with(batch, Durability::Sync).unwrap();
             written += 1;
         }
     }
@@ -105,7 +105,7 @@ fn a_missing_log_is_an_error_whatever_follows_it() {
             let hurt = fs.after_crash(CrashMode::KeepAll);
             missing.iter().for_each(|path| hurt.remove(path).unwrap());
             let context = format!("{history:?}, closed: {closed}, without {missing:?}");
-            match Db::open(lab::DIR, lab::tiny(&hurt)) {
+            match lab::tiny(&hurt).open(lab::DIR) {
                 Ok(db) => assert_eq!(db.iter().count(), written, "{context}"),
                 Err(error) => {
                     let error = error.to_string();

@@ -174,7 +174,10 @@ fn a_database_opens_on_a_full_disk_and_takes_writes_once_there_is_room() {
                 {
                     assert!(is_full(&error), "{context}: {error}");
                 }
-                assert!(db.flush().is_err() && db.compact().is_err() && db.settle().is_err(), "{context}");
+                assert!(
+                    db.flush().is_err() && db.compact().is_err() && db.wait_for_compaction().is_err(),
+                    "{context}"
+                );
                 assert!(
                     db.checkpoint("/copy").is_err() && db.create_keyspace("k", lab::tiny_keyspace()).is_err()
                 );

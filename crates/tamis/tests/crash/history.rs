@@ -157,7 +157,7 @@ impl Session {
             Step::Flush => self.flushed(db.flush()),
             Step::FlushOne(space) => self.space(&db, *space).0.flush().map_err(Into::into),
             Step::Compact(space) => self.space(&db, *space).0.compact().map_err(Into::into),
-            Step::Settle => db.settle().map_err(Into::into),
+            Step::Settle => db.wait_for_compaction().map_err(Into::into),
             Step::Create(space) => self.create(&db, NAMES[*space]),
             Step::Drop(space) => self.drop_keyspace(&db, NAMES[*space]),
             Step::Rename(space) => self.rename(&db, NAMES[*space], NAMES[3 - *space]),
@@ -209,7 +209,7 @@ impl Session {
         let mut made = match self.serial % 2 {
             0 => Made::Batch(WriteBatch::new()),
             _ => Made::Transaction(db.transaction_with(TransactionOptions {
-                durability: Some(if synced { Durability::Synced } else { Durability::Buffered }),
+                durability: Some(if synced { Durability::Sync } else { Durability::Buffered }),
                 ..TransactionOptions::default()
             })),
         };
@@ -222,7 +222,7 @@ impl Session {
                         Made::Batch(batch) => _ = batch.put_in(&keyspace, key(k), &value),
                         Made::Transaction(tx) => {
                             // A failing device may fail this, too.
-                            let _ = tx.of(&keyspace).get(key(k));
+                            let _ = tx.keyspace(&keyspace).get(key(k));
                             tx.put_in(&keyspace, key(k), &value)?;
                         }
                     }
@@ -241,7 +241,7 @@ impl Session {
                     match &mut made {
                         Made::Batch(batch) => _ = batch.delete_range_in(&keyspace, key(from)..key(to)),
                         Made::Transaction(tx) => {
-                            let _ = tx.of(&keyspace).range(key(from)..key(to)).count();
+                            let _ = tx.keyspace(&keyspace).range(key(from)..key(to)).count();
                             tx.delete_range_in(&keyspace, key(from)..key(to))?;
                         }
                     }
@@ -251,7 +251,7 @@ impl Session {
         }
         let result = match made {
             Made::Batch(batch) => {
-                let durability = if synced { Durability::Synced } else { Durability::Buffered };
+                let durability = if synced { Durability::Sync } else { Durability::Buffered };
                 db.write_with(batch, durability)
             }
             Made::Transaction(tx) => match tx.commit() {

@@ -101,7 +101,7 @@ fn reopen(fs: &FaultyFs, ingested: Option<bool>, moved: bool, context: &str) {
         }
     }
     // Compactions may be running: wait until idle.
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let named: usize = db
         .stats()
         .keyspaces
@@ -177,7 +177,7 @@ fn one_failing_operation_changes_nothing_or_is_reported_at_the_next_opening() {
             let failures = fs.failures();
             fs.plan(FaultPlan::none());
             // The failed operation may have been a compaction's, which reports it when it ends.
-            let _ = db.settle();
+            let _ = db.wait_for_compaction();
             assert_eq!(db.stats().poisoned, None, "{context}");
             if at % 2 == 0 && result.is_err() {
                 drop(db);
@@ -250,7 +250,7 @@ fn the_number_of_an_ingestion_is_in_the_log_before_it_is_in_the_manifest() {
         db.put("early", "1").unwrap();
         let seq = ingest(&db, true).unwrap().seq;
         let after = fs.after_crash(mode);
-        let db = Db::open(lab::DIR, Options { create_if_missing: false, ..lab::tiny(&after) }).unwrap();
+        let db = Options { create_if_missing: false, ..lab::tiny(&after) }.open(lab::DIR).unwrap();
         assert_eq!(db.snapshot().seq(), seq, "{mode:?}");
         assert_eq!(db.stats().warnings, [""; 0], "{mode:?}");
         db.put("late", "1").unwrap();

@@ -38,7 +38,7 @@ fn tiny(fs: &FaultyFs) -> Options {
 }
 
 fn open(fs: &FaultyFs) -> Db {
-    Db::open(lab::DIR, tiny(fs)).unwrap()
+    tiny(fs).open(lab::DIR).unwrap()
 }
 
 /// Writes overlapping runs into level 0.
@@ -83,13 +83,13 @@ fn during_a_pause_no_compaction_starts_and_flushes_continue() {
     let (first, second) = (db.pause_compaction(), db.pause_compaction());
     fill(&db, 6);
     assert_eq!((level0_runs(&db), db.stats().write.compactions), (6, 0));
-    db.settle().expect("paused work does not count");
+    db.wait_for_compaction().expect("paused work does not count");
     let before = content(&db);
     drop(first);
     assert_eq!(level0_runs(&db), 6, "another guard is still held");
     drop(second);
     until("compactions", || db.stats().write.compactions > 0);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert!(level0_runs(&db) < 2);
     assert_eq!(content(&db), before);
 }
@@ -111,7 +111,7 @@ fn held_merge(db: &Db, gate: &Gate, runs: u8) -> tamis::maintenance::CompactionP
 fn a_running_merge_waits_for_the_end_of_a_pause_and_can_be_cancelled_meanwhile() {
     let fs = FaultyFs::new(2);
     let (gate, options) = gated(&fs, |options| options.sub_jobs = Some(3));
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     let pause = held_merge(&db, &gate, 6);
     let before = content(&db);
     let jobs = db.stats().jobs;
@@ -137,7 +137,7 @@ fn a_running_merge_waits_for_the_end_of_a_pause_and_can_be_cancelled_meanwhile()
 fn closing_does_not_wait_for_a_pause() {
     let fs = FaultyFs::new(3);
     let (gate, options) = gated(&fs, |_| {});
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     let pause = held_merge(&db, &gate, 4);
     let before = content(&db);
     db.close().unwrap();
@@ -155,7 +155,7 @@ fn closing_ends_a_stall_and_the_write_is_refused() {
     let fs = FaultyFs::new(4);
     let mut options = tiny(&fs);
     (options.keyspace.slowdown_runs, options.keyspace.stop_runs) = (3, 4);
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     let pause = db.pause_compaction();
     fill(&db, 4);
     let writer = {
@@ -175,7 +175,7 @@ fn a_stall_for_compactions_ends_with_them() {
     let fs = FaultyFs::new(5);
     let mut options = tiny(&fs);
     (options.keyspace.slowdown_runs, options.keyspace.stop_runs) = (3, 4);
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     let pause = db.pause_compaction();
     fill(&db, 3);
     let before = db.stats().write;
@@ -197,7 +197,7 @@ fn a_stall_for_compactions_ends_with_them() {
 fn a_manual_compaction_can_be_cancelled() {
     let fs = FaultyFs::new(6);
     let (gate, options) = gated(&fs, |options| options.keyspace.auto_compaction = false);
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     fill(&db, 5);
     let before = content(&db);
     for by_token in [true, false] {
@@ -242,7 +242,7 @@ fn a_manual_compaction_can_be_cancelled() {
 fn compacting_a_range_leaves_other_keys_alone() {
     let fs = FaultyFs::new(7);
     let keyspace = KeyspaceOptions { auto_compaction: false, ..tiny(&fs).keyspace };
-    let db = Db::open(lab::DIR, Options { keyspace, ..tiny(&fs) }).unwrap();
+    let db = Options { keyspace, ..tiny(&fs) }.open(lab::DIR).unwrap();
     fill(&db, 3);
     let default = db.default_keyspace();
     default.compact_range("x".."z", CompactOptions::default()).unwrap();
@@ -257,7 +257,7 @@ fn compacting_a_range_leaves_other_keys_alone() {
 fn pausing_and_cancelling_under_load_does_no_harm() {
     let fs = FaultyFs::new(8);
     lab::listen_for_panics();
-    let db = Db::open(lab::DIR, Options { sub_jobs: Some(3), background_threads: 2, ..tiny(&fs) }).unwrap();
+    let db = Options { sub_jobs: Some(3), background_threads: 2, ..tiny(&fs) }.open(lab::DIR).unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for i in 0..1500u32 {
@@ -273,7 +273,7 @@ fn pausing_and_cancelling_under_load_does_no_harm() {
             }
         });
     });
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     for key in 0..200u32 {
         let newest = (0..1500u32).rev().find(|i| i * 31 % 200 == key).unwrap();
         let value = db.get(format!("key{key:03}")).unwrap().unwrap();
@@ -336,7 +336,7 @@ fn a_merge_that_meets_a_full_disk_is_retried_and_blocks_nothing_else() {
     assert!(db.stats().warnings.iter().any(|w| w.contains("will be retried later")));
     until("the merge", || db.stats().write.compactions > 0);
     assert_eq!(content(&db), before);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_no_leftovers(&fs, &db);
 }
 
@@ -346,7 +346,7 @@ fn flushes_obey_their_rate_limit_and_complete() {
     let fs = FaultyFs::new(11);
     let mut options = Options { background_bytes_per_second: 64 << 10, ..tiny(&fs) };
     (options.keyspace.memtable_bytes, options.max_log_bytes) = (256 << 10, 1 << 20);
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     for round in 0..2 {
         for i in 0..60u32 {
             db.put(format!("key{i}"), vec![round; 1000]).unwrap();
@@ -355,12 +355,12 @@ fn flushes_obey_their_rate_limit_and_complete() {
     }
     let write = db.stats().write;
     assert!(write.flush_bytes > 100_000 && write.pace_nanos > 0, "{write:?}");
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(db.get("key7").unwrap().unwrap(), vec![1; 1000]);
     // Closing does not wait for the rate limiter.
     db.put("last", vec![1; 60_000]).unwrap();
     db.close().unwrap();
-    assert!(open(&fs).contains("last").unwrap());
+    assert!(open(&fs).contains_key("last").unwrap());
 }
 
 /// Flushes are rate-limited, so memtables pile up: writers are slowed down before they stall.
@@ -369,7 +369,7 @@ fn writers_are_slowed_down_while_the_last_memtable_fills() {
     let fs = FaultyFs::new(12);
     let mut options = Options { background_bytes_per_second: 64 << 10, ..tiny(&fs) };
     options.keyspace.auto_compaction = false;
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     for i in 0..700u32 {
         db.put(format!("key{i:03}"), [7; 150]).unwrap();
         if db.stats().write.slowdowns > 0 {
@@ -387,7 +387,7 @@ fn a_stall_ends_when_automatic_compaction_is_disabled() {
     let fs = FaultyFs::new(13);
     let mut options = tiny(&fs);
     (options.keyspace.slowdown_runs, options.keyspace.stop_runs) = (3, 4);
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     let pause = db.pause_compaction();
     fill(&db, 4);
     let writer = {

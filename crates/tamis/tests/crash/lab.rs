@@ -105,18 +105,18 @@ pub(crate) fn tiny(fs: &FaultyFs) -> Options {
 }
 
 pub(crate) fn open(fs: &FaultyFs) -> Result<Db, OpenError> {
-    Db::open(DIR, tiny(fs))
+    tiny(fs).open(DIR)
 }
 
 /// Salvages a database and opens it. Returns what was found, too.
 pub(crate) fn open_salvaged(options: Options) -> Result<(Db, SalvageReport), OpenError> {
     let report = tamis_doctor::salvage(DIR, options.clone(), false)?;
-    Ok((Db::open(DIR, options)?, report))
+    Ok((options.open(DIR)?, report))
 }
 
 /// Opens a database that must exist.
 pub(crate) fn open_existing(fs: &FaultyFs, dir: impl AsRef<Path>) -> Result<Db, OpenError> {
-    Db::open(dir, Options { create_if_missing: false, ..tiny(fs) })
+    Options { create_if_missing: false, ..tiny(fs) }.open(dir)
 }
 
 /// A runner whose random numbers depend on `seed` alone.

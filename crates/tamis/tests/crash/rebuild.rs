@@ -74,7 +74,7 @@ fn salvage(fs: &FaultyFs, context: &str) -> SalvageReport {
 }
 
 fn contents(fs: &FaultyFs, context: &str) -> BTreeMap<String, Content> {
-    let db = Db::open(lab::DIR, lab::tiny(fs)).unwrap_or_else(|e| panic!("{context}: opening: {e}"));
+    let db = lab::tiny(fs).open(lab::DIR).unwrap_or_else(|e| panic!("{context}: opening: {e}"));
     let problems = db.verify().unwrap().problems;
     assert!(problems.is_empty(), "{context}: {problems:#?}");
     read_all(&db).unwrap()
@@ -272,7 +272,7 @@ fn inputs_of_merges_beside_their_outputs_revive_nothing() {
         let fs = FaultyFs::new(9);
         let mut options = lab::tiny(&fs);
         options.keyspace.auto_compaction = false;
-        let db = Db::open(lab::DIR, options.clone()).unwrap();
+        let db = options.clone().open(lab::DIR).unwrap();
         let key = |i: usize| format!("key{i:03}");
         let mut held = Vec::new();
         let mut hold = |n: usize| held.extend((holding >> n & 1 == 1).then(|| db.iter()));
@@ -298,7 +298,7 @@ fn inputs_of_merges_beside_their_outputs_revive_nothing() {
         hold(5);
         let expected = read_all(&db).unwrap();
         // Files are removed by a background thread.
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         let fs = fs.after_crash(CrashMode::KeepAll);
         remove(&fs, "MANIFEST");
         let context = format!("holding {holding:06b}");
@@ -322,7 +322,7 @@ fn an_ingested_table_is_never_given_a_guessed_number() {
     table.finish().unwrap();
     let mut options = lab::tiny(&fs);
     options.keyspace.auto_compaction = false;
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     db.put("a", "old").unwrap();
     db.put("b", "old").unwrap();
     let files = [(db.default_keyspace(), &["/out/x.tam"][..])];
@@ -330,7 +330,7 @@ fn an_ingested_table_is_never_given_a_guessed_number() {
     db.put("c", "new").unwrap();
     db.flush().unwrap();
     let get = |fs: &FaultyFs, key: &str| {
-        let db = Db::open(lab::DIR, lab::tiny(fs)).unwrap();
+        let db = lab::tiny(fs).open(lab::DIR).unwrap();
         db.get(key).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap())
     };
     let all = |fs: &FaultyFs| ["a", "b", "c"].map(|key| get(fs, key).unwrap_or_default());
@@ -459,10 +459,10 @@ fn a_table_set_aside_keeps_its_values() {
     };
     let mut large = options(&fs);
     large.keyspace.table_bytes = 1 << 20;
-    let db = Db::open(lab::DIR, large).unwrap();
+    let db = large.open(lab::DIR).unwrap();
     fill(&db, 1);
     db.close().unwrap();
-    let db = Db::open(lab::DIR, options(&fs)).unwrap();
+    let db = options(&fs).open(lab::DIR).unwrap();
     db.put("a", "small").unwrap();
     db.compact().unwrap();
     let mut hurt = db.default_keyspace().tables();
@@ -495,12 +495,12 @@ fn a_table_set_aside_keeps_its_values() {
             let after = hurt.after_crash(mode);
             let context = format!("stopped at operation {stop}, {mode:?}");
             // Before the new manifest is in force, the damaged tables are refused.
-            if let Ok(db) = Db::open(lab::DIR, options(&after)) {
+            if let Ok(db) = options(&after).open(lab::DIR) {
                 nothing_is_gone(&before, &after, &context);
                 fill(&db, 2);
                 db.compact().unwrap();
                 db.close().unwrap();
-                drop(Db::open(lab::DIR, options(&after)).unwrap());
+                drop(options(&after).open(lab::DIR).unwrap());
                 opened += 1;
             }
             nothing_is_gone(&before, &after, &context);

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use tamis::Db;
 use tamis::io::{FileSystem, Usage};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
 
@@ -105,10 +104,9 @@ fn a_failed_recovery_can_be_retried() {
 fn a_read_only_open_of_a_crashed_database_shows_its_state_and_changes_nothing() {
     for (context, wreck, ledger, promised) in wrecks(4 + 4 * scale()) {
         let before = wreck.files();
-        let reader =
-            Db::open_read_only(lab::DIR, lab::tiny(&wreck)).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let reader = lab::tiny(&wreck).open_read_only(lab::DIR).unwrap_or_else(|e| panic!("{context}: {e}"));
         let seen = ledger.clone().judge(&reader, promised).unwrap_or_else(|e| panic!("{context}: {e}"));
-        let follower = Db::open_follower(lab::DIR, lab::tiny(&wreck)).unwrap();
+        let follower = lab::tiny(&wreck).open_follower(lab::DIR).unwrap();
         assert_eq!(ledger.clone().judge(&follower, promised), Ok(seen), "{context}, a follower");
         assert_eq!(wreck.files(), before, "{context}");
         let copy = FaultyFs::new(1);

@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tamis::{Db, Durability, Options, WriteBatch};
+use tamis::{Durability, Options, WriteBatch};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::gate::Gate;
@@ -44,11 +44,11 @@ fn closing_while_writes_are_suspended_is_an_error() {
 #[test]
 fn directories_above_a_new_database_survive_a_power_cut() {
     let fs = FaultyFs::new(1);
-    let open = |fs: &FaultyFs| Db::open("/some/where/deep/db", lab::tiny(fs));
+    let open = |fs: &FaultyFs| lab::tiny(fs).open("/some/where/deep/db");
     let db = open(&fs).unwrap();
     let mut batch = WriteBatch::new();
     batch.put("key", "value");
-    db.write_with(batch, Durability::Synced).unwrap();
+    db.write_with(batch, Durability::Sync).unwrap();
     db.checkpoint("/other/place/copy").unwrap();
     let fs = fs.crash(CrashMode::DropUnsynced);
     assert_eq!(open(&fs).unwrap().get("key").unwrap().unwrap(), "value");
@@ -67,7 +67,7 @@ fn periodic_syncs_do_not_race_with_closing() {
     lab::listen_for_panics();
     for seed in 0..200 * lab::scale() as u64 {
         let fs = FaultyFs::new(seed);
-        let db = Db::open(lab::DIR, options(&fs)).unwrap();
+        let db = options(&fs).open(lab::DIR).unwrap();
         std::thread::sleep(std::time::Duration::from_micros(seed * 37 % 1500));
         db.put("key", "value").unwrap();
         db.clone().close().unwrap();
@@ -86,8 +86,8 @@ fn a_checkpoint_beside_a_failing_flush_is_whole_or_an_error() {
     for at in 0..40 {
         let fs = FaultyFs::new(at);
         let gate = Gate::new(&fs, "/copy");
-        let db = Db::open(lab::DIR, Options { file_system: Some(Arc::new(gate.clone())), ..lab::tiny(&fs) })
-            .unwrap();
+        let db =
+            Options { file_system: Some(Arc::new(gate.clone())), ..lab::tiny(&fs) }.open(lab::DIR).unwrap();
         db.put("key", "value").unwrap();
         // The checkpoint has seen no error. Now the flush fails.
         gate.before_it_answers({
@@ -117,8 +117,7 @@ fn a_checkpoint_beside_a_failing_flush_is_whole_or_an_error() {
 fn a_checkpoint_beside_a_close_is_whole_or_an_error() {
     let fs = FaultyFs::new(1);
     let gate = Gate::new(&fs, "/copy");
-    let db =
-        Db::open(lab::DIR, Options { file_system: Some(Arc::new(gate.clone())), ..lab::tiny(&fs) }).unwrap();
+    let db = Options { file_system: Some(Arc::new(gate.clone())), ..lab::tiny(&fs) }.open(lab::DIR).unwrap();
     db.put("key", "value").unwrap();
     gate.before_it_answers({
         let db = db.clone();
@@ -138,7 +137,7 @@ fn stats_report_a_stall_while_it_lasts() {
     let mut options = lab::tiny(&fs);
     options.file_system = Some(Arc::new(gate.clone()));
     options.keyspace.max_memtables = 2;
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     gate.hold_tables(true);
     let (told, stalled) = mpsc::channel();
     thread::scope(|scope| {
@@ -172,7 +171,7 @@ fn a_flush_does_not_wait_for_what_is_written_after_it() {
     let gate = Gate::new(&fs, "/nothing");
     let mut options = lab::tiny(&fs);
     options.file_system = Some(Arc::new(gate.clone()));
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     gate.hold_tables(true);
     let (told, flushed) = mpsc::channel();
     thread::scope(|scope| {

@@ -30,10 +30,10 @@ fn roomy(fs: &FaultyFs) -> Options {
 /// them are synced.
 fn ten_writes(synced: u32) -> (FaultyFs, Vec<u64>) {
     let fs = FaultyFs::new(1);
-    let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
+    let db = roomy(&fs).open(lab::DIR).unwrap();
     let mut ends = vec![db.stats().log_bytes];
     for i in 0..10 {
-        put(&db, i, if i < synced { Durability::Synced } else { Durability::Buffered });
+        put(&db, i, if i < synced { Durability::Sync } else { Durability::Buffered });
         ends.push(db.stats().log_bytes);
     }
     (fs.crash(CrashMode::KeepAll), ends)
@@ -54,7 +54,7 @@ fn a_torn_tail_is_cut_with_a_warning_at_any_length() {
         let fs = fs.after_crash(CrashMode::KeepAll);
         fs.truncate(log(&fs), cut).unwrap();
         let whole = ends[1..].iter().filter(|end| **end <= cut).count() as u32;
-        let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
+        let db = roomy(&fs).open(lab::DIR).unwrap();
         assert_eq!(keys(&db), names(0..whole), "cut at {cut}");
         let warnings = db.stats().warnings;
         match ends.contains(&cut) {
@@ -65,9 +65,9 @@ fn a_torn_tail_is_cut_with_a_warning_at_any_length() {
                 "{warnings:?}"
             ),
         }
-        put(&db, 99, Durability::Synced);
+        put(&db, 99, Durability::Sync);
         drop(db);
-        let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
+        let db = roomy(&fs).open(lab::DIR).unwrap();
         assert_eq!(keys(&db), names((0..whole).chain([99])), "writes continue after the cut");
         assert_eq!(db.stats().warnings, Vec::<String>::new());
     }
@@ -82,7 +82,7 @@ fn salvage_recovers_writes_after_the_damage_and_warns() {
         for offset in [ends[broken as usize], ends[broken as usize] + 40, ends[broken as usize + 1] - 1] {
             let fs = fs.after_crash(CrashMode::KeepAll);
             fs.corrupt(log(&fs), offset, 0x55).unwrap();
-            let error = Db::open(lab::DIR, roomy(&fs)).unwrap_err().to_string();
+            let error = roomy(&fs).open(lab::DIR).unwrap_err().to_string();
             let place = format!("at offset {}", ends[broken as usize]);
             assert!(error.contains(&place) && error.contains("salvage"), "{error}");
             let (db, report) = lab::open_salvaged(roomy(&fs)).unwrap();
@@ -92,9 +92,9 @@ fn salvage_recovers_writes_after_the_damage_and_warns() {
                 warnings.iter().any(|w| w.contains(&format!("offset {}", ends[broken as usize]))),
                 "{warnings:?}"
             );
-            put(&db, 50, Durability::Synced);
+            put(&db, 50, Durability::Sync);
             db.close().unwrap();
-            let db = Db::open(lab::DIR, roomy(&fs)).expect("what was salvaged is whole");
+            let db = roomy(&fs).open(lab::DIR).expect("what was salvaged is whole");
             assert_eq!(keys(&db), names((0..10).filter(|i| *i != broken).chain([50])));
             assert_eq!(db.stats().warnings, Vec::<String>::new());
         }
@@ -108,10 +108,10 @@ fn a_salvaged_database_survives_a_crash() {
     let (fs, ends) = ten_writes(10);
     fs.corrupt(log(&fs), ends[4] + 20, 0xff).unwrap();
     let (db, _) = lab::open_salvaged(roomy(&fs)).unwrap();
-    put(&db, 50, Durability::Synced);
+    put(&db, 50, Durability::Sync);
     put(&db, 51, Durability::Buffered);
     for mode in lab::MODES {
-        let db = Db::open(lab::DIR, roomy(&fs.after_crash(mode))).unwrap();
+        let db = roomy(&fs.after_crash(mode)).open(lab::DIR).unwrap();
         let found = keys(&db);
         let least = names((0..10).filter(|i| *i != 4).chain([50]));
         assert!(found.starts_with(&least) && found.len() <= least.len() + 1, "{mode:?}: {found:?}");
@@ -153,9 +153,8 @@ fn a_table_with_a_damaged_filter_is_read_without_it() {
         if db.stats().keyspaces[0].tables_with_unusable_filter == 1 {
             without_filter += 1;
             assert_eq!(keys(&db), expected);
-            assert!((0..300).all(
-                |i| db.contains(format!("key{i:03}")).unwrap() && !db.contains(format!("no{i}")).unwrap()
-            ));
+            assert!((0..300).all(|i| db.contains_key(format!("key{i:03}")).unwrap()
+                && !db.contains_key(format!("no{i}")).unwrap()));
             let problems = db.verify().unwrap().problems;
             assert!(problems.iter().any(|p| p.contains("filter")), "{problems:?}");
             db.compact().unwrap();
@@ -175,7 +174,7 @@ fn a_damaged_key_list_causes_no_wrong_answers_and_verify_finds_it() {
         options.keyspace.auto_compaction = false;
         options
     };
-    let db = Db::open(lab::DIR, with_list(&fs)).unwrap();
+    let db = with_list(&fs).open(lab::DIR).unwrap();
     for i in 0..300 {
         put(&db, i, Durability::Buffered);
     }
@@ -191,7 +190,7 @@ fn a_damaged_key_list_causes_no_wrong_answers_and_verify_finds_it() {
     for at in (0..table.1).step_by(29) {
         let fs = fs.after_crash(CrashMode::KeepAll);
         fs.corrupt(&table.0, at, 0x10).unwrap();
-        let Ok(db) = Db::open(lab::DIR, with_list(&fs)) else { continue };
+        let Ok(db) = with_list(&fs).open(lab::DIR) else { continue };
         assert_eq!(db.stats().keyspaces[0].tables_with_unusable_filter, 0);
         let problems = db.verify().unwrap().problems;
         assert!(!problems.is_empty(), "byte {at}");
@@ -211,10 +210,10 @@ fn salvage_sets_aside_an_unreadable_table() {
     let fs = FaultyFs::new(2);
     let mut options = roomy(&fs);
     options.keyspace.auto_compaction = false;
-    let db = Db::open(lab::DIR, options.clone()).unwrap();
+    let db = options.clone().open(lab::DIR).unwrap();
     for first in [0, 10] {
         for i in first..first + 10 {
-            put(&db, i, Durability::Synced);
+            put(&db, i, Durability::Sync);
         }
         db.flush().unwrap();
     }
@@ -223,7 +222,7 @@ fn salvage_sets_aside_an_unreadable_table() {
         fs.files().into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "tam")).unwrap();
     fs.corrupt(&oldest, bytes - 1, 1).unwrap();
 
-    let refused = Db::open(lab::DIR, options.clone()).unwrap_err().to_string();
+    let refused = options.clone().open(lab::DIR).unwrap_err().to_string();
     assert!(refused.contains(oldest.to_str().unwrap()), "{refused}");
 
     let warned = |warnings: &[String]| {
@@ -236,12 +235,12 @@ fn salvage_sets_aside_an_unreadable_table() {
     let (db, report) = lab::open_salvaged(options.clone()).unwrap();
     assert_eq!(keys(&db), names(10..20));
     warned(&report.warnings);
-    put(&db, 20, Durability::Synced);
+    put(&db, 20, Durability::Sync);
     drop(db);
     let aside = format!("{}.damaged", oldest.to_str().unwrap());
     assert!(fs.files().iter().any(|(path, _)| path.to_str() == Some(&aside)));
 
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     assert_eq!(keys(&db), names(10..21));
     assert!(db.verify().unwrap().problems.is_empty());
 }
@@ -251,7 +250,7 @@ fn salvage_sets_aside_an_unreadable_table() {
 #[test]
 fn a_failed_checkpoint_leaves_nothing_and_can_be_repeated() {
     let (fs, _) = ten_writes(10);
-    let db = Db::open(lab::DIR, roomy(&fs)).unwrap();
+    let db = roomy(&fs).open(lab::DIR).unwrap();
     db.flush().unwrap();
     let before = fs.files();
     fs.plan(FaultPlan {
@@ -266,7 +265,7 @@ fn a_failed_checkpoint_leaves_nothing_and_can_be_repeated() {
     db.checkpoint("/copy").unwrap();
     let mut options = roomy(&fs);
     options.create_if_missing = false;
-    assert_eq!(keys(&Db::open("/copy", options).unwrap()), names(0..10));
+    assert_eq!(keys(&options.open("/copy").unwrap()), names(0..10));
 }
 
 /// Regression: a manifest that was cut short no longer named most tables, and salvage removed them:

@@ -38,7 +38,7 @@ fn an_ingestion_during_a_flush_does_not_carry_older_runs_past_it() {
     options.keyspace.level0_runs = 2;
     options.keyspace.max_memtables = 4;
     external(&fs, "/out/m.tam", &options.keyspace, &["m"]);
-    let db = Db::open(lab::DIR, options).unwrap();
+    let db = options.open(lab::DIR).unwrap();
     db.put("k", "old").unwrap();
     db.flush().unwrap();
     db.put("k", "new").unwrap();
@@ -65,6 +65,6 @@ fn an_ingestion_during_a_flush_does_not_carry_older_runs_past_it() {
     };
     check("flushed");
     drop(pause);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     check("merged");
 }

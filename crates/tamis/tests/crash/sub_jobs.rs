@@ -22,7 +22,7 @@ fn read(db: &Db) -> Content {
 /// A closed database with overlapping runs and a range tombstone that spans every cut.
 fn prepared() -> (FaultyFs, Content) {
     let fs = FaultyFs::new(11);
-    let db = Db::open(lab::DIR, options(&fs, 1)).unwrap();
+    let db = options(&fs, 1).open(lab::DIR).unwrap();
     for round in 0..4u8 {
         for i in 0..40u16 {
             let key = format!("key{:03}", (i * 7 + u16::from(round)) % 80);
@@ -55,7 +55,7 @@ fn assert_no_leftovers(fs: &FaultyFs, db: &Db, context: &str) {
 }
 
 fn judge(fs: &FaultyFs, expected: &Content, context: &str) {
-    let db = Db::open(lab::DIR, options(fs, 4)).unwrap_or_else(|e| panic!("{context}: {e}"));
+    let db = options(fs, 4).open(lab::DIR).unwrap_or_else(|e| panic!("{context}: {e}"));
     assert!(read(&db) == *expected, "{context}: the contents differ");
     assert_eq!(db.verify().unwrap().problems, Vec::<String>::new(), "{context}");
     assert_no_leftovers(fs, &db, context);
@@ -67,7 +67,7 @@ fn judge(fs: &FaultyFs, expected: &Content, context: &str) {
 fn compact_with(base: &FaultyFs, expected: &Content, plan: FaultPlan) -> bool {
     let context = format!("{plan:?}");
     let fs = base.after_crash(CrashMode::KeepAll);
-    let db = Db::open(lab::DIR, options(&fs, 4)).unwrap();
+    let db = options(&fs, 4).open(lab::DIR).unwrap();
     let sticky = plan.sticky;
     fs.plan(plan);
     let result = db.compact();
@@ -120,7 +120,7 @@ fn a_part_without_room_undoes_the_merge_and_blocks_nothing_else() {
     let full = FaultPlan { error: ErrorKind::StorageFull, only: Some(OpClass::Write), ..FaultPlan::none() };
     for at in 0..4 {
         let fs = base.after_crash(CrashMode::KeepAll);
-        let db = Db::open(lab::DIR, options(&fs, 4)).unwrap();
+        let db = options(&fs, 4).open(lab::DIR).unwrap();
         fs.plan(FaultPlan { fail_at: Some(at), ..full.clone() });
         let error = db.compact().unwrap_err().to_string();
         assert!(error.contains("could not"), "{error}");

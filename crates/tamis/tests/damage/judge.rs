@@ -75,7 +75,7 @@ fn read_only(specimen: &Specimen, case: &Case, number: usize) -> Ends {
     let fs = restored(&case.files);
     let read_mode = if number.is_multiple_of(2) { ReadMode::Mapped } else { ReadMode::Buffered };
     let options = Options { read_mode, on_damage: on_damage(number), ..options(specimen.filter, &fs) };
-    let Ok(db) = Db::open_read_only(DIR, options) else {
+    let Ok(db) = options.open_read_only(DIR) else {
         return Ends { refused: 1, ..Ends::default() };
     };
     let sound = examine(&db, states(specimen, case)).1;
@@ -86,14 +86,14 @@ fn read_only(specimen: &Specimen, case: &Case, number: usize) -> Ends {
 fn writable(specimen: &Specimen, case: &Case, number: usize) {
     let fs = restored(&case.files);
     let options = || Options { on_damage: on_damage(number / 4), ..options(specimen.filter, &fs) };
-    let Ok(db) = Db::open(DIR, options()) else { return };
+    let Ok(db) = options().open(DIR) else { return };
     // So that global filters are used.
-    let _ = db.settle_filters();
+    let _ = db.wait_for_filters();
     let (mut states, sound) = examine(&db, states(specimen, case));
     if db.put("new", "value").is_err() || db.close().is_err() {
         return;
     }
-    let db = Db::open(DIR, options()).expect("a database that was opened and closed opens again");
+    let db = options().open(DIR).expect("a database that was opened and closed opens again");
     let mut with_new: Vec<State> = states.drain(..).cloned().collect();
     with_new.iter_mut().for_each(|state| _ = state[0].insert(b"new".to_vec(), b"value".to_vec()));
     let sound_again = examine(&db, with_new.iter().collect()).1;

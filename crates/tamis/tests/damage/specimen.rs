@@ -93,7 +93,7 @@ impl Making {
     fn new(filter: FilterChoice) -> Making {
         let fs = MemFs::new();
         let options = Options { create_if_missing: true, ..options(filter, &fs) };
-        let db = Db::open(DIR, options).unwrap();
+        let db = options.open(DIR).unwrap();
         // Which a filter for the tree saves an image of, too.
         let with_prefixes =
             KeyspaceOptions { prefix_filter: PrefixFilter::Length(5), ..keyspace_options(filter) };
@@ -147,7 +147,7 @@ impl Specimen {
         let Making { fs, db, keyspaces, states } = made;
         drop(keyspaces);
         // Of a filter that is not complete, no image is saved.
-        db.settle_filters().unwrap();
+        db.wait_for_filters().unwrap();
         db.close().unwrap();
         let synced = states.len() - 1;
         let files = taken(&fs);

@@ -126,7 +126,7 @@ fn merged_tables_inherit_hotness_if_enabled() {
         let old: Vec<u64> = db.segments().iter().map(|s| s.table).collect();
         (0..KEYS).step_by(7).for_each(|i| db.put(key(i), value(i)).expect("a put"));
         db.compact().expect("a compaction");
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         assert!(db.segments().iter().all(|s| !old.contains(&s.table)), "every table is rewritten");
         let (within, outside) = hotness_of_the_last_level(&db, &hot);
         if inheritance {
@@ -151,7 +151,7 @@ fn a_flushed_table_starts_with_the_hotness_of_the_run_below() {
     let _pause = db.pause_compaction();
     (0..KEYS).step_by(40).for_each(|i| db.put(key(i), value(i)).expect("a put"));
     db.flush().expect("a flush");
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     let newest: Vec<_> = db.segments().into_iter().filter(|s| s.level == 0).collect();
     assert!(newest.len() > 2);
     let hottest = newest.iter().max_by(|a, b| a.hotness.total_cmp(&b.hotness)).unwrap();
@@ -172,7 +172,7 @@ fn moved_tables_keep_hotness_and_units() {
     let db = open(&options);
     (0..400).for_each(|i| db.put(key(i), value(i)).expect("a put"));
     db.flush().expect("a flush");
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     for _ in 0..20 {
         (0..100).for_each(|i| assert_eq!(db.get(absent(i)).expect("a get"), None));
     }
@@ -237,7 +237,7 @@ fn all_units_of_all_runs_are_probed_with_one_digest() {
             (0..300).for_each(|i| db.put(key(run + 4 * i), value(run + 4 * i)).expect("a put"));
             db.flush().expect("a flush");
         }
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         let before = db.stats().read;
         (0..1200).for_each(|i| assert_eq!(db.get(absent(i)).expect("a get"), None));
         (0..1200).for_each(|i| assert_eq!(db.get(key(i)).expect("a get").unwrap(), value(i)));

@@ -65,10 +65,10 @@ fn a_batch_is_answered_and_counted_as_its_gets_are() {
         // Up to 20 runs, which are probed in two steps.
         let runs = 1 + rng.below(20);
         write(&db, &mut rng, &mut model, 1500, runs);
-        db.settle().expect("settling");
+        db.wait_for_compaction().expect("settling");
         // A part of the tree is hot, so that segments differ in their units.
         (0..2000).for_each(|_| assert!(db.get((rng.below(400) * 2 + 1).to_be_bytes()).unwrap().is_none()));
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         db.close().expect("closing");
 
         // Units stay where they are from now on.

@@ -185,7 +185,7 @@ impl History {
                 && let Ok(keyspace) = db.keyspace(&name)
             {
                 let key = some_key(&mut self.rng);
-                self.check(snapshot.of(&keyspace).get(&key).expect("a get"), model, &key);
+                self.check(snapshot.keyspace(&keyspace).get(&key).expect("a get"), model, &key);
             }
             if let Some(stats) = db.stats().elastic {
                 assert!(fits(&stats, stats.budget_bytes), "{}: {stats:?}", self.context);
@@ -203,7 +203,7 @@ impl History {
                 assert_eq!(found.as_deref(), model.get(&key).map(Vec::as_slice), "{}", self.context);
             }
         }
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         for segment in db.segments() {
             assert!(self.models.contains_key(&segment.keyspace), "{}: {segment:?}", self.context);
         }
@@ -214,11 +214,11 @@ impl History {
     fn same_elsewhere(&mut self, dir: &str, read_only: bool) {
         let options = some_options(&self.fs, &mut self.rng);
         let db = match read_only {
-            true => Db::open_read_only(dir, options),
-            false => Db::open(dir, options),
+            true => options.open_read_only(dir),
+            false => options.open(dir),
         };
         let db = db.expect("opening");
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         for (name, model) in &self.models {
             let keyspace = db.keyspace(name).expect("a keyspace");
             for key in model.keys() {

@@ -33,8 +33,8 @@ fn a_failing_read_causes_at_most_an_error() {
             fail_at: Some(fs.operations() + nth),
             ..FaultPlan::none()
         });
-        if let Ok(db) = tamis::Db::open("/db", options.clone()) {
-            db.settle_filters().expect("settling");
+        if let Ok(db) = options.clone().open("/db") {
+            db.wait_for_filters().expect("settling");
             for i in (0..1500).step_by(11) {
                 if let Ok(found) = db.get(key(i)) {
                     assert_eq!(found.as_deref(), Some(&value(i)[..]), "read {nth} failed, key {i}");
@@ -56,7 +56,7 @@ fn a_failing_read_causes_at_most_an_error() {
 #[test]
 fn unreadable_units_are_skipped() {
     let (fs, options) = database(2, 1500);
-    let db = tamis::Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     drop(db);
     let options = small(Arc::new(fs.clone()), u64::MAX);
     // Opening reads the directories; the reads after that are of units.
@@ -72,9 +72,9 @@ fn unreadable_units_are_skipped() {
         sticky: true,
         ..FaultPlan::none()
     });
-    let opened = tamis::Db::open("/db", options.clone());
+    let opened = options.clone().open("/db");
     if let Ok(db) = &opened {
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
     }
     fs.plan(FaultPlan::none());
     let db = opened.unwrap_or_else(|_| open(&options));
@@ -91,8 +91,8 @@ fn damaged_filters_cause_no_wrong_answers() {
     for (path, len) in tables(&fs) {
         for back in (70..len.min(4000)).step_by(97) {
             fs.corrupt(&path, len - back, 0x41).expect("a file");
-            if let Ok(db) = tamis::Db::open("/db", options.clone()) {
-                db.settle_filters().expect("settling");
+            if let Ok(db) = options.clone().open("/db") {
+                db.wait_for_filters().expect("settling");
                 for i in 0..700 {
                     if let Ok(found) = db.get(key(i)) {
                         assert_eq!(found.as_deref(), Some(&value(i)[..]), "{} byte -{back}", path.display());

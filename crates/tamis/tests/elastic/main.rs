@@ -58,8 +58,8 @@ fn small(fs: Arc<dyn FileSystem>, budget: u64) -> Options {
 }
 
 fn open(options: &Options) -> Db {
-    let db = Db::open(Path::new("/db"), options.clone()).expect("opening");
-    db.settle_filters().expect("settling");
+    let db = options.clone().open(Path::new("/db")).expect("opening");
+    db.wait_for_filters().expect("settling");
     db
 }
 
@@ -86,8 +86,8 @@ fn fill(db: &Db, count: u64) {
 
 fn settle(db: &Db) {
     db.flush().expect("a flush");
-    db.settle().expect("settling");
-    db.settle_filters().expect("settling");
+    db.wait_for_compaction().expect("settling");
+    db.wait_for_filters().expect("settling");
 }
 
 fn stats(db: &Db) -> ElasticStats {

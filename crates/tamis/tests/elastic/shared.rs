@@ -31,7 +31,7 @@ fn sharing(memory: &SharedReadMemory) -> Options {
 }
 
 fn open(options: &Options, dir: &str) -> Db {
-    Db::open(Path::new(dir), options.clone()).expect("opening")
+    options.clone().open(Path::new(dir)).expect("opening")
 }
 
 fn filled(options: &Options, dir: &str) -> Db {
@@ -235,11 +235,11 @@ fn a_failed_opening_takes_nothing() {
     open(&other, "/other").close().expect("closing");
     let mut incompatible = other.clone();
     incompatible.keyspace.compaction_filter = Some("unknown".into());
-    Db::open("/other", incompatible).expect_err("nobody registered that filter");
-    Db::open("/db", options.clone()).expect_err("it is open already");
-    Db::open("/missing", Options { create_if_missing: false, ..options.clone() }).expect_err("there is none");
+    incompatible.open("/other").expect_err("nobody registered that filter");
+    options.clone().open("/db").expect_err("it is open already");
+    Options { create_if_missing: false, ..options.clone() }.open("/missing").expect_err("there is none");
     assert_eq!((memory.members().len(), share(&memory, "/db").bytes), (1, TOTAL));
-    let reader = Db::open_read_only("/other", other).expect("opening");
+    let reader = other.open_read_only("/other").expect("opening");
     assert_eq!((memory.members().len(), reader.stats().read_memory_bytes), (2, TOTAL / 2));
     drop((db, reader));
     assert_eq!(memory.members(), []);
@@ -257,7 +257,7 @@ fn a_limit_of_its_own_contradicts_shared_memory() {
     ] {
         let mut both = options.clone();
         both.set(name, value).expect("an option");
-        let why = Db::open("/db", both).expect_err("both are limits").to_string();
+        let why = both.open("/db").expect_err("both are limits").to_string();
         assert!(why.contains(name) && why.contains("shared_read_memory"), "{why}");
     }
     assert_eq!(memory.members(), []);

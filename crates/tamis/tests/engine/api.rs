@@ -40,7 +40,7 @@ fn a_failed_opening_leads_to_the_error_of_the_file_system() {
     let plan = FaultPlan { fail_at: Some(0), sticky: true, ..FaultPlan::none() };
     fs.plan(FaultPlan { error: io::ErrorKind::PermissionDenied, ..plan });
     let options = Options { file_system: Some(Arc::new(fs)), ..Options::default() };
-    let error = Error::from(Db::open("db", options).expect_err("nothing can be read"));
+    let error = Error::from(options.open("db").expect_err("nothing can be read"));
     let cause = root_cause(&error).downcast_ref::<io::Error>().expect("the chain ends at the system call");
     assert_eq!(cause.kind(), io::ErrorKind::PermissionDenied);
     assert!(cause.to_string().contains("was planned to fail"), "{cause}");
@@ -51,13 +51,13 @@ fn a_failed_opening_leads_to_the_error_of_the_file_system() {
 fn a_put_may_have_a_durability_of_its_own() {
     let fs = FaultyFs::new(1);
     let options = |fs: &FaultyFs| Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
-    let db = Db::open("db", options(&fs)).unwrap();
+    let db = options(&fs).open("db").unwrap();
     let other = db.create_keyspace("other", KeyspaceOptions::default()).unwrap();
-    other.put_with("synced", "value", Durability::Synced).unwrap();
-    db.put_with("synced", "value", Durability::Synced).unwrap();
+    other.put_with("synced", "value", Durability::Sync).unwrap();
+    db.put_with("synced", "value", Durability::Sync).unwrap();
     db.put_with("buffered", "value", Durability::Buffered).unwrap();
-    assert!(db.put_with(vec![0; 1 << 17], "value", Durability::Synced).is_err());
-    let after = Db::open("db", options(&fs.crash(CrashMode::DropUnsynced))).unwrap();
+    assert!(db.put_with(vec![0; 1 << 17], "value", Durability::Sync).is_err());
+    let after = options(&fs.crash(CrashMode::DropUnsynced)).open("db").unwrap();
     assert_eq!(after.get("synced").unwrap().unwrap(), "value");
     assert_eq!(after.keyspace("other").unwrap().get("synced").unwrap().unwrap(), "value");
     assert_eq!(after.get("buffered").unwrap(), None);
@@ -140,7 +140,7 @@ impl MergeOperator for First {
 
 fn in_memory() -> Db {
     let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
-    Db::open("db", options).expect("an empty database")
+    options.open("db").expect("an empty database")
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_change_of_options_leaves_the_others_to_other_threads() {
 fn a_change_starts_from_the_options_that_wait() {
     let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
     options.keyspace.deterministic = true;
-    let db = Db::open("db", options).expect("an empty database");
+    let db = options.open("db").expect("an empty database");
     db.put("key", "value").expect("a put");
     db.flush().expect("a flush");
     let keyspace = db.default_keyspace();
@@ -219,7 +219,7 @@ fn print_and_parse<T: Display + FromStr<Err = ParseValueError> + PartialEq + Deb
 fn values_of_options_print_and_parse() {
     print_and_parse(&FilterChoice::all().collect::<Vec<_>>());
     print_and_parse(&[CompactionChoice::Fragmented, CompactionChoice::Hybrid(3)]);
-    print_and_parse(&[Durability::Synced, Durability::Every(Duration::from_millis(250))]);
+    print_and_parse(&[Durability::Sync, Durability::Every(Duration::from_millis(250))]);
     print_and_parse(&[FilterPolicy::split(2, FilterChoice::BlockedBloom, FilterChoice::None)]);
     print_and_parse(&[PrefixFilter::Delimiter(b'#'), PrefixFilter::default()]);
     print_and_parse(&[Compression::None, Compression::Lz4]);
@@ -254,7 +254,7 @@ fn handles_cross_threads() {
     }
     let db = in_memory();
     let snapshot = db.snapshot();
-    let _ = view(snapshot.of(db.default_keyspace()));
+    let _ = view(snapshot.keyspace(db.default_keyspace()));
 }
 
 /// Everything that `Readable` offers, as text.
@@ -263,7 +263,7 @@ fn read_all(from: impl Readable) -> String {
         let (key, value) = item.expect("an item");
         format!("{}={}", key.escape_ascii(), value.escape_ascii())
     };
-    let (a, d) = (from.get("a").expect("a get"), from.contains("d").expect("a get"));
+    let (a, d) = (from.get("a").expect("a get"), from.contains_key("d").expect("a get"));
     let many = from.multi_get(&["d", "a"]).expect("a batch of gets");
     let all: Vec<String> = from.iter().map(text).collect();
     let range: Vec<String> = from.range("b"..).rev().map(text).collect();
@@ -289,7 +289,7 @@ fn whatever_can_be_read_gives_the_same_by_the_trait_and_without() {
     let after = read_all(&db);
     assert_ne!(before, after);
     assert_eq!([read_all(db.default_keyspace()), read_all(&other)], [after.clone(), after]);
-    let views = [snapshot.of(db.default_keyspace()), snapshot.of(&other)];
+    let views = [snapshot.keyspace(db.default_keyspace()), snapshot.keyspace(&other)];
     assert_eq!(views.map(read_all), [before.clone(), before.clone()]);
     assert_eq!(read_all(snapshot.clone()), before);
     let (mut by_loop, mut keys) = (0, 0);
@@ -311,7 +311,10 @@ fn a_dropped_keyspace_is_an_error_of_every_get() {
     let snapshot = db.snapshot();
     db.drop_keyspace("gone").expect("a drop");
     let dropped = |result: Result<(), ReadError>| matches!(result, Err(ReadError::Dropped { .. }));
-    assert!(dropped(gone.get("a").map(drop)) && dropped(snapshot.of(&gone).get("a").map(drop)));
-    assert!(dropped(gone.contains("a").map(drop)) && dropped(snapshot.of(&gone).contains("a").map(drop)));
+    assert!(dropped(gone.get("a").map(drop)) && dropped(snapshot.keyspace(&gone).get("a").map(drop)));
+    assert!(
+        dropped(gone.contains_key("a").map(drop))
+            && dropped(snapshot.keyspace(&gone).contains_key("a").map(drop))
+    );
     assert!(dropped(gone.multi_get(&["a"]).map(drop)));
 }

@@ -27,7 +27,7 @@ fn writes_read_back_through_flush_compaction_and_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let count = 20_000u32;
     {
-        let db = Db::open(dir.path(), small()).unwrap();
+        let db = small().open(dir.path()).unwrap();
         for i in 0..count {
             let i = i.wrapping_mul(7919) % count;
             db.put(key(i), value(i)).unwrap();
@@ -35,11 +35,11 @@ fn writes_read_back_through_flush_compaction_and_reopening() {
         for i in (0..count).step_by(10) {
             db.delete(key(i)).unwrap();
         }
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         check(&db, count);
         db.close().unwrap();
     }
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     check(&db, count);
     db.compact().unwrap();
     check(&db, count);
@@ -74,7 +74,7 @@ fn a_get_computes_one_digest_for_all_runs_or_one_per_filter_without_sharing() {
     options.keyspace.auto_compaction = false;
     for sharing in [true, false] {
         options.hash_sharing = sharing;
-        let db = Db::open(dir.path(), options.clone()).unwrap();
+        let db = options.clone().open(dir.path()).unwrap();
         for round in 0..12 {
             for i in 0..300 {
                 db.put(key(i * 12 + round), value(i)).unwrap();
@@ -106,7 +106,7 @@ fn a_get_computes_one_digest_for_all_runs_or_one_per_filter_without_sharing() {
 #[test]
 fn snapshots_and_iterators_see_the_state_at_their_creation() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     for i in 0..3000 {
         db.put(key(i), "old").unwrap();
     }
@@ -133,7 +133,7 @@ fn snapshots_and_iterators_see_the_state_at_their_creation() {
 #[test]
 fn ranges_with_all_kinds_of_bounds_work_from_both_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     for k in ["a", "b", "b\0", "c", "d"] {
         db.put(k, k).unwrap();
     }
@@ -156,7 +156,7 @@ fn ranges_with_all_kinds_of_bounds_work_from_both_ends() {
 #[test]
 fn batches_are_atomic_across_keyspaces_and_limits_are_errors() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     let users = db.create_keyspace("users", KeyspaceOptions::default()).unwrap();
     let mut batch = WriteBatch::new();
     batch.put("a", "1").put_in(&users, "b", "2").delete("c");
@@ -177,7 +177,7 @@ fn batches_are_atomic_across_keyspaces_and_limits_are_errors() {
     db.flush().unwrap();
     db.close().unwrap();
 
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     assert_eq!(db.keyspaces(), ["default", "users"]);
     let users = db.keyspace("users").unwrap();
     assert_eq!(users.get("b").unwrap().unwrap(), "2");
@@ -187,7 +187,7 @@ fn batches_are_atomic_across_keyspaces_and_limits_are_errors() {
     assert!(matches!(users.put("b", "3"), Err(WriteError::Dropped { .. })));
     assert!(matches!(db.drop_keyspace("default"), Err(AdminError::DefaultKeyspace)));
     let elsewhere = tempfile::tempdir().unwrap();
-    let other = Db::open(elsewhere.path(), small()).unwrap();
+    let other = small().open(elsewhere.path()).unwrap();
     let foreign = other.create_keyspace("foreign", KeyspaceOptions::default()).unwrap();
     let mut batch = WriteBatch::new();
     batch.put_in(&foreign, "x", "y");
@@ -197,22 +197,22 @@ fn batches_are_atomic_across_keyspaces_and_limits_are_errors() {
 #[test]
 fn a_second_open_is_refused_and_a_read_only_one_shows_the_log() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     db.put("in the log", "yes").unwrap();
-    assert!(matches!(Db::open(dir.path(), small()), Err(OpenError::OpenHere { .. })));
-    let reader = Db::open_read_only(dir.path(), small()).unwrap();
+    assert!(matches!(small().open(dir.path()), Err(OpenError::OpenHere { .. })));
+    let reader = small().open_read_only(dir.path()).unwrap();
     assert_eq!(reader.get("in the log").unwrap().unwrap(), "yes");
     assert!(matches!(reader.put("x", "y"), Err(WriteError::ReadOnly)));
     db.close().unwrap();
-    assert!(Db::open(dir.path(), small()).is_ok());
+    assert!(small().open(dir.path()).is_ok());
     let missing = Options { create_if_missing: false, ..small() };
-    assert!(matches!(Db::open(dir.path().join("no"), missing), Err(OpenError::NotFound { .. })));
+    assert!(matches!(missing.open(dir.path().join("no")), Err(OpenError::NotFound { .. })));
 }
 
 #[test]
 fn a_checkpoint_is_a_database_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path().join("db"), small()).unwrap();
+    let db = small().open(dir.path().join("db")).unwrap();
     for i in 0..5000 {
         db.put(key(i), value(i)).unwrap();
     }
@@ -221,7 +221,7 @@ fn a_checkpoint_is_a_database_of_its_own() {
         db.delete(key(i)).unwrap();
     }
     db.compact().unwrap();
-    let copy = Db::open(dir.path().join("copy"), small()).unwrap();
+    let copy = small().open(dir.path().join("copy")).unwrap();
     assert_eq!(copy.iter().count(), 5000);
     assert_eq!(copy.get(key(4999)).unwrap().unwrap(), value(4999));
     assert!(matches!(db.checkpoint(dir.path().join("copy")), Err(AdminError::TargetExists { .. })));
@@ -233,7 +233,7 @@ fn explain_shows_what_an_iteration_touches() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = small();
     options.keyspace.auto_compaction = false;
-    let db = Db::open(dir.path(), options).unwrap();
+    let db = options.open(dir.path()).unwrap();
     for run in 0..2 {
         for i in 0..10 {
             db.put(format!("{run}-{i}"), "value").unwrap();
@@ -269,7 +269,7 @@ fn explain_shows_what_an_iteration_touches() {
 #[test]
 fn explain_shows_the_path_of_a_get() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     db.put("key", "value").unwrap();
     db.flush().unwrap();
     let explanation = db.explain_get("key").unwrap();
@@ -290,7 +290,7 @@ fn explain_shows_the_path_of_a_get() {
 #[test]
 fn verifying_reads_the_active_log() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     for i in 0..10 {
         db.put(key(i), value(i)).unwrap();
     }
@@ -311,7 +311,7 @@ fn verifying_reads_the_active_log() {
 fn shape_options_change_while_the_keyspace_is_in_use() {
     let dir = tempfile::tempdir().unwrap();
     let other = {
-        let db = Db::open(dir.path(), small()).unwrap();
+        let db = small().open(dir.path()).unwrap();
         let other = db.create_keyspace("other", small().keyspace).unwrap();
         for i in 0..5_000 {
             other.put(key(i), value(i)).unwrap();
@@ -334,7 +334,7 @@ fn shape_options_change_while_the_keyspace_is_in_use() {
         options
     };
     assert_eq!((other.level0_runs, other.size_ratio.at(1), other.size_ratio.at(9)), (2, 4, 4));
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     assert_eq!(db.keyspace("other").unwrap().options(), other, "changed options are stored");
     assert!(db.verify().unwrap().problems.is_empty());
 }
@@ -344,7 +344,7 @@ fn shape_options_change_while_the_keyspace_is_in_use() {
 #[test]
 fn the_filter_of_new_tables_changes_while_the_keyspace_is_in_use() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small()).unwrap();
+    let db = small().open(dir.path()).unwrap();
     let keyspace = db.default_keyspace();
     let kinds = || -> std::collections::BTreeSet<String> {
         let levels = db.stats().keyspaces[0].levels.clone();
@@ -377,8 +377,8 @@ fn a_range_is_split_into_parts_of_about_equal_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options::default();
     (options.keyspace.memtable_bytes, options.keyspace.table_bytes) = (8 << 20, 256 << 10);
-    let db = Db::open(dir.path(), options).unwrap();
-    assert_eq!(db.split::<&str>(.., 4).unwrap(), [(Bound::Included(Vec::new()), Bound::Unbounded)]);
+    let db = options.open(dir.path()).unwrap();
+    assert_eq!(db.split_range::<&str>(.., 4).unwrap(), [(Bound::Included(Vec::new()), Bound::Unbounded)]);
     let mut keys: Vec<String> =
         (0..20_000u32).map(|i| format!("{:08x}", i.wrapping_mul(0x9e37_79b9))).collect();
     for (i, key) in keys.iter().enumerate() {
@@ -388,7 +388,7 @@ fn a_range_is_split_into_parts_of_about_equal_bytes() {
         if i == 15_000 {
             // The last quarter stays in the memtable, whatever the background does.
             db.flush().unwrap();
-            db.settle().unwrap();
+            db.wait_for_compaction().unwrap();
         }
     }
     keys.sort();
@@ -397,7 +397,7 @@ fn a_range_is_split_into_parts_of_about_equal_bytes() {
         for parts in [1, 2, 7, 50] {
             let range =
                 (Bound::Included(&keys[from]), keys.get(to).map_or(Bound::Unbounded, Bound::Excluded));
-            let split = db.split::<&String>(range, parts).unwrap();
+            let split = db.split_range::<&String>(range, parts).unwrap();
             assert!((1..=parts).contains(&split.len()));
             let mut at = from;
             for part in &split {
@@ -416,8 +416,8 @@ fn a_range_is_split_into_parts_of_about_equal_bytes() {
             }));
         }
     }
-    assert_eq!(db.split("b".."a", 3).unwrap(), []);
-    assert_eq!(db.split("a".."b", 0).unwrap().len(), 1);
+    assert_eq!(db.split_range("b".."a", 3).unwrap(), []);
+    assert_eq!(db.split_range("a".."b", 0).unwrap().len(), 1);
 }
 
 /// Iterators at one number jumped over what a later view had lost by retention and an earlier one,
@@ -428,7 +428,7 @@ fn a_snapshot_keeps_what_retention_drops_beside_a_stretch_of_deleted_keys() {
     let mut options = Options::default();
     options.keyspace.compaction = CompactionChoice::Fifo;
     options.keyspace.retain_bytes = 100 << 10;
-    let db = Db::open(dir.path(), options).unwrap();
+    let db = options.open(dir.path()).unwrap();
     let pause = db.pause_compaction();
     (200..400).for_each(|i| db.put(key(i), [7; 300]).unwrap());
     db.flush().unwrap();

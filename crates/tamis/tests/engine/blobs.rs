@@ -23,7 +23,7 @@ fn options(fs: &MemFs) -> Options {
 }
 
 fn open(fs: &MemFs) -> Db {
-    Db::open(DIR, options(fs)).unwrap()
+    options(fs).open(DIR).unwrap()
 }
 
 fn key(i: u32) -> String {
@@ -76,7 +76,7 @@ fn every_read_returns_the_values_and_counts_them() {
                 ..options(&MemFs::new())
             };
             options.keyspace.compression = "lz4".parse().unwrap();
-            let db = Db::open(dir.path(), options).unwrap();
+            let db = options.open(dir.path()).unwrap();
             (0..KEYS).for_each(|i| {
                 db.put(key(i), if i % 3 == 0 { vec![b'v'; LEN] } else { value(i, 1) }).unwrap()
             });
@@ -130,7 +130,7 @@ fn every_read_returns_the_values_and_counts_them() {
 #[test]
 fn scans_read_ahead() {
     let fs = MemFs::new();
-    let db = Db::open(DIR, Options { read_mode: ReadMode::Buffered, ..options(&fs) }).unwrap();
+    let db = Options { read_mode: ReadMode::Buffered, ..options(&fs) }.open(DIR).unwrap();
     fill(&db, 1);
     db.compact().unwrap();
     let before = db.stats().read;
@@ -163,12 +163,12 @@ fn space_comes_back_after_overwrites_and_deletes() {
         let fs = MemFs::new();
         let mut options = options(&fs);
         options.keyspace.compaction = compaction;
-        let db = Db::open(DIR, options).unwrap();
+        let db = options.open(DIR).unwrap();
         for round in 0..8 {
             fill(&db, round);
         }
         db.compact().unwrap();
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         let (live, stats) = ((KEYS as usize * LEN) as u64, db.default_keyspace().stats());
         assert!(stats.blob_bytes < live * 3 / 2, "{compaction:?}: {} for {live}", stats.blob_bytes);
         drop(db);
@@ -189,18 +189,18 @@ fn files_of_which_much_is_garbage_are_rewritten() {
     let fs = MemFs::new();
     let mut settings = options(&fs);
     settings.keyspace.blob_garbage = 1.0;
-    let db = Db::open(DIR, settings).unwrap();
+    let db = settings.open(DIR).unwrap();
     fill(&db, 1);
     db.compact().unwrap();
     (0..KEYS).step_by(2).for_each(|i| db.put(key(i), "small").unwrap());
     db.compact().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let stats = || db.default_keyspace().stats();
     let share = stats().blob_garbage_bytes as f64 / stats().blob_bytes as f64;
     assert!((0.4..0.6).contains(&share), "{share}");
     let before = db.stats().write;
     db.default_keyspace().set_options(&[("blob_garbage", "0.3")]).unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(stats().blob_garbage_bytes, 0);
     let moved = db.stats().write.blob_write_bytes - before.blob_write_bytes;
     assert!((stats().blob_bytes..stats().blob_bytes * 11 / 10).contains(&moved), "{moved}");
@@ -210,7 +210,7 @@ fn files_of_which_much_is_garbage_are_rewritten() {
     }
     // Moved once, and not again.
     let before = db.stats().write.compactions;
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(db.stats().write.compactions, before);
 }
 
@@ -226,7 +226,7 @@ fn snapshots_iterators_and_values_outlive_the_files_that_they_see() {
         fill(&db, round);
         db.compact().unwrap();
     }
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     (0..KEYS).for_each(|i| assert_eq!(snapshot.get(key(i)).unwrap().unwrap(), value(i, 1)));
     assert_eq!(snapshot.iter().count(), KEYS as usize);
     for i in 1..KEYS {
@@ -235,7 +235,7 @@ fn snapshots_iterators_and_values_outlive_the_files_that_they_see() {
     let with_snapshot = db.default_keyspace().stats().blob_bytes;
     drop((iter, snapshot));
     db.compact().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let without = db.default_keyspace().stats().blob_bytes;
     assert!(without < with_snapshot * 3 / 4, "{without} of {with_snapshot}");
     assert_eq!(held, value(7, 1));
@@ -252,7 +252,7 @@ fn a_checkpoint_has_its_own_names_of_the_files() {
     fill(&db, 2);
     db.compact().unwrap();
     drop(db);
-    let copy = Db::open("copy", options(&fs)).unwrap();
+    let copy = options(&fs).open("copy").unwrap();
     assert!(copy.verify().unwrap().problems.is_empty());
     (0..KEYS).for_each(|i| assert_eq!(copy.get(key(i)).unwrap().unwrap(), value(i, 1)));
 }
@@ -263,7 +263,7 @@ fn operands_filters_and_range_deletes_see_whole_values() {
     let mut options = options(&fs);
     options.keyspace.merge_operator = Some("append".into());
     options.keyspace.auto_compaction = false;
-    let db = Db::open(DIR, options).unwrap();
+    let db = options.open(DIR).unwrap();
     fill(&db, 1);
     (0..KEYS).step_by(3).for_each(|i| db.default_keyspace().merge(key(i), "!").unwrap());
     db.flush().unwrap();
@@ -298,7 +298,7 @@ fn the_threshold_may_change_at_any_time() {
     let fs = MemFs::new();
     let mut off = options(&fs);
     off.keyspace.blob_threshold = 0;
-    let db = Db::open(DIR, off).unwrap();
+    let db = off.open(DIR).unwrap();
     fill(&db, 1);
     assert_eq!(blob_bytes(&fs), 0);
     db.default_keyspace().set_options(&[("blob_threshold", "1 KiB")]).unwrap();
@@ -309,7 +309,7 @@ fn the_threshold_may_change_at_any_time() {
     let again = |i: &u32| i % 4 != 1;
     (0..KEYS).filter(again).for_each(|i| db.put(key(i), value(i, 3)).unwrap());
     db.compact().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let stats = db.default_keyspace().stats();
     assert_eq!(stats.blob_files, 0, "what was moved out of half-empty files is in tables again");
     (0..KEYS).for_each(|i| {
@@ -359,14 +359,14 @@ fn a_lost_file_is_refused_or_loses_only_its_values() {
             false => fs.remove(&path).unwrap(),
         }
         let name = path.file_name().unwrap().to_str().unwrap();
-        let error = Db::open(DIR, options(&fs)).unwrap_err();
+        let error = options(&fs).open(DIR).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
         for salvage in [false, true] {
             if salvage {
                 tamis_doctor::salvage(DIR, options(&fs), false).unwrap();
             }
             let lenient = Options { on_damage: OnDamage::Quarantine, ..options(&fs) };
-            let db = Db::open(DIR, lenient).unwrap();
+            let db = lenient.open(DIR).unwrap();
             assert!(
                 db.stats().warnings.iter().any(|warning| warning.contains(name)),
                 "{:?}",
@@ -427,11 +427,11 @@ fn small_files_are_joined() {
         let mut options = options(&fs);
         options.keyspace.compaction = compaction;
         options.keyspace.blob_file_bytes = 4 << 20;
-        let db = Db::open(DIR, options).unwrap();
+        let db = options.open(DIR).unwrap();
         for part in 0..100 {
             (0..KEYS).filter(|i| i % 100 == part).for_each(|i| db.put(key(i), value(i, 1)).unwrap());
             db.flush().unwrap();
-            db.settle().unwrap();
+            db.wait_for_compaction().unwrap();
         }
         let (stats, write) = (db.default_keyspace().stats(), db.stats().write);
         assert!(stats.blob_files < 30, "{compaction:?}: {} files", stats.blob_files);
@@ -442,7 +442,7 @@ fn small_files_are_joined() {
         (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 1)));
         assert!(db.verify().unwrap().problems.is_empty());
         let before = db.stats().write.compactions;
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         assert_eq!(db.stats().write.compactions, before, "nothing is merged for that alone");
     }
 }
@@ -456,7 +456,7 @@ fn an_unreadable_value_does_not_stop_the_rewrite_of_its_file() {
     settings.keyspace.blob_file_bytes = 1 << 20;
     settings.keyspace.memtable_bytes = 2 << 20;
     settings.keyspace.merge_operator = Some("append".into());
-    let db = Db::open(DIR, settings.clone()).unwrap();
+    let db = settings.clone().open(DIR).unwrap();
     fill(&db, 1);
     db.compact().unwrap();
     db.close().unwrap();
@@ -465,13 +465,13 @@ fn an_unreadable_value_does_not_stop_the_rewrite_of_its_file() {
     // The records are those of the keys, in order.
     bytes[5 * (LEN + 9) + 100] ^= 1;
     fs.create(&path, Usage::Table).unwrap().append(&bytes).unwrap();
-    let db = Db::open(DIR, settings).unwrap();
+    let db = settings.open(DIR).unwrap();
     let kept = |i: &u32| i % 3 == 2;
     (0..KEYS).filter(|i| !kept(i)).for_each(|i| db.put(key(i), "small").unwrap());
     // The first merge makes garbage of two thirds of the file, and is followed by one that moves
     // the rest.
     db.compact().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert!(db.default_keyspace().stats().blob_files > 1, "values have moved");
     // What applies to the value stays with it.
     db.default_keyspace().merge(key(5), "!").unwrap();
@@ -488,7 +488,7 @@ fn an_unreadable_value_does_not_stop_the_rewrite_of_its_file() {
     // Written again, nothing refers to it.
     db.put(key(5), value(5, 2)).unwrap();
     db.compact().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     (0..KEYS).filter(kept).for_each(|i| {
         assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, if i == 5 { 2 } else { 1 }));
     });
@@ -509,7 +509,7 @@ fn the_number_of_a_missing_file_is_not_given_to_another() {
             db.default_keyspace().set_options(&[("blob_garbage", "0.05")]).unwrap();
             (0..KEYS).step_by(9).for_each(|i| db.put(key(i), "small").unwrap());
             db.compact().unwrap();
-            db.settle().unwrap();
+            db.wait_for_compaction().unwrap();
         }
         db.close().unwrap();
         for part in ["MANIFEST", ".log"] {
@@ -521,7 +521,7 @@ fn the_number_of_a_missing_file_is_not_given_to_another() {
         assert_eq!(largest.extension().unwrap(), "blb", "{:?}", files(&fs, ""));
         fs.remove(&largest).unwrap();
         tamis_doctor::salvage(DIR, options(&fs), false).unwrap();
-        let db = Db::open(DIR, Options { on_damage: OnDamage::Quarantine, ..options(&fs) }).unwrap();
+        let db = Options { on_damage: OnDamage::Quarantine, ..options(&fs) }.open(DIR).unwrap();
         for i in 0..KEYS {
             match db.get(key(i)) {
                 Ok(Some(found)) => assert!(found == value(i, 1) || compacted && found == *b"small", "{i}"),

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use tamis::ingest::ExternalTableBuilder;
 use tamis::options::{MemoryLimit, SharedReadMemory};
-use tamis::{Db, KeyspaceOptions, Options, WriteBatch};
+use tamis::{KeyspaceOptions, Options, WriteBatch};
 
 /// A database printed megabytes, and batches, iterators and transactions their keys and values:
 /// secrets reached logs by `{:?}`.
@@ -20,7 +20,7 @@ fn a_handle_prints_a_line_without_what_is_stored() {
         changes_keep_bytes: 1 << 20,
         ..Options::default()
     };
-    let db = Db::open(dir.path().join("db"), options).unwrap();
+    let db = options.open(dir.path().join("db")).unwrap();
     for i in 0..50 {
         db.create_keyspace(&format!("keyspace {i}"), KeyspaceOptions::default()).unwrap();
     }
@@ -45,7 +45,7 @@ fn a_handle_prints_a_line_without_what_is_stored() {
     check(&keyspace);
     let snapshot = db.snapshot();
     check(&snapshot);
-    check(&snapshot.of(&keyspace));
+    check(&snapshot.keyspace(&keyspace));
     let mut iter = db.range(KEY..);
     iter.next().unwrap().unwrap();
     iter.next_back().unwrap().unwrap();
@@ -60,7 +60,7 @@ fn a_handle_prints_a_line_without_what_is_stored() {
     transaction.get(KEY).unwrap();
     transaction.put(KEY, VALUE).unwrap();
     check(&transaction);
-    check(&transaction.of(&keyspace));
+    check(&transaction.keyspace(&keyspace));
     check(&transaction.savepoint());
     drop(transaction);
     let mut locking = db.lock_transaction().unwrap();

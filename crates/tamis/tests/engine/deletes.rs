@@ -73,15 +73,15 @@ fn stats(db: &Db) -> KeyspaceStats {
 #[test]
 fn a_run_of_deleted_keys_is_gone_soon_after_its_flush() {
     for shape in shapes() {
-        let db = Db::open("/db", options(&FaultyFs::new(1), shape)).unwrap();
+        let db = options(&FaultyFs::new(1), shape).open("/db").unwrap();
         for part in 0..6 {
             put_all(&db, part * 5000..(part + 1) * 5000);
             db.flush().unwrap();
         }
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         delete_all(&db, 3000..3000 + 3 * DENSE);
         db.flush().unwrap();
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         let stats = stats(&db);
         assert_eq!((stats.deletes, stats.entries), (0, u64::from(30_000 - 3 * DENSE)), "{shape:?}");
         assert_eq!(db.iter().count() as u64, stats.entries);
@@ -91,27 +91,27 @@ fn a_run_of_deleted_keys_is_gone_soon_after_its_flush() {
 
 #[test]
 fn a_snapshot_keeps_them_and_nothing_is_rewritten_again_and_again_meanwhile() {
-    let db = Db::open("/db", options(&FaultyFs::new(1), shapes()[0])).unwrap();
+    let db = options(&FaultyFs::new(1), shapes()[0]).open("/db").unwrap();
     put_all(&db, 0..20_000);
     db.flush().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let before = db.snapshot();
     delete_all(&db, 0..2 * DENSE);
     db.flush().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let compactions = db.stats().write.compactions;
     assert_eq!(stats(&db).deletes, u64::from(2 * DENSE));
     db.compact().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let deletes = stats(&db).deletes;
     assert!(deletes > 0, "the snapshot needs what they hide");
     let again = db.stats().write.compactions;
     assert!(again > compactions);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(db.stats().write.compactions, again);
     assert_eq!(before.iter().count(), 20_000);
     drop(before);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(stats(&db).deletes, 0);
     assert_eq!(db.iter().count(), 20_000 - 2 * DENSE as usize);
 }
@@ -153,7 +153,7 @@ proptest! {
     ) {
         let mut fs = FaultyFs::new(seed);
         let open = |fs: &FaultyFs| {
-            Db::open("/db", Options { durability: Durability::Synced, ..options(fs, shape) }).unwrap()
+            Options { durability: Durability::Sync, ..options(fs, shape) }.open("/db").unwrap()
         };
         let mut db = Some(open(&fs));
         let (mut queue, mut next) = (VecDeque::<u32>::new(), 0);
@@ -168,7 +168,7 @@ proptest! {
                 }
                 Op::Take(count) => delete_all(here, queue.drain(..queue.len().min(count as usize))),
                 Op::Flush => here.flush().unwrap(),
-                Op::Settle => here.settle().unwrap(),
+                Op::Settle => here.wait_for_compaction().unwrap(),
                 Op::Snapshot => snapshots.push((here.snapshot(), queue.clone())),
                 Op::DropSnapshot => drop(snapshots.pop()),
                 Op::Reopen => {
@@ -194,7 +194,7 @@ proptest! {
         snapshots.clear();
         let db = db.unwrap();
         db.flush().unwrap();
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         prop_assert_eq!(db.iter().count(), queue.len());
         prop_assert_eq!(db.verify().unwrap().problems, Vec::<String>::new());
     }
@@ -216,9 +216,9 @@ impl Aged {
     fn open(&self, age: Option<u64>) -> Db {
         let mut options = options(&self.fs, self.shape);
         options.clock = Some(self.clock.clone());
-        options.durability = Durability::Synced;
+        options.durability = Durability::Sync;
         options.keyspace.max_tombstone_age = age.map(Duration::from_secs);
-        Db::open("/db", options).unwrap()
+        options.open("/db").unwrap()
     }
 
     /// Opens it with a tree of several levels.
@@ -228,7 +228,7 @@ impl Aged {
             put_all(&db, part * 3000..(part + 1) * 3000);
             db.flush().unwrap();
         }
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         db
     }
 }
@@ -266,12 +266,12 @@ fn old_deletes_are_gone_whatever_the_shape() {
             delete_some(&db);
             db.flush().unwrap();
             aged.clock.advance(AGE / 2);
-            db.settle().unwrap();
+            db.wait_for_compaction().unwrap();
             let (points, ranges) = deletes(&db);
             assert!(points > 0 && ranges > 0, "{shape:?}");
             assert_eq!(stats(&db).oldest_delete_seconds, Some(AGE / 2));
             aged.clock.advance(AGE / 4);
-            db.settle().unwrap();
+            db.wait_for_compaction().unwrap();
             match age {
                 Some(_) => {
                     assert_eq!(deletes(&db), (0, 0), "{shape:?}");
@@ -283,7 +283,7 @@ fn old_deletes_are_gone_whatever_the_shape() {
             assert_eq!(db.iter().count(), LEFT);
             let compactions = db.stats().write.compactions;
             aged.clock.advance(AGE);
-            db.settle().unwrap();
+            db.wait_for_compaction().unwrap();
             assert_eq!(db.stats().write.compactions, compactions, "nothing is left to do");
             assert_eq!(db.verify().unwrap().problems, Vec::<String>::new());
         }
@@ -325,15 +325,15 @@ fn a_snapshot_holds_deletes_after_it_and_no_others() {
     delete_all(&db, [1, 2, 3]);
     db.flush().unwrap();
     aged.clock.advance(AGE);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(deletes(&db), (3, 0));
     assert_eq!((snapshot.iter().count(), db.iter().count()), (LEFT, LEFT - 3));
     let compactions = db.stats().write.compactions;
     aged.clock.advance(AGE);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(db.stats().write.compactions, compactions, "they are left alone");
     drop(snapshot);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(deletes(&db), (0, 0));
     assert_eq!(db.iter().count(), LEFT - 3);
 }
@@ -358,7 +358,7 @@ fn the_age_of_deletes_survives_a_close_and_a_crash() {
                 }
                 aged.clock.advance(AGE / 2);
                 let db = aged.open(Some(AGE));
-                db.settle().unwrap();
+                db.wait_for_compaction().unwrap();
                 db
             };
             let db = reopen(&mut aged, db);
@@ -382,7 +382,7 @@ fn the_option_is_refused_where_nothing_can_be_promised() {
         let mut options = options(&fs, shapes()[0]);
         options.keyspace.max_tombstone_age = Some(Duration::from_secs(AGE));
         change(&mut options.keyspace);
-        Db::open("/db", options).err().map(|error| error.to_string())
+        options.open("/db").err().map(|error| error.to_string())
     };
     for change in [
         (|keyspace| keyspace.compaction = CompactionChoice::Fifo) as fn(&mut KeyspaceOptions),

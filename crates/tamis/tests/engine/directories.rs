@@ -102,11 +102,11 @@ fn nothing_of_others_is_touched() {
             assert!(known, "{what}: {error:?}");
             assert_eq!(contents(dir), before, "{what}");
         };
-        found("open", Db::open(dir, Options::default()).unwrap_err());
-        found("open what is there", Db::open(dir, existing).unwrap_err());
-        found("read", Db::open_read_only(dir, Options::default()).unwrap_err());
+        found("open", Db::open(dir).unwrap_err());
+        found("open what is there", existing.open(dir).unwrap_err());
+        found("read", Options::default().open_read_only(dir).unwrap_err());
         found("read to salvage", tamis_doctor::open_read_only(dir, Options::default()).unwrap_err());
-        found("follow", Db::open_follower(dir, Options::default()).unwrap_err());
+        found("follow", Options::default().open_follower(dir).unwrap_err());
         found("look at", tamis_doctor::salvage(dir, Options::default(), true).unwrap_err());
         found("salvage", tamis_doctor::salvage(dir, Options::default(), false).unwrap_err());
         let verified = tamis_doctor::verify(dir, Options::default()).unwrap_err().to_string();
@@ -134,8 +134,8 @@ fn a_file_is_called_a_file() {
     for (bytes, what) in cases {
         fs::write(&path, bytes).unwrap();
         let errors = [
-            Db::open(&path, Options::default()).unwrap_err(),
-            Db::open_read_only(&path, Options::default()).unwrap_err(),
+            Db::open(&path).unwrap_err(),
+            Options::default().open_read_only(&path).unwrap_err(),
             tamis_doctor::salvage(&path, Options::default(), false).unwrap_err(),
             Options::stored_in(&path).unwrap_err(),
         ];
@@ -155,21 +155,21 @@ fn a_database_is_created_among_others_on_request_only() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("db");
     write(&dir, &[("letter.txt", b"dear")]);
-    let refused = Db::open(&dir, Options::default()).unwrap_err();
+    let refused = Db::open(&dir).unwrap_err();
     assert!(matches!(refused, OpenError::NotEmpty { .. }), "{refused:?}");
     assert!(refused.to_string().contains("`letter.txt`"), "{refused}");
     assert!(refused.to_string().contains("create_among_others"), "{refused}");
     let among = Options { create_among_others: true, ..Options::default() };
-    Db::open(&dir, among.clone()).unwrap().put("key", "value").unwrap();
+    among.clone().open(&dir).unwrap().put("key", "value").unwrap();
     // From then on it is one, whatever else is there.
-    assert_eq!(Db::open(&dir, Options::default()).unwrap().get("key").unwrap().unwrap(), "value");
+    assert_eq!(Db::open(&dir).unwrap().get("key").unwrap().unwrap(), "value");
     assert!(!tamis_doctor::salvage(&dir, Options::default(), false).unwrap().is_needed());
     assert_eq!(fs::read(dir.join("letter.txt")).unwrap(), b"dear");
 
     // Under the names that a database needs nothing is replaced, even so.
     let disguised = root.path().join("disguised");
     write(&disguised, &[("000001.log", b"Jan 1 00:00:00 started\n")]);
-    assert!(matches!(Db::open(&disguised, among), Err(OpenError::Foreign { .. })));
+    assert!(matches!(among.open(&disguised), Err(OpenError::Foreign { .. })));
     assert_eq!(contents(&disguised).len(), 1);
 
     for (at, files) in [
@@ -182,7 +182,7 @@ fn a_database_is_created_among_others_on_request_only() {
     {
         let dir = root.path().join(at.to_string());
         write(&dir, files);
-        Db::open(&dir, Options::default()).unwrap().put("key", "value").unwrap();
+        Db::open(&dir).unwrap().put("key", "value").unwrap();
     }
 }
 
@@ -193,12 +193,12 @@ fn what_is_left_of_a_creation_is_not_a_file_of_others() {
     for len in 0..=8 {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &[("MANIFEST-000002", &b"TAMISLOG"[..len]), ("LOCK", b"")]);
-        let db = Db::open(dir.path(), Options::default()).unwrap();
+        let db = Db::open(dir.path()).unwrap();
         db.put("key", "value").unwrap();
     }
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[("MANIFEST-000002", b"TAMISSED")]);
-    assert!(matches!(Db::open(dir.path(), Options::default()), Err(OpenError::Foreign { .. })));
+    assert!(matches!(Db::open(dir.path()), Err(OpenError::Foreign { .. })));
 }
 
 /// Salvage kept no copy of the `CURRENT` that it replaced, and did not say what it had moved.
@@ -206,7 +206,7 @@ fn what_is_left_of_a_creation_is_not_a_file_of_others() {
 fn salvage_says_what_it_moved_and_overwrites_nothing() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("db");
-    let db = Db::open(&dir, Options::default()).unwrap();
+    let db = Db::open(&dir).unwrap();
     db.put("a", "1").unwrap();
     db.flush().unwrap();
     db.put("b", "2").unwrap();
@@ -236,7 +236,7 @@ fn salvage_says_what_it_moved_and_overwrites_nothing() {
         );
     }
     assert!(report.moved.contains(&("CURRENT".into(), "CURRENT.aside-1".into())), "{:?}", report.moved);
-    let db = Db::open(&dir, Options::default()).unwrap();
+    let db = Db::open(&dir).unwrap();
     assert_eq!(db.get("a").unwrap().unwrap(), "1");
     assert_eq!(db.get("b").unwrap().unwrap(), "2");
 }
@@ -271,11 +271,11 @@ fn a_renamed_directory_stays_the_database() {
             let verified = db.verify().unwrap();
             assert!(verified.problems.is_empty(), "{:?}", verified.problems);
         };
-        let old = Db::open(&path, options.clone()).unwrap();
+        let old = options.clone().open(&path).unwrap();
         fill(&old, "earlier");
-        let follower = Db::open_follower(&path, options.clone()).unwrap();
+        let follower = options.clone().open_follower(&path).unwrap();
         fs::rename(&path, &moved).unwrap();
-        let new = Db::open(&path, options.clone()).unwrap();
+        let new = options.clone().open(&path).unwrap();
         fill(&new, "new");
         fill(&old, "old");
         // Each of them makes all kinds of files.
@@ -288,14 +288,14 @@ fn a_renamed_directory_stays_the_database() {
         check(&old, "old");
         check(&new, "new");
         // Each holds the lock of its own directory.
-        assert!(matches!(Db::open(&moved, options.clone()), Err(OpenError::OpenHere { .. })));
-        assert!(matches!(Db::open(&path, options.clone()), Err(OpenError::OpenHere { .. })));
+        assert!(matches!(options.clone().open(&moved), Err(OpenError::OpenHere { .. })));
+        assert!(matches!(options.clone().open(&path), Err(OpenError::OpenHere { .. })));
         drop(follower);
         old.close().unwrap();
         new.close().unwrap();
-        check(&Db::open(&moved, options.clone()).unwrap(), "old");
-        check(&Db::open(&path, options.clone()).unwrap(), "new");
-        check(&Db::open(root.path().join("copy"), options).unwrap(), "old");
+        check(&options.clone().open(&moved).unwrap(), "old");
+        check(&options.clone().open(&path).unwrap(), "new");
+        check(&options.open(root.path().join("copy")).unwrap(), "old");
     }
 }
 
@@ -306,7 +306,7 @@ fn a_renamed_directory_stays_the_database() {
 fn a_removed_directory_is_not_replaced_by_another() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("db");
-    let db = Db::open(&path, Options::default()).unwrap();
+    let db = Db::open(&path).unwrap();
     db.put("a", "1").unwrap();
     fs::remove_dir_all(&path).unwrap();
     fs::create_dir(&path).unwrap();
@@ -337,23 +337,23 @@ fn a_fifo_is_not_waited_for() {
         "STATS",
     ] {
         let dir = root.path().join(name);
-        let db = Db::open(&dir, Options::default()).unwrap();
+        let db = Db::open(&dir).unwrap();
         db.put("key", "value").unwrap();
         db.flush().unwrap();
         db.close().unwrap();
         let _ = fs::remove_file(dir.join(name));
         fifo(&dir.join(name));
         // Whether it is an error is another matter.
-        let _ = Db::open_read_only(&dir, Options::default());
+        let _ = Options::default().open_read_only(&dir);
         let _ = Options::stored_in(&dir);
         let _ = tamis_doctor::salvage(&dir, Options::default(), false);
-        if let Ok(db) = Db::open(&dir, Options::default()) {
+        if let Ok(db) = Db::open(&dir) {
             assert_eq!(db.get("key").unwrap().unwrap(), "value", "{name}");
         }
         let alone = root.path().join(format!("only-{name}"));
         fs::create_dir(&alone).unwrap();
         fifo(&alone.join(name));
-        let _ = Db::open(&alone, Options::default());
+        let _ = Db::open(&alone);
         let _ = tamis_doctor::salvage(&alone, Options::default(), false);
     }
 }

@@ -75,7 +75,7 @@ fn obsolete_files_do_not_wait_for_an_idle_moment() {
         let fs = FaultyFs::new(1);
         let mut options = on(&fs);
         (options.keyspace.blob_threshold, options.recycled_logs) = (blob_threshold, 0);
-        let db = Db::open("/db", options).unwrap();
+        let db = options.open("/db").unwrap();
         let value = value(7, 4000);
         let mut most = 0;
         for i in 0..5000 {
@@ -96,7 +96,7 @@ fn obsolete_files_do_not_wait_for_an_idle_moment() {
 #[test]
 fn a_file_that_could_not_be_removed_is_tried_again() {
     let fs = FaultyFs::new(4);
-    let db = Db::open("/db", on(&fs)).unwrap();
+    let db = on(&fs).open("/db").unwrap();
     let fill = || (0..500).for_each(|i| db.put(key(i), value(i.into(), 100)).unwrap());
     fill();
     db.compact().unwrap();
@@ -125,7 +125,7 @@ fn a_file_that_could_not_be_removed_is_tried_again() {
 fn the_files_of_a_dropped_keyspace_go_with_the_last_reader() {
     for blob_threshold in [0, 100] {
         let fs = FaultyFs::new(2);
-        let db = Db::open("/db", on(&fs)).unwrap();
+        let db = on(&fs).open("/db").unwrap();
         let options = KeyspaceOptions { blob_threshold, ..on(&fs).keyspace };
         let gone = db.create_keyspace("gone", options).unwrap();
         (0..500).for_each(|i| gone.put(key(i), value(i.into(), 500)).unwrap());
@@ -142,7 +142,7 @@ fn the_files_of_a_dropped_keyspace_go_with_the_last_reader() {
         assert!(is_dropped(gone.iter().next().unwrap().unwrap_err()));
         assert!(is_dropped(gone.iter().next_back().unwrap().unwrap_err()));
         assert!(is_dropped(gone.iter().seek("a").unwrap_err()));
-        assert!(is_dropped(snapshot.of(&gone).iter().next().unwrap().unwrap_err()));
+        assert!(is_dropped(snapshot.keyspace(&gone).iter().next().unwrap().unwrap_err()));
         let mut refreshed = gone.iter();
         refreshed.refresh(&gone);
         assert!(is_dropped(refreshed.next().unwrap().unwrap_err()) && refreshed.next().is_none());
@@ -161,7 +161,7 @@ fn the_files_of_a_dropped_keyspace_go_with_the_last_reader() {
 #[test]
 fn a_drop_is_accepted_while_writes_are_suspended_for_lack_of_space() {
     let fs = FaultyFs::new(3);
-    let db = Db::open("/db", Options { recycled_logs: 0, ..on(&fs) }).unwrap();
+    let db = Options { recycled_logs: 0, ..on(&fs) }.open("/db").unwrap();
     let big = db.create_keyspace("big", on(&fs).keyspace).unwrap();
     (0..6000).for_each(|i| big.put(key(i), value(i.into(), 500)).unwrap());
     big.compact().unwrap();
@@ -323,7 +323,7 @@ fn run_full(seed: u64) -> Option<Way> {
     let fs = FaultyFs::new(seed);
     let full = drawn(&fs, seed);
     fs.set_capacity(Some(full.capacity));
-    let db = Db::open("/db", full.options.clone()).unwrap();
+    let db = full.options.clone().open("/db").unwrap();
     let other = db.create_keyspace("other", full.options.keyspace.clone()).unwrap();
     let spaces = [db.default_keyspace().clone(), other];
     let written = full.fill(&spaces)?;
@@ -331,7 +331,7 @@ fn run_full(seed: u64) -> Option<Way> {
     until(&format!("{seed}: {:?}: writes resume", full.way), &db, || db.put("last", "value").is_ok());
     full.check(&db, &left);
     drop((spaces, db));
-    let db = Db::open("/db", full.options.clone()).unwrap();
+    let db = full.options.clone().open("/db").unwrap();
     full.check(&db, &left);
     Some(full.way)
 }

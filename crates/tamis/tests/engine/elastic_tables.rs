@@ -75,14 +75,14 @@ fn flushes_and_compactions_write_elastic_filters() {
         for pin_metadata in [true, false] {
             let fs = MemFs::new();
             let options = Options { pin_metadata, ..options(fs.clone(), hashing) };
-            let db = Db::open("/db", options.clone()).unwrap();
+            let db = options.clone().open("/db").unwrap();
             fill(&db);
             check(&db);
             assert_eq!(db.verify().unwrap().problems, Vec::<String>::new());
             db.compact().unwrap();
             check(&db);
             db.close().unwrap();
-            let db = Db::open("/db", options).unwrap();
+            let db = options.open("/db").unwrap();
             check(&db);
             let stats = &db.stats().keyspaces[0];
             assert_eq!((stats.tables_without_filter, stats.tables_with_unusable_filter), (0, 0));
@@ -96,7 +96,7 @@ fn flushes_and_compactions_write_elastic_filters() {
 #[test]
 fn a_table_without_keys_has_no_filter() {
     let fs = MemFs::new();
-    let db = Db::open("/db", options(fs, BloomHashing::Rotation)).unwrap();
+    let db = options(fs, BloomHashing::Rotation).open("/db").unwrap();
     db.put("k", "v").unwrap();
     db.flush().unwrap();
     db.delete_range("a".."z").unwrap();
@@ -109,7 +109,7 @@ fn a_table_without_keys_has_no_filter() {
 #[test]
 fn a_dump_shows_segments_and_units() {
     let fs = MemFs::new();
-    let db = Db::open("/db", options(fs.clone(), BloomHashing::Double)).unwrap();
+    let db = options(fs.clone(), BloomHashing::Double).open("/db").unwrap();
     (0..300).for_each(|i| db.put(key(i), "value").unwrap());
     db.flush().unwrap();
     let mut shown = Vec::new();
@@ -131,7 +131,7 @@ fn a_dump_shows_segments_and_units() {
 fn external_tables_have_elastic_filters() {
     for hashing in HASHINGS {
         let fs = MemFs::new();
-        let db = Db::open("/db", options(fs.clone(), hashing)).unwrap();
+        let db = options(fs.clone(), hashing).open("/db").unwrap();
         fs.create_dir_all(Path::new("/in")).unwrap();
         let path = Path::new("/in/external.tam");
         let mut builder =
@@ -153,7 +153,7 @@ fn external_tables_have_elastic_filters() {
 #[test]
 fn damage_causes_no_wrong_answers_and_verify_finds_it() {
     let fs = FaultyFs::new(1);
-    let db = Db::open("/db", options(fs.clone(), BloomHashing::Rotation)).unwrap();
+    let db = options(fs.clone(), BloomHashing::Rotation).open("/db").unwrap();
     (0..300).for_each(|i| db.put(key(i), "value").unwrap());
     db.compact().unwrap();
     db.close().unwrap();
@@ -163,7 +163,7 @@ fn damage_causes_no_wrong_answers_and_verify_finds_it() {
     for at in (0..len).step_by(47) {
         let fs = fs.after_crash(CrashMode::KeepAll);
         fs.corrupt(&path, at, 0x10).unwrap();
-        let Ok(db) = Db::open("/db", options(fs.clone(), BloomHashing::Rotation)) else { continue };
+        let Ok(db) = options(fs.clone(), BloomHashing::Rotation).open("/db") else { continue };
         let problems = db.verify().unwrap().problems;
         assert!(!problems.is_empty(), "byte {at}");
         let unusable = db.stats().keyspaces[0].tables_with_unusable_filter;

@@ -87,7 +87,7 @@ struct Bench {
 fn options(fs: &FaultyFs, clock: &Arc<ManualClock>, ttl: Option<u64>) -> Options {
     Options {
         background_threads: 1,
-        durability: Durability::Synced,
+        durability: Durability::Sync,
         file_system: Some(Arc::new(fs.clone())),
         clock: Some(clock.clone()),
         keyspace: KeyspaceOptions {
@@ -124,7 +124,7 @@ impl Bench {
     fn open(&mut self) {
         let mut options = options(&self.fs, &self.clock, self.ttl);
         (options.keyspace.blob_threshold, options.keyspace.blob_file_bytes) = (self.blob_threshold, 4 << 10);
-        self.db = Some(Db::open("/db", options).unwrap());
+        self.db = Some(options.open("/db").unwrap());
     }
 
     fn db(&self) -> &Db {
@@ -172,7 +172,7 @@ impl Bench {
             }
             Op::Flush => self.db().flush().unwrap(),
             Op::Compact => self.db().compact().unwrap(),
-            Op::Settle => self.db().settle().unwrap(),
+            Op::Settle => self.db().wait_for_compaction().unwrap(),
             Op::Snapshot => {
                 let snapshot = self.db().snapshot();
                 let seen = snapshot.iter().map(|item| item.unwrap());
@@ -226,7 +226,7 @@ impl Bench {
             let value = seen.get(&[key][..]).map(|value| &value[..]);
             assert_eq!(db.get([key]).unwrap().as_deref(), value, "get {key}");
             assert_eq!(many[usize::from(key)].as_deref(), value, "multi_get {key}");
-            assert_eq!(db.contains([key]).unwrap(), value.is_some(), "contains {key}");
+            assert_eq!(db.contains_key([key]).unwrap(), value.is_some(), "contains {key}");
             let outcome = db.explain_get([key]).unwrap().outcome;
             assert_eq!(matches!(outcome, ExplainOutcome::Found { .. }), value.is_some(), "{outcome:?}");
             let Some(write) = self.model.get_mut(&key) else {
@@ -292,7 +292,7 @@ proptest! {
 #[test]
 fn keyspaces_have_independent_times_to_live() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
-    let db = Db::open("/db", options(&fs, &clock, None)).unwrap();
+    let db = options(&fs, &clock, None).open("/db").unwrap();
     let with = |ttl: u64| KeyspaceOptions {
         time_to_live: Some(Duration::from_secs(ttl)),
         ..KeyspaceOptions::default()
@@ -300,7 +300,7 @@ fn keyspaces_have_independent_times_to_live() {
     let short = db.create_keyspace("short", with(10)).unwrap();
     let long = db.create_keyspace("long", with(100_000)).unwrap();
     let all = [&short, &long, db.default_keyspace()];
-    let seen = || all.map(|keyspace| keyspace.contains("key").unwrap());
+    let seen = || all.map(|keyspace| keyspace.contains_key("key").unwrap());
     all.iter().for_each(|keyspace| keyspace.put("key", "value").unwrap());
     clock.advance(10);
     assert_eq!(seen(), [true; 3]);
@@ -321,7 +321,7 @@ fn keyspaces_have_independent_times_to_live() {
 #[test]
 fn an_iterator_sees_the_state_at_its_creation() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
-    let db = Db::open("/db", options(&fs, &clock, Some(10))).unwrap();
+    let db = options(&fs, &clock, Some(10)).open("/db").unwrap();
     for key in ["a", "b", "c", "d"] {
         db.put(key, "value").unwrap();
     }
@@ -330,7 +330,7 @@ fn an_iterator_sees_the_state_at_its_creation() {
     assert_eq!(iter.next().unwrap().unwrap().0, "a");
     clock.advance(20);
     assert_eq!(db.iter().count(), 0);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(db.stats().keyspaces[0].runs, 0, "everything has expired and nothing pins it");
     assert_eq!(iter.next_back().unwrap().unwrap().0, "d");
     assert_eq!(iter.map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [b"b", b"c"]);
@@ -339,7 +339,7 @@ fn an_iterator_sees_the_state_at_its_creation() {
 #[test]
 fn explain_distinguishes_expired_from_absent() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
-    let db = Db::open("/db", options(&fs, &clock, Some(10))).unwrap();
+    let db = options(&fs, &clock, Some(10)).open("/db").unwrap();
     db.put("key", "value").unwrap();
     assert!(matches!(db.explain_get("key").unwrap().outcome, ExplainOutcome::Found { .. }));
     clock.advance(20);
@@ -384,7 +384,7 @@ fn a_reader_that_a_flush_overtakes_finds_the_renewed_key() {
     clock.time.store(START, std::sync::atomic::Ordering::SeqCst);
     let mut options = options(&fs, &Arc::new(ManualClock::new(START)), Some(1));
     options.clock = Some(clock.clone());
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     db.put("key", "old").unwrap();
     let overtake = || {
         let (db, clock) = (db.clone(), clock.clone());
@@ -397,7 +397,7 @@ fn a_reader_that_a_flush_overtakes_finds_the_renewed_key() {
     };
     type Read = fn(&Db) -> usize;
     let reads: [Read; 3] = [
-        |db| usize::from(db.contains("key").unwrap()),
+        |db| usize::from(db.contains_key("key").unwrap()),
         |db| db.iter().count(),
         |db| db.multi_get(&["key"]).unwrap().iter().flatten().count(),
     ];
@@ -412,14 +412,14 @@ fn a_reader_that_a_flush_overtakes_finds_the_renewed_key() {
 #[test]
 fn a_key_that_is_renewed_in_time_is_never_missed() {
     let (fs, clock) = (FaultyFs::new(1), Arc::new(ManualClock::new(START)));
-    let db = Db::open("/db", options(&fs, &clock, Some(1))).unwrap();
+    let db = options(&fs, &clock, Some(1)).open("/db").unwrap();
     db.put("key", "0").unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    assert!(db.contains("key").unwrap());
+                    assert!(db.contains_key("key").unwrap());
                     assert_eq!(db.iter().count(), 1);
                     assert_eq!(db.snapshot().iter().count(), 1);
                 }

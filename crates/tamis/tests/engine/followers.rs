@@ -134,7 +134,7 @@ impl Writer {
                 let db = self.db.take().unwrap();
                 drop(keyspace);
                 db.close().unwrap();
-                self.db = Some(Db::open("/db", self.options.clone()).unwrap());
+                self.db = Some(self.options.clone().open("/db").unwrap());
             }
             _ => {}
         }
@@ -182,7 +182,7 @@ fn check_copy(of: &Db, state: &State, options: &Options, random: &mut Rng) {
         fs.create(&Path::new("/copy").join(file.name()), Usage::Table).unwrap().append(&bytes).unwrap();
     }
     let options = Options { file_system: Some(Arc::new(fs)), ..options.clone() };
-    let copy = Db::open("/copy", options).unwrap();
+    let copy = options.open("/copy").unwrap();
     check(&copy, state, random);
     assert_eq!(copy.stats().visible_seq, live.last_seq());
 }
@@ -191,10 +191,10 @@ fn history(seed: u64) {
     let mut random = Rng::named("followers", seed);
     let fs = FaultyFs::new(seed);
     let options = options(&fs, &mut random);
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     let state = State::from([("default".into(), Content::new())]);
     let mut writer = Writer { fs, options: options.clone(), db: Some(db), state, ingested: 0 };
-    let mut follower = Db::open_follower("/db", options.clone()).unwrap();
+    let mut follower = options.clone().open_follower("/db").unwrap();
     let mut snapshots: Vec<(Snapshot, State)> = Vec::new();
     let mut iterators: Vec<(tamis::Iter, Content)> = Vec::new();
     for _ in 0..300 {
@@ -212,7 +212,7 @@ fn history(seed: u64) {
                 for (name, content) in &state {
                     // A dropped keyspace has no handle any more.
                     if let Ok(keyspace) = follower.keyspace(name) {
-                        let of = snapshot.of(&keyspace);
+                        let of = snapshot.keyspace(&keyspace);
                         let is_same = read_all(of.iter()) == *content;
                         // Another one of the same name is no part of the snapshot.
                         assert!(is_same || name != "default", "{name}");
@@ -224,7 +224,7 @@ fn history(seed: u64) {
             2 => {
                 snapshots.clear();
                 iterators.clear();
-                follower = Db::open_follower("/db", writer.options.clone()).unwrap();
+                follower = writer.options.clone().open_follower("/db").unwrap();
                 check(&follower, &writer.state, &mut random);
             }
             3 => check_copy(writer.db(), &writer.state, &options, &mut random),
@@ -240,11 +240,11 @@ fn history(seed: u64) {
                 let options = Options { file_system: Some(Arc::new(after.clone())), ..options.clone() };
                 snapshots.clear();
                 iterators.clear();
-                follower = Db::open_follower("/db", options.clone()).unwrap();
+                follower = options.clone().open_follower("/db").unwrap();
                 check(&follower, &writer.state, &mut random);
                 writer.fs = after;
                 writer.options = options.clone();
-                writer.db = Some(Db::open("/db", options).unwrap());
+                writer.db = Some(options.open("/db").unwrap());
             }
             _ => {
                 check(writer.db(), &writer.state, &mut random);
@@ -280,7 +280,7 @@ fn readers_of_a_follower_see_whole_batches_and_never_go_back() {
         options.keyspace.memtable_bytes = 32 << 10;
         options.keyspace.level0_runs = 2;
         options.keyspace.filter = filter.parse().unwrap();
-        let writer = Db::open(dir.path(), options.clone()).unwrap();
+        let writer = options.clone().open(dir.path()).unwrap();
         let other = writer.create_keyspace("other", options.keyspace.clone()).unwrap();
         let write = |round: u64| {
             let mut batch = WriteBatch::new();
@@ -291,11 +291,9 @@ fn readers_of_a_follower_see_whole_batches_and_never_go_back() {
             writer.write(batch).unwrap();
         };
         write(1);
-        let follower = Db::open_follower(
-            dir.path(),
-            Options { follow_interval: Some(Duration::from_millis(1)), ..options.clone() },
-        )
-        .unwrap();
+        let follower = Options { follow_interval: Some(Duration::from_millis(1)), ..options.clone() }
+            .open_follower(dir.path())
+            .unwrap();
         let (stop, last) = (AtomicBool::new(false), AtomicU64::new(1));
         std::thread::scope(|scope| {
             for reader in 0..2 {
@@ -312,7 +310,7 @@ fn readers_of_a_follower_see_whole_batches_and_never_go_back() {
                                 let other = follower.keyspace("other").unwrap();
                                 for key in 0..40u64 {
                                     seen.push(round(&snapshot.get(key.to_be_bytes()).unwrap().unwrap()));
-                                    let other = snapshot.of(&other);
+                                    let other = snapshot.keyspace(&other);
                                     seen.push(round(&other.get(key.to_be_bytes()).unwrap().unwrap()));
                                 }
                             }
@@ -343,12 +341,12 @@ fn readers_of_a_follower_see_whole_batches_and_never_go_back() {
 fn a_follower_takes_no_writes_and_other_databases_do_not_catch_up() {
     let fs = FaultyFs::new(3);
     let options = Options { file_system: Some(Arc::new(fs)), ..Options::default() };
-    let writer = Db::open("/db", options.clone()).unwrap();
+    let writer = options.clone().open("/db").unwrap();
     assert!(writer.catch_up().is_err());
-    let follower = Db::open_follower("/db", options.clone()).unwrap();
+    let follower = options.clone().open_follower("/db").unwrap();
     assert!(matches!(follower.put("key", "value"), Err(WriteError::ReadOnly)));
     assert!(follower.flush().is_err() && follower.compact().is_err());
-    let reader = Db::open_read_only("/db", options).unwrap();
+    let reader = options.open_read_only("/db").unwrap();
     assert!(reader.catch_up().is_err());
     assert!(matches!(reader.live_files(), Err(AdminError::Write(WriteError::ReadOnly))));
 }
@@ -359,7 +357,7 @@ fn a_database_is_recovered_to_any_write_that_is_in_no_table() {
     let fs = FaultyFs::new(3);
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
     options.keyspace.auto_compaction = false;
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     for i in 0..10u64 {
         db.put("key", i.to_be_bytes()).unwrap();
     }
@@ -377,14 +375,14 @@ fn a_database_is_recovered_to_any_write_that_is_in_no_table() {
         let options = Options { file_system: Some(Arc::new(fs)), ..options.clone() };
         let cut = Options { recover_to: Some(until), ..options.clone() };
         if until < 10 {
-            let error = Db::open("/db", cut).unwrap_err();
+            let error = cut.open("/db").unwrap_err();
             assert!(error.to_string().contains("cannot be restored"), "{error}");
             continue;
         }
         let last = until.min(30);
         let expected = (last - 1).to_be_bytes();
-        assert_eq!(Db::open_read_only("/db", cut.clone()).unwrap().get("key").unwrap().unwrap(), expected);
-        let db = Db::open("/db", cut).unwrap();
+        assert_eq!(cut.clone().open_read_only("/db").unwrap().get("key").unwrap().unwrap(), expected);
+        let db = cut.open("/db").unwrap();
         assert_eq!(
             (db.get("key").unwrap().unwrap(), db.stats().visible_seq),
             (expected.as_slice().into(), last)
@@ -392,7 +390,7 @@ fn a_database_is_recovered_to_any_write_that_is_in_no_table() {
         db.put("more", "writes").unwrap();
         assert_eq!(db.stats().visible_seq, last + 1);
         db.close().unwrap();
-        let db = Db::open("/db", options).unwrap();
+        let db = options.open("/db").unwrap();
         assert_eq!(db.get("key").unwrap().unwrap(), expected);
         assert_eq!(db.get("more").unwrap().unwrap(), "writes");
     }
@@ -410,15 +408,15 @@ fn a_reader_beside_a_writer_reads_tables_that_the_writer_has_removed() {
         ..Options::default()
     };
     options.keyspace.auto_compaction = false;
-    let writer = Db::open(dir.path(), options.clone()).unwrap();
+    let writer = options.clone().open(dir.path()).unwrap();
     for round in 0..4 {
         for key in 0..100u64 {
             writer.put(format!("{round} {key}"), "value").unwrap();
         }
         writer.flush().unwrap();
     }
-    let reader = Db::open_read_only(dir.path(), options.clone()).unwrap();
-    let follower = Db::open_follower(dir.path(), options).unwrap();
+    let reader = options.clone().open_read_only(dir.path()).unwrap();
+    let follower = options.open_follower(dir.path()).unwrap();
     writer.compact().unwrap();
     writer.put("more", "value").unwrap();
     for db in [&reader, &follower] {
@@ -436,7 +434,7 @@ fn a_state_that_tables_have_left_behind_is_refused() {
     for deletes in [false, true] {
         let fs = FaultyFs::new(3);
         let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
-        let db = Db::open("/db", options.clone()).unwrap();
+        let db = options.clone().open("/db").unwrap();
         for i in 0..10u64 {
             db.put("key", i.to_be_bytes()).unwrap();
         }
@@ -451,7 +449,7 @@ fn a_state_that_tables_have_left_behind_is_refused() {
         for until in 1..=last {
             let fs = machine.after_crash(CrashMode::KeepAll);
             let cut = Options { file_system: Some(Arc::new(fs)), recover_to: Some(until), ..options.clone() };
-            match Db::open("/db", cut) {
+            match cut.open("/db") {
                 Ok(db) => {
                     assert!(until >= last - 2, "{until} of {last}");
                     let late = db.get("late").unwrap().map(|value| value.to_vec());
@@ -476,7 +474,7 @@ fn a_state_that_tables_have_left_behind_is_refused() {
 fn a_batch_is_restored_whole_or_not_at_all() {
     let fs = FaultyFs::new(3);
     let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     drop(db.change_consumer("reader").unwrap());
     db.put("a", "1").unwrap();
     let before = db.stats().visible_seq;
@@ -496,12 +494,12 @@ fn a_batch_is_restored_whole_or_not_at_all() {
         };
         let whole = |fs: FaultyFs| Options { file_system: Some(Arc::new(fs)), ..options.clone() };
         let fs = machine.after_crash(CrashMode::KeepAll);
-        let db = Db::open("/db", cut(&fs)).unwrap();
+        let db = cut(&fs).open("/db").unwrap();
         assert_eq!((db.stats().visible_seq, db.iter().count()), (before, 1));
         db.put("c", "3").unwrap();
         let changes: Vec<_> = db.changes(before).unwrap().map(|change| change.unwrap().last_seq()).collect();
         assert_eq!(changes, [before + 1]);
-        let db = Db::open("/db", whole(fs.after_crash(CrashMode::KeepAll))).unwrap();
+        let db = whole(fs.after_crash(CrashMode::KeepAll)).open("/db").unwrap();
         assert_eq!((db.stats().visible_seq, db.iter().count()), (before + 1, 2));
         // Any operation of the restoring opening may be the last.
         for at in 0.. {
@@ -511,10 +509,10 @@ fn a_batch_is_restored_whole_or_not_at_all() {
                 sticky: true,
                 ..tamis_testkit::FaultPlan::none()
             });
-            let opened = Db::open("/db", cut(&fs));
+            let opened = cut(&fs).open("/db");
             let done = fs.failures() == 0;
             drop(opened);
-            let db = Db::open("/db", whole(fs.after_crash(CrashMode::KeepAll))).unwrap();
+            let db = whole(fs.after_crash(CrashMode::KeepAll)).open("/db").unwrap();
             assert!([1, 7].contains(&db.iter().count()), "{at}: {}", db.iter().count());
             if done {
                 break;
@@ -533,7 +531,7 @@ fn logs_that_tell_of_tables_ingested_elsewhere_are_refused() {
         changes_keep_bytes: 1 << 20,
         ..Options::default()
     };
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     db.put("a", "1").unwrap();
     let copy = FaultyFs::new(1);
     copy.create_dir_all(Path::new("/copy")).unwrap();
@@ -562,10 +560,10 @@ fn logs_that_tell_of_tables_ingested_elsewhere_are_refused() {
         recover_to: Some(until),
         ..options.clone()
     };
-    let restored = Db::open("/copy", at(before)).unwrap();
+    let restored = at(before).open("/copy").unwrap();
     assert_eq!(restored.iter().count(), 2);
     for until in [before + 1, before + 2] {
-        let error = Db::open("/copy", at(until)).unwrap_err();
+        let error = at(until).open("/copy").unwrap_err();
         assert!(error.to_string().contains("ingested tables that are not here"), "{error}");
     }
     // Where they are part of the tree, nothing is missing.
@@ -574,5 +572,5 @@ fn logs_that_tell_of_tables_ingested_elsewhere_are_refused() {
         recover_to: Some(before + 1),
         ..options.clone()
     };
-    assert_eq!(Db::open("/db", own).unwrap().iter().count(), 3);
+    assert_eq!(own.open("/db").unwrap().iter().count(), 3);
 }

@@ -73,7 +73,7 @@ impl Machine {
     }
 
     fn open(&self) -> Db {
-        Db::open("/db", self.options()).unwrap()
+        self.options().open("/db").unwrap()
     }
 
     /// Builds a table of entries whose keys ascend.
@@ -320,7 +320,7 @@ fn ingestion_requires_write_access() {
     assert!(matches!(refused(&keyspace), AdminError::Write(WriteError::Closed)));
     drop(keyspace);
     drop(other);
-    let reader = Db::open_read_only("/db", machine.options()).unwrap();
+    let reader = machine.options().open_read_only("/db").unwrap();
     assert!(matches!(refused(reader.default_keyspace()), AdminError::Write(WriteError::ReadOnly)));
     assert!(machine.fs.exists(&file).unwrap());
 }
@@ -346,7 +346,7 @@ fn checkpoints_reopening_and_salvage_keep_the_sequence_number() {
         if salvage {
             assert!(!tamis_doctor::salvage(dir, machine.options(), false).unwrap().is_needed());
         }
-        let db = Db::open(dir, machine.options()).unwrap();
+        let db = machine.options().open(dir).unwrap();
         assert_eq!(contents(&db), expected, "{dir}");
         assert_eq!(db.verify().unwrap().problems, [""; 0]);
         assert_eq!(db.snapshot().seq(), report.seq + 1);
@@ -539,7 +539,7 @@ impl Run {
                 self.checkpoints += 1;
                 let path = format!("/copy{}", self.checkpoints);
                 db.checkpoint(&path).unwrap();
-                let copy = Db::open(&path, self.machine.options()).unwrap();
+                let copy = self.machine.options().open(&path).unwrap();
                 let get = |k: &[u8]| copy.get(k).unwrap().map(|v| v.to_vec());
                 assert_same("a checkpoint", model, || copy.iter(), get);
             }

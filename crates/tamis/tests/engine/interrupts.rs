@@ -20,7 +20,7 @@ fn later() -> bool {
 
 fn open() -> Db {
     let options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     for table in 0..4 {
         for key in 0..2000 {
             db.put(format!("{key:06}"), vec![table; 100]).unwrap();

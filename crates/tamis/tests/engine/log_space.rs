@@ -170,7 +170,7 @@ fn flush_and_copy(db: &Db, home: &Path) {
         db.put("between", format!("{round}")).unwrap();
         db.checkpoint(home.join(format!("copy-{round}"))).unwrap();
     }
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
 }
 
 /// Regression: every log reserved and kept what a full memtable may need, 72 MiB; ten of them took
@@ -180,7 +180,7 @@ fn small_flushes_and_checkpoints_need_little_log_space() {
     let fs = FaultyFs::new(1);
     let home = PathBuf::from("/home");
     fs.create_dir_all(&home).unwrap();
-    let db = Db::open(home.join("db"), with(Some(Arc::new(fs.clone())))).unwrap();
+    let db = with(Some(Arc::new(fs.clone()))).open(home.join("db")).unwrap();
     flush_and_copy(&db, &home);
     let taken: u64 = fs.files().iter().filter(|(path, _)| is_log(path)).map(|(_, len)| len).sum();
     assert!(taken < 2 * MIB, "{taken} bytes of logs");
@@ -195,7 +195,7 @@ fn small_flushes_and_checkpoints_need_little_log_space() {
 #[test]
 fn small_flushes_and_checkpoints_need_few_log_blocks() {
     let home = tempfile::tempdir().unwrap();
-    let db = Db::open(home.path().join("db"), with(None)).unwrap();
+    let db = with(None).open(home.path().join("db")).unwrap();
     flush_and_copy(&db, home.path());
     let taken = blocks(home.path());
     assert!(taken < 2 * MIB, "{taken} bytes of logs");
@@ -203,7 +203,7 @@ fn small_flushes_and_checkpoints_need_few_log_blocks() {
     let closed = blocks(home.path());
     assert!(closed < MIB, "{closed} bytes of logs once it is closed");
     for round in 0..10 {
-        let copy = Db::open(home.path().join(format!("copy-{round}")), with(None)).unwrap();
+        let copy = with(None).open(home.path().join(format!("copy-{round}"))).unwrap();
         assert_eq!(copy.get("between").unwrap().unwrap(), format!("{round}"));
         assert_eq!(copy.iter().count(), 10 * (round + 1) + 1);
     }
@@ -216,7 +216,7 @@ fn small_flushes_and_checkpoints_need_few_log_blocks() {
 #[test]
 fn space_is_reserved_in_growing_steps() {
     let fs = Watched::new();
-    let db = Db::open("/db", with(Some(Arc::new(fs.clone())))).unwrap();
+    let db = with(Some(Arc::new(fs.clone()))).open("/db").unwrap();
     let mut most = 0;
     for i in 0..10_000u64 {
         db.put(i.to_be_bytes(), vec![7; 4000]).unwrap();
@@ -261,7 +261,7 @@ fn logs_exceed_their_limit_by_at_most_one_step() {
         let mut options = with(Some(Arc::new(fs.clone())));
         (options.max_log_bytes, options.keyspace.memtable_bytes) = (max, memtable);
         let others = options.keyspace.clone();
-        let db = Db::open("/db", options).unwrap();
+        let db = options.open("/db").unwrap();
         let mut spaces = vec![db.default_keyspace().clone()];
         spaces.extend((1..keyspaces).map(|i| db.create_keyspace(&format!("{i}"), others.clone()).unwrap()));
         let step = (max / 8).min(256 << 10);
@@ -277,7 +277,7 @@ fn logs_exceed_their_limit_by_at_most_one_step() {
             let files = log_bytes(&fs, Path::new("/db"));
             assert!(files <= limit, "{files} of {max} at {i}");
         }
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         let stats = db.stats();
         assert!(log_bytes(&fs, Path::new("/db")) <= max + step, "{max}");
         assert!(stats.write.flushes > 3, "{max}: {} flushes", stats.write.flushes);
@@ -292,7 +292,7 @@ fn kept_logs_are_released_when_the_disk_fills_up() {
     let mut options = with(Some(Arc::new(fs.clone())));
     options.keyspace.memtable_bytes = MIB;
     options.keyspace.auto_compaction = false;
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let used = || fs.files().iter().map(|(_, len)| len).sum::<u64>();
     let kept = || {
         let stats = db.stats();
@@ -335,12 +335,12 @@ fn failed_reservations_and_truncations_do_no_harm() {
         options.max_log_bytes = 256 << 10;
         let mut wanted = BTreeMap::new();
         for session in 0..2 {
-            let db = Db::open("/home/db", options.clone()).unwrap();
+            let db = options.clone().open("/home/db").unwrap();
             for i in 0..150u64 {
                 let (key, value) = (format!("{}", i % 40), format!("{session}-{i}-{}", "v".repeat(1500)));
                 let mut batch = tamis::WriteBatch::new();
                 batch.put(&key, &value);
-                db.write_with(batch, if i % 7 == 0 { Durability::Synced } else { Durability::Buffered })
+                db.write_with(batch, if i % 7 == 0 { Durability::Sync } else { Durability::Buffered })
                     .unwrap();
                 wanted.insert(key.into_bytes(), value.into_bytes());
                 if i % 60 == 59 {
@@ -353,7 +353,7 @@ fn failed_reservations_and_truncations_do_no_harm() {
             assert_eq!(db.stats().poisoned, None);
             assert!(db.verify().unwrap().problems.is_empty());
             db.close().unwrap();
-            let db = Db::open_read_only("/home/db", options.clone()).unwrap();
+            let db = options.clone().open_read_only("/home/db").unwrap();
             let found: BTreeMap<_, _> =
                 db.iter().map(|item| item.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
             assert!(found == wanted, "session {session}, {fail}");

@@ -31,7 +31,7 @@ fn open(seed: u64, bits_per_key: f64) -> Db {
     if seed.is_multiple_of(5) {
         options.keyspace.time_to_live = Some(Duration::from_secs(3600));
     }
-    Db::open("/db", options).unwrap()
+    options.open("/db").unwrap()
 }
 
 fn key(i: u64) -> Vec<u8> {

@@ -37,8 +37,7 @@ fn an_iteration_over_many_kept_versions_of_a_key_ends() {
     for mode in MODES {
         for (versions, len) in [(45, 100), (7, 1000), (45, 1000), (200, 0)] {
             let dir = tempfile::tempdir().expect("a directory");
-            let db =
-                Db::open(dir.path(), Options { read_mode: mode, ..Options::default() }).expect("opening");
+            let db = Options { read_mode: mode, ..Options::default() }.open(dir.path()).expect("opening");
             let mut content = Content::new();
             let mut snapshots = vec![(db.snapshot(), content.clone())];
             for version in 0..versions {
@@ -54,7 +53,7 @@ fn an_iteration_over_many_kept_versions_of_a_key_ends() {
                 assert_eq!(db.iter().count(), 2, "{what}");
                 check(&what, || db.iter(), &content);
                 for (snapshot, content) in &snapshots {
-                    check(&what, || snapshot.of(db.default_keyspace()).iter(), content);
+                    check(&what, || snapshot.keyspace(db.default_keyspace()).iter(), content);
                 }
             };
             check_all("in memory");
@@ -78,7 +77,7 @@ fn a_double_ended_iterator_over_versions_in_two_blocks_ends() {
             options.keyspace.blob_threshold = blob_threshold;
             options.keyspace.block_bytes = block_bytes;
             let mut history = History {
-                db: Db::open(dir.path(), options).expect("opening"),
+                db: options.open(dir.path()).expect("opening"),
                 content: Content::new(),
                 snapshots: VecDeque::new(),
             };
@@ -86,7 +85,7 @@ fn a_double_ended_iterator_over_versions_in_two_blocks_ends() {
                 history.step(line);
             }
             for (snapshot, content) in &history.snapshots {
-                check("a snapshot", || snapshot.of(history.db.default_keyspace()).iter(), content);
+                check("a snapshot", || snapshot.keyspace(history.db.default_keyspace()).iter(), content);
             }
         }
     }

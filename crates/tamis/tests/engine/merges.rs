@@ -29,7 +29,7 @@ fn keyspace(operator: &str) -> KeyspaceOptions {
 }
 
 fn open(options: &Options) -> Db {
-    Db::open("/db", options.clone()).expect("opening")
+    options.clone().open("/db").expect("opening")
 }
 
 fn number(n: i64) -> [u8; 8] {
@@ -53,7 +53,7 @@ fn a_counter_counts_across_memtables_runs_and_sessions() {
         db.merge("visits", number(10)).expect("a merge");
         db.merge("visits", number(-3)).expect("a merge");
         assert_eq!(count_of(&db, "visits"), Some(7 * round));
-        assert!(db.contains("visits").expect("a get"));
+        assert!(db.contains_key("visits").expect("a get"));
         db.flush().expect("a flush");
     }
     assert_eq!((count_of(&db, "visits"), entries(&db)), (Some(35), 5), "a flush folds the operands it can");
@@ -193,7 +193,7 @@ fn a_failing_merge_is_a_read_error_until_the_key_is_rewritten() {
                 other => panic!("{other}"),
             };
             named(db.get(key).unwrap_err());
-            named(db.contains(key).unwrap_err());
+            named(db.contains_key(key).unwrap_err());
             named(db.multi_get(&["good", key]).unwrap_err());
             named(db.explain_get(key).unwrap_err());
             named(db.range(key..=key).next().expect("an item").unwrap_err());
@@ -246,7 +246,7 @@ fn a_custom_operator_must_be_passed_at_every_opening() {
         }
         other => panic!("{other}"),
     };
-    unknown(Db::open("/db", options.clone()), "default");
+    unknown(options.clone().open("/db"), "default");
     options.operators = Operators::new().with_merge(Arc::new(First("keep-first")));
     {
         let db = open(&options);
@@ -257,8 +257,8 @@ fn a_custom_operator_must_be_passed_at_every_opening() {
         other.merge("key", "third").expect("a merge");
     }
     let without = Options { operators: Operators::new(), ..options.clone() };
-    unknown(Db::open("/db", without.clone()), "default");
-    unknown(Db::open_read_only("/db", without), "default");
+    unknown(without.clone().open("/db"), "default");
+    unknown(without.open_read_only("/db"), "default");
     let db = open(&options);
     db.compact().expect("a compaction");
     assert_eq!(db.get("key").expect("a get").expect("there"), "first");
@@ -279,7 +279,7 @@ fn an_operator_with_a_built_in_name_is_refused() {
     for name in ["add", "append", "max"] {
         let mut options = options(name);
         options.operators = Operators::new().with_merge(Arc::new(First(name)));
-        match Db::open("/db", options.clone()).unwrap_err() {
+        match options.clone().open("/db").unwrap_err() {
             OpenError::Options(OptionsError::Value { name: "operators", value, .. }) => {
                 assert_eq!(value, name)
             }
@@ -325,7 +325,7 @@ fn without_its_operators_a_database_is_read_and_copied_but_not_written() {
     // It does not even know that there is an operator.
     let mut stranger = options("none");
     stranger.file_system = owner.file_system.clone();
-    assert!(matches!(Db::open("/db", stranger.clone()), Err(OpenError::Incompatible { .. })));
+    assert!(matches!(stranger.clone().open("/db"), Err(OpenError::Incompatible { .. })));
     stranger.operators = Operators::new().with_unknown();
 
     let read = |db: &Db| {
@@ -347,7 +347,7 @@ fn without_its_operators_a_database_is_read_and_copied_but_not_written() {
             assert!(warnings.iter().any(|warning| warning.contains(name)), "{warnings:?}");
         }
     };
-    read(&Db::open_read_only("/db", stranger.clone()).expect("opening read-only"));
+    read(&stranger.clone().open_read_only("/db").expect("opening read-only"));
     let db = open(&stranger);
     read(&db);
     let refused = |error: WriteError, lacks: &str| match error {
@@ -370,12 +370,12 @@ fn without_its_operators_a_database_is_read_and_copied_but_not_written() {
     plain.compact().expect("it lacks nothing");
     let error = db.create_keyspace("more", keyspace("keep-first")).unwrap_err();
     assert!(matches!(error, AdminError::Unregistered { .. }), "{error}");
-    db.settle().expect("nothing is due");
+    db.wait_for_compaction().expect("nothing is due");
     db.checkpoint("/copy").expect("a checkpoint");
     db.close().expect("closing");
 
     for place in ["/db", "/copy"] {
-        let db = Db::open(place, owner.clone()).expect("opening");
+        let db = owner.clone().open(place).expect("opening");
         for _ in 0..2 {
             assert_eq!(db.get("key").expect("a get").expect("there"), "first");
             assert_eq!(db.keyspace("plain").expect("made").get("p").expect("a get").expect("there"), "3");
@@ -397,7 +397,7 @@ fn a_keyspace_may_be_given_an_operator_and_keeps_it() {
     for other in [None, Some("append".to_owned())] {
         let asked = other.clone().unwrap_or("none".into());
         options.keyspace.merge_operator = other;
-        match Db::open("/db", options.clone()).unwrap_err() {
+        match options.clone().open("/db").unwrap_err() {
             OpenError::Incompatible { name: "merge_operator", stored, asked: told, .. } => {
                 assert_eq!((&stored[..], told), ("add", asked));
             }

@@ -36,15 +36,14 @@ fn listened(log: &Log) -> Options {
 #[test]
 fn every_operation_is_timed_where_slow_ones_are_to_be_reported() {
     let db =
-        Db::open("/db", Options { slow_operation_threshold: Some(Duration::from_secs(60)), ..options() })
-            .unwrap();
+        Options { slow_operation_threshold: Some(Duration::from_secs(60)), ..options() }.open("/db").unwrap();
     for i in 0..100 {
         db.put(format!("{i:03}"), "value").unwrap();
         db.get(format!("{i:03}")).unwrap();
     }
     let mut batch = WriteBatch::new();
     batch.put("synced", "value");
-    db.write_with(batch, Durability::Synced).unwrap();
+    db.write_with(batch, Durability::Sync).unwrap();
     db.multi_get(&["1", "2", "3"]).unwrap();
     assert_eq!(db.iter().count(), 101);
     assert_eq!(db.iter().rev().count(), 101);
@@ -79,7 +78,7 @@ fn every_operation_is_timed_where_slow_ones_are_to_be_reported() {
 
 #[test]
 fn a_sample_is_timed_otherwise() {
-    let db = Db::open("/db", options()).unwrap();
+    let db = options().open("/db").unwrap();
     for i in 0..20_000u32 {
         db.put(i.to_be_bytes(), "value").unwrap();
         db.get(i.to_be_bytes()).unwrap();
@@ -93,7 +92,7 @@ fn a_sample_is_timed_otherwise() {
 #[test]
 fn flushes_and_compactions_tell_what_they_made_of_what() {
     let log = Log::default();
-    let db = Db::open("/db", listened(&log)).unwrap();
+    let db = listened(&log).open("/db").unwrap();
     for round in 0..2 {
         for i in 0..100 {
             db.put(format!("{i:03}"), format!("{round}")).unwrap();
@@ -101,7 +100,7 @@ fn flushes_and_compactions_tell_what_they_made_of_what() {
         db.flush().unwrap();
     }
     db.compact().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let tables: Vec<u64> = db.default_keyspace().tables().iter().map(|table| table.id).collect();
     db.close().unwrap();
     let events = log.take();
@@ -173,7 +172,7 @@ fn a_listener_may_use_the_database_and_panic() {
     let panics = |_: &Event| panic!("a listener that panics on purpose");
     let listeners: Vec<Arc<dyn EventListener>> =
         vec![Arc::new(panics), Arc::new(uses), Arc::new(log.clone())];
-    let db = Db::open("/db", Options { listeners, ..options() }).unwrap();
+    let db = Options { listeners, ..options() }.open("/db").unwrap();
     place.set(db.clone()).unwrap();
     db.put("key", "value").unwrap();
     db.flush().unwrap();
@@ -197,7 +196,7 @@ fn a_listener_may_close_the_database() {
             sender.send(db.is_some_and(|db| db.close().is_ok())).unwrap();
         }
     };
-    let db = Db::open("/db", Options { listeners: vec![Arc::new(closes)], ..options() }).unwrap();
+    let db = Options { listeners: vec![Arc::new(closes)], ..options() }.open("/db").unwrap();
     db.put("key", "value").unwrap();
     *place.lock().unwrap() = Some(db.clone());
     let _ = db.flush();
@@ -212,7 +211,7 @@ fn stalls_are_counted_and_told_by_cause() {
     options.keyspace.memtable_bytes = 16 << 10;
     options.keyspace.max_memtables = 2;
     options.background_bytes_per_second = 256 << 10;
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     for i in 0..400u32 {
         db.put(i.to_be_bytes(), vec![7; 1024]).unwrap();
     }
@@ -238,7 +237,7 @@ fn stalls_are_counted_and_told_by_cause() {
 fn slow_operations_are_reported_with_what_they_did() {
     let log = Log::default();
     let options = Options { slow_operation_threshold: Some(Duration::from_micros(1)), ..listened(&log) };
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     for i in 0..1000 {
         db.put(format!("{i:04}"), vec![b'v'; 100]).unwrap();
     }
@@ -273,7 +272,7 @@ fn slow_reads_are_explained() {
         ..listened(&log)
     };
     options.keyspace.auto_compaction = false;
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     db.put("key", "value").unwrap();
     db.flush().unwrap();
     db.get("key").unwrap();
@@ -298,17 +297,17 @@ fn slow_reads_are_explained() {
 #[test]
 fn failures_suspensions_and_their_ends_are_told() {
     let (log, fs) = (Log::default(), FaultyFs::new(5));
-    let db = Db::open("/db", Options { file_system: Some(Arc::new(fs.clone())), ..listened(&log) }).unwrap();
+    let db = Options { file_system: Some(Arc::new(fs.clone())), ..listened(&log) }.open("/db").unwrap();
     let put = |durability| {
         let mut batch = WriteBatch::new();
         batch.put("key", "value");
         db.write_with(batch, durability)
     };
-    put(Durability::Synced).unwrap();
+    put(Durability::Sync).unwrap();
     fs.plan(FaultPlan { fail_at: Some(0), sticky: true, only: Some(OpClass::Sync), ..FaultPlan::none() });
-    assert!(put(Durability::Synced).is_err());
+    assert!(put(Durability::Sync).is_err());
     fs.plan(FaultPlan::none());
-    while put(Durability::Synced).is_err() {
+    while put(Durability::Sync).is_err() {
         std::thread::yield_now();
     }
     fs.plan(FaultPlan { fail_at: Some(0), sticky: true, only: Some(OpClass::Name), ..FaultPlan::none() });

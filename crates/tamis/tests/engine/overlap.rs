@@ -108,7 +108,7 @@ fn every_read_mode_returns_the_same() {
             Options { read_mode: mode, async_reads: reads, pin_metadata, ..options }
         };
         let plain = with(ReadMode::Mapped, AsyncReads::Off, 1, 0, true);
-        let db = Db::open(dir.path(), plain).unwrap();
+        let db = plain.open(dir.path()).unwrap();
         fill(&db, &mut Rng::new(seed), 6, keys);
         db.flush().unwrap();
         let expected = answers(&db, seed, keys);
@@ -116,7 +116,7 @@ fn every_read_mode_returns_the_same() {
         for mode in [ReadMode::Buffered, ReadMode::Direct] {
             for reads in [AsyncReads::Auto, AsyncReads::Threads, AsyncReads::Off] {
                 for (depth, cache_bytes, pin) in [(1, 0, true), (2, 1 << 10, false), (32, 1 << 20, true)] {
-                    let db = Db::open(dir.path(), with(mode, reads, depth, cache_bytes, pin)).unwrap();
+                    let db = with(mode, reads, depth, cache_bytes, pin).open(dir.path()).unwrap();
                     assert_eq!(
                         answers(&db, seed, keys),
                         expected,
@@ -138,7 +138,7 @@ fn every_read_mode_returns_the_same() {
 
 /// Six runs over the same keys in memory, each of many blocks, without a filter.
 fn six_runs(depth: usize, cache_bytes: u64) -> Db {
-    let db = Db::open("/db", options(Some(Arc::new(MemFs::new())), depth, cache_bytes)).unwrap();
+    let db = options(Some(Arc::new(MemFs::new())), depth, cache_bytes).open("/db").unwrap();
     for run in 0..6u64 {
         for i in (0..1200).filter(|i| i % 6 == run) {
             db.put(key(i), [run as u8; 100]).unwrap();
@@ -203,7 +203,7 @@ fn a_seek_reads_the_first_blocks_of_all_runs_together() {
 
 /// One run of many blocks.
 fn one_run(depth: usize, cache_bytes: u64) -> Db {
-    let db = Db::open("/db", options(Some(Arc::new(MemFs::new())), depth, cache_bytes)).unwrap();
+    let db = options(Some(Arc::new(MemFs::new())), depth, cache_bytes).open("/db").unwrap();
     for i in 0..3000 {
         db.put(key(i), [7; 100]).unwrap();
     }
@@ -298,7 +298,7 @@ fn a_failed_read_in_a_batch_fails_the_call_and_leaves_nothing_behind() {
     let fs = FaultyFs::new(1);
     let mut options = options(Some(Arc::new(fs.clone())), 8, 0);
     options.pin_metadata = false;
-    let db = Db::open(Path::new("/db"), options).unwrap();
+    let db = options.open(Path::new("/db")).unwrap();
     fill(&db, &mut Rng::new(3), 5, 200);
     let asked: Vec<_> = (0..220).step_by(3).map(key).collect();
     let (values, all) = (db.multi_get(&asked).unwrap(), items(db.iter()));
@@ -424,7 +424,7 @@ fn a_backward_seek_reads_the_first_blocks_of_all_runs_together() {
 /// Six runs that all have the same keys, so that a seek to one finds it in every run.
 #[test]
 fn a_bounded_scan_reads_no_block_beyond_its_bound() {
-    let db = Db::open("/db", options(Some(Arc::new(MemFs::new())), 32, 0)).unwrap();
+    let db = options(Some(Arc::new(MemFs::new())), 32, 0).open("/db").unwrap();
     for run in 0..6u64 {
         for i in 0..600 {
             db.put(key(i), [run as u8; 100]).unwrap();

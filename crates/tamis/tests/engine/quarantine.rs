@@ -42,7 +42,7 @@ fn key(i: u32) -> String {
 /// Creates several tables in the last level, a run with every tenth key above them, and another
 /// keyspace. Returns the file of a table in the middle of the last level, and the keys in it.
 fn filled(fs: &MemFs, filter: FilterChoice) -> (PathBuf, std::ops::Range<u32>) {
-    let db = Db::open(DIR, options(fs, filter)).unwrap();
+    let db = options(fs, filter).open(DIR).unwrap();
     let other = db.create_keyspace("other", keyspace_options(filter)).unwrap();
     for i in 0..KEYS {
         db.put(key(i), format!("old {i} {:0>40}", i * 7919)).unwrap();
@@ -131,7 +131,7 @@ fn a_table_of_a_newer_format_is_refused_and_not_set_aside() {
     bytes[footer + 48..footer + 56].copy_from_slice(&sum.to_le_bytes());
     overwrite(&fs, &table, &bytes);
     for options in [options(&fs, FilterChoice::BlockedBloom), quarantining(&fs, FilterChoice::BlockedBloom)] {
-        for opened in [Db::open(DIR, options.clone()), Db::open_read_only(DIR, options)] {
+        for opened in [options.clone().open(DIR), options.open_read_only(DIR)] {
             let error = opened.unwrap_err();
             assert!(matches!(error, OpenError::Storage(tamis::StorageError::Io(_))), "{error:?}");
             assert!(error.to_string().contains("a table of a newer format"), "{error}");
@@ -156,10 +156,10 @@ fn one_lost_table_affects_nothing_else_whatever_the_filter() {
                 Some(bytes) => overwrite(&fs, &path, bytes),
                 None => fs.remove(&path).unwrap(),
             }
-            let refused = Db::open(DIR, options(&fs, filter)).err();
+            let refused = options(&fs, filter).open(DIR).err();
             assert!(matches!(refused, Some(OpenError::Storage(_))), "{filter:?} {how}: {refused:?}");
-            let db = Db::open(DIR, quarantining(&fs, filter)).unwrap();
-            db.settle_filters().unwrap();
+            let db = quarantining(&fs, filter).open(DIR).unwrap();
+            db.wait_for_filters().unwrap();
             look(db.default_keyspace(), &lost);
             let named = db.stats().damaged_tables;
             assert_eq!(named.len(), 1, "{named:?}");
@@ -184,7 +184,7 @@ fn one_lost_table_affects_nothing_else_whatever_the_filter() {
             db.close().unwrap();
             overwrite(&fs, &path, &sound);
         }
-        let db = Db::open(DIR, options(&fs, filter)).unwrap();
+        let db = options(&fs, filter).open(DIR).unwrap();
         assert!(db.stats().damaged_tables.is_empty());
         assert_eq!(db.verify().unwrap().problems, Vec::<String>::new());
         db.compact().unwrap();
@@ -203,7 +203,7 @@ fn keys_deleted_by_a_lost_range_tombstone_are_not_read() {
         let fs = MemFs::new();
         let keyspace = KeyspaceOptions { auto_compaction: false, ..keyspace_options(filter) };
         let sound = Options { keyspace: keyspace.clone(), ..options(&fs, filter) };
-        let db = Db::open(DIR, sound).unwrap();
+        let db = sound.open(DIR).unwrap();
         (0..KEYS).for_each(|i| db.put(key(i), value_of(i)).unwrap());
         db.compact().unwrap();
         db.put(key(100), "new").unwrap();
@@ -214,8 +214,8 @@ fn keys_deleted_by_a_lost_range_tombstone_are_not_read() {
         db.close().unwrap();
         fs.remove(&Path::new(DIR).join(format!("{:06}.tam", newest.id))).unwrap();
 
-        let db = Db::open(DIR, Options { keyspace, ..quarantining(&fs, filter) }).unwrap();
-        db.settle_filters().unwrap();
+        let db = Options { keyspace, ..quarantining(&fs, filter) }.open(DIR).unwrap();
+        db.wait_for_filters().unwrap();
         for i in 0..KEYS {
             let value = db.get(key(i));
             match (100..=400).contains(&i) {
@@ -238,7 +238,7 @@ fn a_rewritten_lost_range_is_readable() {
     let filter = FilterChoice::BlockedBloom;
     let (path, lost) = filled(&fs, filter);
     fs.remove(&path).unwrap();
-    let db = Db::open(DIR, quarantining(&fs, filter)).unwrap();
+    let db = quarantining(&fs, filter).open(DIR).unwrap();
     for i in lost.clone() {
         assert!(i.is_multiple_of(10) || db.get(key(i)).is_err());
         db.put(key(i), value_of(i)).unwrap();
@@ -255,7 +255,7 @@ fn writes_and_compactions_continue_around_a_lost_table() {
         let mut options = quarantining(&fs, FilterChoice::BlockedBloom);
         options.keyspace.compaction = compaction;
         options.keyspace.memtable_bytes = 16 << 10;
-        let db = Db::open(DIR, options.clone()).unwrap();
+        let db = options.clone().open(DIR).unwrap();
         let value = |i: u32, round: u32| format!("{i} {round} {:0>60}", i.wrapping_mul(2_654_435_761));
         let write = |db: &Db, round: u32| {
             for i in 0..800 {
@@ -263,15 +263,15 @@ fn writes_and_compactions_continue_around_a_lost_table() {
             }
         };
         (0..3).for_each(|round| write(&db, round));
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         let tables = db.default_keyspace().tables();
         let table = tables.iter().max_by_key(|table| (table.level, table.bytes)).unwrap();
         let path = Path::new(DIR).join(format!("{:06}.tam", table.id));
         db.close().unwrap();
         fs.remove(&path).unwrap();
-        let db = Db::open(DIR, options.clone()).unwrap();
+        let db = options.clone().open(DIR).unwrap();
         (3..12).for_each(|round| write(&db, round));
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         // Everything was written after the loss.
         for i in 0..800 {
             assert_eq!(
@@ -281,7 +281,7 @@ fn writes_and_compactions_continue_around_a_lost_table() {
             );
         }
         db.close().unwrap();
-        let db = Db::open(DIR, options).unwrap();
+        let db = options.open(DIR).unwrap();
         assert_eq!(db.get(key(5)).unwrap().as_deref(), Some(value(5, 11).as_bytes()));
     }
 }
@@ -296,7 +296,7 @@ fn compactions_leave_a_table_with_known_damage_alone() {
     let mut bytes = read_file(&fs, &path).unwrap().to_vec();
     bytes[300] ^= 1;
     overwrite(&fs, &path, &bytes);
-    let db = Db::open(DIR, options(&fs, filter)).unwrap();
+    let db = options(&fs, filter).open(DIR).unwrap();
     assert!(db.stats().damaged_tables.is_empty(), "no read has met the damage yet");
     let errors = lost.clone().filter(|i| db.get(key(*i)).is_err()).count();
     assert!(0 < errors && errors < lost.len(), "one block of several: {errors} of {}", lost.len());
@@ -309,7 +309,7 @@ fn compactions_leave_a_table_with_known_damage_alone() {
         }
         db.flush().unwrap();
     }
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let failed = db.stats().write.set_aside;
     assert!(failed <= 1, "{failed} compactions met the known damage");
     assert_eq!(db.get(key(0)).unwrap().as_deref(), Some(&b"19 0"[..]));

@@ -28,7 +28,7 @@ fn key(i: u64, run: u64) -> [u8; 8] {
 
 /// Twelve runs over the same key range, and their contents.
 fn filled(options: Options) -> (Db, BTreeMap<[u8; 8], u64>) {
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     let mut model = BTreeMap::new();
     for run in 0..RUNS {
         for i in 0..KEYS {
@@ -161,7 +161,7 @@ fn prefixes_of_strings_are_filtered() {
         FilterChoice::Surf(tamis::options::SurfSuffix::Real),
         FilterChoice::Surf(tamis::options::SurfSuffix::None),
     ] {
-        let db = Db::open("/db", options(filter)).expect("opening");
+        let db = options(filter).open("/db").expect("opening");
         for run in 0..RUNS {
             for i in 0..500 {
                 db.put(format!("country/{run:02}/city/{i:04}"), "x").expect("a write");
@@ -188,7 +188,7 @@ fn prefixes_of_strings_are_filtered() {
 fn a_run_beyond_the_range_is_not_opened() {
     let (mut options, fs) = (options(FilterChoice::BlockedBloom), Arc::new(MemFs::new()));
     options.file_system = Some(fs);
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     for run in 0..8 {
         for i in 0..100 {
             db.put(format!("{run}-{i:03}"), "x").expect("a write");
@@ -226,7 +226,7 @@ fn each_level_has_its_own_filter() {
     db.compact().expect("a compaction");
     let after = kinds(&db);
     assert!(after[0].is_empty() && after.iter().flatten().eq(["ribbon"]), "{after:?}");
-    assert!(model.keys().all(|key| db.contains(key).expect("a get")));
+    assert!(model.keys().all(|key| db.contains_key(key).expect("a get")));
 }
 
 /// Monkey's rule: the same memory, divided so that small runs are hardly ever searched in vain.
@@ -236,7 +236,7 @@ fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
         let mut options = options(FilterChoice::Bloom(tamis::options::BloomHashing::Rotation));
         options.keyspace.bits_per_key = 5.0;
         options.keyspace.filter_allocation = allocation;
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         for i in 0..60_000u64 {
             db.put(key(i, 0), "x").expect("a write");
         }
@@ -253,7 +253,7 @@ fn monkey_gives_small_runs_more_bits_and_all_runs_fewer_false_positives() {
     let measure = |db: &Db| {
         let ((), used) = cost(db, || {
             for i in 0..20_000 {
-                assert!(!db.contains(key(i, 9)).expect("a get"));
+                assert!(!db.contains_key(key(i, 9)).expect("a get"));
             }
         });
         used.false_positives
@@ -285,7 +285,7 @@ fn a_failing_read_is_an_error_and_never_a_gap() {
         (options.read_mode, options.cache_bytes, options.pin_metadata) = (ReadMode::Buffered, 4 << 10, false);
         options.read_queue_depth = depth;
         options.keyspace.block_bytes = 256;
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         let mut keys = Vec::new();
         for run in 0..4 {
             for i in 0..60 {
@@ -353,7 +353,7 @@ fn a_seek_after_a_failed_seek_finds_everything() {
         let mut options = options(filter);
         options.file_system = Some(Arc::new(fs.clone()));
         (options.read_mode, options.cache_bytes, options.keyspace.block_bytes) = (ReadMode::Buffered, 0, 256);
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         let mut keys = Vec::new();
         for run in 0..4 {
             for i in 0..60 {

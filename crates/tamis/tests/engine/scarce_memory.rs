@@ -77,7 +77,7 @@ fn check(keyspace: &Keyspace, tables: u32) {
 #[test]
 fn filters_of_all_keyspaces_move_into_memory() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), options()).unwrap();
+    let db = options().open(dir.path()).unwrap();
     let (first, other) = (db.default_keyspace(), db.create_keyspace("other", quiet()).unwrap());
     write(&db, first, 0);
     write(&db, first, 1);
@@ -98,9 +98,9 @@ fn filters_of_all_keyspaces_move_into_memory() {
 #[test]
 fn an_opening_a_follower_and_an_ingestion_copy_them_too() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), options()).unwrap();
+    let db = options().open(dir.path()).unwrap();
     let (first, other) = (db.default_keyspace(), db.create_keyspace("other", quiet()).unwrap());
-    let follower = Db::open_follower(dir.path(), options()).unwrap();
+    let follower = options().open_follower(dir.path()).unwrap();
     write(&db, first, 0);
     write(&db, first, 1);
     follower.catch_up().unwrap();
@@ -126,7 +126,7 @@ fn an_opening_a_follower_and_an_ingestion_copy_them_too() {
     drop((first, other, follower));
     db.close().unwrap();
 
-    let db = Db::open(dir.path(), options()).unwrap();
+    let db = options().open(dir.path()).unwrap();
     assert_eq!(filters(&db).0, 0, "also of the keyspace that was opened before the other");
     check(db.default_keyspace(), 3);
     check(&db.keyspace("other").unwrap(), 2);

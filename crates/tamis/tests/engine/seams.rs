@@ -43,7 +43,7 @@ impl Machine {
             clock: Some(self.clock.clone()),
             ..Options::default()
         };
-        Db::open("/db", options).unwrap()
+        options.open("/db").unwrap()
     }
 
     fn ingest(&self, db: &Db, keys: &[&str]) {
@@ -71,7 +71,7 @@ fn an_ingested_file_outlives_an_older_write_that_was_flushed_later() {
         db.flush().unwrap();
         machine.clock.advance(200);
         drop(pause);
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         db.compact().unwrap();
         assert_eq!(db.get("a").unwrap(), None);
         assert_eq!(db.get("m").unwrap().expect("it has lived for 200 of 1000 seconds"), "ingested");
@@ -226,7 +226,7 @@ fn operands_files_deletes_and_snapshots_survive_policy_changes() {
             }
         }
         snapshots.clear();
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         check(&db, &content, &snapshots, "settled");
         db.compact().unwrap();
         check(&db, &content, &snapshots, "compacted");
@@ -277,7 +277,7 @@ fn the_oddest_options_open_write_merge_and_close() {
             }
             db.delete_range("key10".."key20").unwrap();
             db.flush().unwrap();
-            db.settle().unwrap();
+            db.wait_for_compaction().unwrap();
             assert_eq!(db.range("key10".."key20").count(), 0);
             db.compact().unwrap();
             assert_eq!(db.range("key10".."key20").count(), 0);

@@ -1,10 +1,10 @@
 //! Iterators whose front is moved by `seek` while their back is in use.
 
-use tamis::{Db, Iter, Options};
+use tamis::{Db, Iter};
 
 fn abcd() -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let db = Db::open(dir.path()).unwrap();
     for key in ["a", "b", "c", "d"] {
         db.put(key, "value").unwrap();
     }

@@ -59,7 +59,7 @@ fn a_tree_of_fragments_reads_back_after_many_merges_reopening_and_a_manual_compa
     let dir = tempfile::tempdir().unwrap();
     let mut expected = BTreeMap::new();
     for round in 0..3 {
-        let db = Db::open(dir.path(), options(CompactionChoice::Fragmented)).unwrap();
+        let db = options(CompactionChoice::Fragmented).open(dir.path()).unwrap();
         write(&db, &mut expected, 12_000, round);
         check(&db, &expected);
         db.verify().unwrap();
@@ -83,11 +83,11 @@ fn a_leveled_tree_becomes_fragmented_and_leveled_again() {
     {
         if round == 2 {
             // Leveling takes over a tree whose levels are single runs.
-            let db = Db::open(dir.path(), options(CompactionChoice::Fragmented)).unwrap();
+            let db = options(CompactionChoice::Fragmented).open(dir.path()).unwrap();
             db.compact().unwrap();
             db.close().unwrap();
         }
-        let db = Db::open(dir.path(), options(policy)).unwrap();
+        let db = options(policy).open(dir.path()).unwrap();
         write(&db, &mut expected, 8_000, round as u64);
         check(&db, &expected);
         db.verify().unwrap();
@@ -101,7 +101,7 @@ fn first_in_first_out_keeps_the_newest_data_and_never_shows_overwritten_values()
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(policy);
         options.keyspace.retain_bytes = 64 << 10;
-        let db = Db::open(dir.path(), options).unwrap();
+        let db = options.open(dir.path()).unwrap();
         let mut expected = BTreeMap::new();
         write(&db, &mut expected, 20_000, 1);
         db.flush().unwrap();
@@ -133,7 +133,7 @@ fn a_deterministic_tree_keeps_the_lengths_of_its_blocks_over_a_reopening() {
         let levels = &db.stats().keyspaces[0].levels;
         levels[2].runs.first().map_or(0, |run| run.epochs.1)
     };
-    let mut db = Db::open(dir.path(), options.clone()).unwrap();
+    let mut db = options.clone().open(dir.path()).unwrap();
     for i in 0..2000 {
         db.put(format!("key {i:05}"), [7; 100]).unwrap();
     }
@@ -145,14 +145,14 @@ fn a_deterministic_tree_keeps_the_lengths_of_its_blocks_over_a_reopening() {
             db.put(format!("key {:05}", i * 100), format!("{flush}")).unwrap();
         }
         db.flush().unwrap();
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         if merged(&db) != last {
             last = merged(&db);
             ends.push(last);
         }
         if flush % 20 == 19 {
             db.close().unwrap();
-            db = Db::open(dir.path(), options.clone()).unwrap();
+            db = options.clone().open(dir.path()).unwrap();
         }
     }
     let rounds: Vec<u64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -175,7 +175,7 @@ fn collected_runs_are_merged_after_a_pause_without_a_write_and_by_settle() {
     // No flush but those below.
     options.keyspace.memtable_bytes = 1 << 20;
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), options).unwrap();
+    let db = options.open(dir.path()).unwrap();
     let level0 = || db.stats().keyspaces[0].levels[0].runs.len();
     let load = || {
         for run in 0..4u8 {
@@ -194,6 +194,6 @@ fn collected_runs_are_merged_after_a_pause_without_a_write_and_by_settle() {
     assert_eq!(level0(), 0, "nothing was merged within a minute");
     load();
     assert_eq!(level0(), 4);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(level0(), 0);
 }

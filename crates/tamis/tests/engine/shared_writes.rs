@@ -30,7 +30,7 @@ fn sharing(memory: &SharedWriteMemory) -> Options {
 }
 
 fn open(options: Options, dir: &str) -> Db {
-    Db::open(Path::new(dir), options).expect("opening")
+    options.open(Path::new(dir)).expect("opening")
 }
 
 fn put(db: &Db, keys: std::ops::Range<u32>) {
@@ -148,14 +148,14 @@ fn only_open_writers_are_members() {
     let memory = SharedWriteMemory::new(TOTAL);
     let options = sharing(&memory);
     let db = open(options.clone(), "/db");
-    Db::open("/db", options.clone()).expect_err("it is open already");
+    options.clone().open("/db").expect_err("it is open already");
     assert_eq!(memory.members().len(), 1);
     let handle = db.clone();
     put(&db, 0..10);
     db.close().expect("closing");
     assert_eq!(memory.members(), []);
     check(&handle, 0..10);
-    let reader = Db::open_read_only("/db", options.clone()).expect("opening");
+    let reader = options.clone().open_read_only("/db").expect("opening");
     assert_eq!(memory.members(), []);
     check(&reader, 0..10);
     memory.set_bytes(2 * TOTAL);
@@ -176,8 +176,8 @@ fn one_limit_is_shared_by_memtables_and_block_caches() {
         shared_write_memory: Some(limit.writes()),
         ..Options::default()
     };
-    let db = Db::open("/one", options.clone()).unwrap();
-    let idle = Db::open("/other", options).unwrap();
+    let db = options.clone().open("/one").unwrap();
+    let idle = options.open("/other").unwrap();
     // Empty memtables take nothing. A step of the limit may be exceeded.
     let before = LIMIT - LIMIT / 32;
     while limit.reads().bytes() != before {

@@ -109,7 +109,7 @@ fn fixture() -> BTreeMap<PathBuf, Vec<u8>> {
         static ONCE: std::sync::Once = std::sync::Once::new();
         ONCE.call_once(|| {
             let dir = tempfile::tempdir().unwrap();
-            let db = Db::open(dir.path(), options()).unwrap();
+            let db = options().open(dir.path()).unwrap();
             write_history(&db);
             // Copied while the database is open, as a crash would leave it.
             let _ = fs::remove_dir_all(FIXTURE);
@@ -167,7 +167,7 @@ fn the_fixture_covers_its_cases_and_stays_small() {
     assert!(files.values().map(Vec::len).sum::<usize>() < 100_000);
     // Regression: a database opened read-only did not count its logs among its files, and `verify`
     // read none of them.
-    let db = Db::open_read_only(FIXTURE, options()).unwrap();
+    let db = options().open_read_only(FIXTURE).unwrap();
     let stats = db.stats();
     assert!(stats.log_files >= 1 && stats.log_bytes > 0);
     let default = &stats.keyspaces[0];
@@ -180,7 +180,7 @@ fn the_stored_database_of_version_1_is_read_without_being_changed() {
     let dir = copy();
     let before = files(dir.path());
     for read_mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
-        let db = Db::open_read_only(dir.path(), Options { read_mode, ..options() }).unwrap();
+        let db = Options { read_mode, ..options() }.open_read_only(dir.path()).unwrap();
         check(&db);
         drop(db);
         assert!(files(dir.path()) == before, "a read-only open changes nothing");
@@ -191,7 +191,7 @@ fn the_stored_database_of_version_1_is_read_without_being_changed() {
 fn the_stored_database_of_version_1_is_opened_written_and_compacted() {
     let dir = copy();
     for (round, read_mode) in [ReadMode::Mapped, ReadMode::Direct].into_iter().enumerate() {
-        let db = Db::open(dir.path(), Options { read_mode, ..options() }).unwrap();
+        let db = Options { read_mode, ..options() }.open(dir.path()).unwrap();
         check(&db);
         db.put("new", "value").unwrap();
         assert_eq!(db.get("new").unwrap().unwrap(), "value");
@@ -204,7 +204,7 @@ fn the_stored_database_of_version_1_is_opened_written_and_compacted() {
         check(&db);
         db.close().unwrap();
     }
-    check(&Db::open(dir.path(), options()).unwrap());
+    check(&options().open(dir.path()).unwrap());
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn the_stored_options_of_version_1_are_read() {
     let stored = Options::stored_in(FIXTURE).unwrap().unwrap();
     assert_eq!((stored.max_log_bytes, stored.keyspace.block_bytes), (8 << 10, 1024));
     assert_eq!(stored.keyspace.compression, options().keyspace.compression);
-    let db = Db::open_read_only(FIXTURE, stored).unwrap();
+    let db = stored.open_read_only(FIXTURE).unwrap();
     let second = db.keyspace("second").unwrap();
     let (stored, made) = (second.options(), second_options());
     assert_eq!(stored.filter, made.filter);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
 use tamis::maintenance::{VerifiedKind, VerifyReport};
 use tamis::options::FilterChoice;
-use tamis::{Db, Durability, KeyspaceOptions, OpenError, Options, WriteBatch};
+use tamis::{Durability, KeyspaceOptions, OpenError, Options, WriteBatch};
 
 const DIR: &str = "db";
 
@@ -26,7 +26,7 @@ fn options(fs: &MemFs) -> Options {
 /// A database with two keyspaces, several tables in each, a filter file, and synced writes in its
 /// log.
 fn filled(fs: &MemFs) {
-    let db = Db::open(DIR, options(fs)).unwrap();
+    let db = options(fs).open(DIR).unwrap();
     let other = db.create_keyspace("other", options(fs).keyspace).unwrap();
     for round in 0..3 {
         for i in 0..300 {
@@ -37,11 +37,11 @@ fn filled(fs: &MemFs) {
     }
     db.compact().unwrap();
     // Filter files are written in the background.
-    db.settle_filters().unwrap();
+    db.wait_for_filters().unwrap();
     for i in 0..50 {
         let mut batch = WriteBatch::new();
         batch.put(format!("late {i}"), [i; 100]);
-        db.write_with(batch, Durability::Synced).unwrap();
+        db.write_with(batch, Durability::Sync).unwrap();
     }
     db.close().unwrap();
 }
@@ -130,10 +130,8 @@ fn whatever_file_is_damaged_all_others_are_checked_and_found_sound() {
                 may_be_missing || report.problems.iter().any(|problem| problem.contains(&**name)),
                 "{what}"
             );
-            let opened = Db::open_read_only(
-                DIR,
-                Options { on_damage: tamis::options::OnDamage::Quarantine, ..options(&fs) },
-            );
+            let opened = Options { on_damage: tamis::options::OnDamage::Quarantine, ..options(&fs) }
+                .open_read_only(DIR);
             assert_eq!(opened.is_err(), report.unopenable.is_some(), "{what}");
             assert!(!matches!(opened, Err(OpenError::Changing { .. })), "{what}");
             for other in files.iter().filter(|other| *other != name && *other != "CURRENT") {

@@ -27,7 +27,7 @@ fn choice(db: &Db) -> AutoFilterStats {
 fn run(db: &Db, keys: std::ops::Range<u64>) {
     keys.for_each(|n| db.put(spread(n), n.to_be_bytes()).expect("a write"));
     db.flush().expect("a flush");
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
 }
 
 /// Empty ranges make a filter for the tree worth its while even over one run, gets do not: the
@@ -37,7 +37,7 @@ fn run(db: &Db, keys: std::ops::Range<u64>) {
 fn the_filter_follows_the_reads() {
     let mut options = auto();
     options.keyspace.bits_per_key = 14.0;
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     run(&db, 0..6000);
     let ranges = |count: u64| {
         for n in 0..count {
@@ -56,13 +56,13 @@ fn the_filter_follows_the_reads() {
         }
     };
     ranges(10_000);
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     let early = choice(&db);
     assert_eq!((&early.in_force[..], &early.wanted[..]), ("per-table", "per-table"), "{early:?}");
     assert!(early.reason.contains("fewer than 16384 reads"), "{early:?}");
 
     ranges(15_000);
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     let now = choice(&db);
     assert_eq!((&now.in_force[..], &now.wanted[..], now.changes), ("global", "global", 1), "{now:?}");
     assert!(now.global_ns < 0.8 * now.per_table_ns && now.reason.contains("1 runs take"), "{now:?}");
@@ -73,7 +73,7 @@ fn the_filter_follows_the_reads() {
     run(&db, 0..300);
     assert_eq!(db.default_keyspace().stats().tables_with_key_list, 1);
     gets(220);
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     let waiting = choice(&db);
     assert_eq!((&waiting.in_force[..], &waiting.wanted[..]), ("global", "global"), "{waiting:?}");
     assert!(waiting.reason.contains("the next round may change it"), "{waiting:?}");
@@ -86,7 +86,7 @@ fn the_filter_follows_the_reads() {
     assert_eq!(leaving.tables_without_own_filter, 1);
     assert!(leaving.reason.contains("1 tables still need"), "{leaving:?}");
     db.compact().expect("a compaction");
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     let end = choice(&db);
     assert_eq!((&end.in_force[..], end.changes), ("per-table", 2), "{end:?}");
     assert!((0..9000).all(|n| db.get(spread(n)).expect("a get").is_some()));
@@ -99,7 +99,7 @@ fn readers_miss_nothing_while_the_filter_changes() {
     const KEYS: u64 = 3000;
     let mut options = auto();
     options.set("keyspace.workload", "get 10, empty-get 10, seek 1").expect("a workload");
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     let (written, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let value = |n: u64, round: u64| [n.to_be_bytes(), round.to_be_bytes()].concat();
     let round_of = |value: &[u8]| u64::from_be_bytes(value[8..].try_into().expect("eight bytes"));
@@ -140,16 +140,16 @@ fn readers_miss_nothing_while_the_filter_changes() {
             written.store(round, Relaxed);
             db.flush().expect("a flush");
             if round == 14 {
-                db.settle_filters().expect("settling");
+                db.wait_for_filters().expect("settling");
                 assert_eq!(choice(db).in_force, "global");
             }
             if round % 20 == 16 {
                 db.compact().expect("a compaction");
-                db.settle_filters().expect("settling");
+                db.wait_for_filters().expect("settling");
                 assert_eq!(choice(db).in_force, "per-table");
             }
         }
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         stop.store(true, Relaxed);
     });
     assert!(choice(&db).changes >= 3, "{:?}", choice(&db));
@@ -170,14 +170,14 @@ fn the_filter_of_the_tree_is_saved_while_it_is_in_force() {
     options.set("keyspace.workload", "get 10, empty-get 10, seek 10").expect("a workload");
     let fs = FaultyFs::new(1);
     options.file_system = Some(Arc::new(fs.clone()));
-    let db = Db::open("/db", options.clone()).expect("opening");
+    let db = options.clone().open("/db").expect("opening");
     let all = |db: &Db| (0..6000).all(|n| db.get(spread(n)).expect("a get").is_some());
     // Merges among many runs leave many runs.
     (0..10).for_each(|n| run(&db, n * 300..(n + 1) * 300));
     assert_eq!(choice(&db).in_force, "global");
     db.default_keyspace().change_options(|options| options.auto_compaction = true).expect("options");
     (10..20).for_each(|n| run(&db, n * 300..(n + 1) * 300));
-    db.settle().expect("settling");
+    db.wait_for_compaction().expect("settling");
     let (stats, now) = (db.default_keyspace().stats(), choice(&db));
     assert_eq!(now.in_force, "global", "{stats:?}");
     assert!(
@@ -188,18 +188,18 @@ fn the_filter_of_the_tree_is_saved_while_it_is_in_force() {
     assert!(all(&db));
     db.close().expect("closing");
 
-    let db = Db::open("/db", options.clone()).expect("opening");
-    db.settle_filters().expect("settling");
+    let db = options.clone().open("/db").expect("opening");
+    db.wait_for_filters().expect("settling");
     let filter = report(&db);
     assert_eq!((&choice(&db).in_force[..], filter.unbuilt), ("global", 0));
     assert_eq!((filter.keys_from_lists, filter.keys_from_data, filter.rebuilt.0), (0, 0, 0), "{filter:?}");
     assert!(filter.images_loaded > 0 && all(&db), "{filter:?}");
     db.compact().expect("a compaction");
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     assert_eq!(choice(&db).in_force, "per-table");
     db.close().expect("closing");
 
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     assert_eq!((&choice(&db).in_force[..], db.default_keyspace().stats().filter_files), ("per-table", 0));
     assert!(all(&db));
     db.close().expect("closing");

@@ -24,7 +24,7 @@ fn options(fs: &FaultyFs) -> Options {
 }
 
 fn open(fs: &FaultyFs) -> Db {
-    Db::open("/db", options(fs)).expect("opening")
+    options(fs).open("/db").expect("opening")
 }
 
 fn put(db: &Db, keys: impl Iterator<Item = u64>, value: u64) {
@@ -43,7 +43,7 @@ fn saved(fs: &FaultyFs) -> Db {
     db.compact().expect("a compaction");
     flushed(&db, (0..20_000).step_by(40), 1);
     flushed(&db, (0..20_000).step_by(50), 2);
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     db
 }
 
@@ -66,7 +66,7 @@ fn check(db: &Db, context: &str) {
 
 /// Checks that the filter is complete, and that no key was read from a table.
 fn check_loaded(db: &Db, context: &str) {
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     let filter = report(db);
     assert_eq!(
         (filter.images_loaded, filter.unbuilt),
@@ -124,10 +124,10 @@ fn without_filter_files_the_filter_is_built_from_lists_and_data() {
     for path in filter_files(&fs) {
         tamis::io::FileSystem::remove(&fs, &path).expect("a file");
     }
-    let reader = Db::open_read_only("/db", options(&fs)).expect("opening");
+    let reader = options(&fs).open_read_only("/db").expect("opening");
     for (db, context) in [(&reader, "a reader"), (&open(&fs), "a writer")] {
         check(db, context);
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         let filter = report(db);
         assert_eq!(
             (filter.images_loaded, filter.unbuilt, filter.damaged_lists),
@@ -153,7 +153,7 @@ fn after_a_crash_only_newer_tables_are_read() {
     flushed(&db, late.iter().copied(), 2);
     let crashed = fs.after_crash(CrashMode::DropUnsynced);
     let db = open(&crashed);
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     let filter = report(&db);
     assert_eq!((filter.images_loaded, filter.unbuilt, filter.rebuilt.0), (partitions, 0, 0), "{filter:?}");
     // The two flushes before were added to partitions that were saved before them.
@@ -172,14 +172,14 @@ fn readers_and_checkpoints_use_the_images() {
     let fs = FaultyFs::new(3);
     saved(&fs).close().expect("closing");
     let files = filter_files(&fs);
-    let reader = Db::open_read_only("/db", options(&fs)).expect("opening");
+    let reader = options(&fs).open_read_only("/db").expect("opening");
     check_loaded(&reader, "read-only");
     check(&reader, "read-only");
     drop(reader);
     assert_eq!(filter_files(&fs), files, "a reader saves nothing");
     let db = open(&fs);
     db.checkpoint("/copy").expect("a checkpoint");
-    let copy = Db::open("/copy", options(&fs)).expect("opening");
+    let copy = options(&fs).open("/copy").expect("opening");
     check_loaded(&copy, "a checkpoint");
     check(&copy, "a checkpoint");
 }
@@ -203,7 +203,7 @@ fn damaged_filter_files_cost_no_answer() {
             }
             let db = open(&hurt);
             (0..22_000).step_by(997).for_each(|n| assert_eq!(get(&db, n), value_of(n), "{context}: {n}"));
-            db.settle_filters().expect("settling");
+            db.wait_for_filters().expect("settling");
             (0..22_000).step_by(499).for_each(|n| assert_eq!(get(&db, n), value_of(n), "{context}: {n}"));
             let filter = report(&db);
             assert_eq!((filter.unbuilt, db.stats().warnings.len()), (0, 1), "{context}: {filter:?}");
@@ -233,13 +233,13 @@ fn images_of_other_options_are_replaced() {
     let mut wanted = options(&fs);
     for (number, change) in changes.into_iter().enumerate() {
         change(&mut wanted);
-        let db = Db::open("/db", wanted.clone()).expect("opening");
+        let db = wanted.clone().open("/db").expect("opening");
         check(&db, &format!("change {number}"));
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         let filter = report(&db);
         assert!(filter.images_loaded > 0 && filter.rebuilt.0 > 0, "change {number}: {filter:?}");
         db.close().expect("closing");
-        let db = Db::open("/db", wanted.clone()).expect("opening");
+        let db = wanted.clone().open("/db").expect("opening");
         check_loaded(&db, &format!("after change {number}"));
         check(&db, &format!("after change {number}"));
         for n in (0..20_000).step_by(1_001) {
@@ -257,7 +257,7 @@ fn files_go_with_their_keyspace() {
     let keyspace = db.create_keyspace("k", options(&fs).keyspace).expect("a keyspace");
     keyspace.put("key", "value").expect("a write");
     keyspace.flush().expect("a flush");
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     assert_eq!((keyspace.stats().filter_files, filter_files(&fs).len()), (1, 1));
     drop(keyspace);
     db.drop_keyspace("k").expect("dropping");
@@ -271,7 +271,7 @@ type Model = BTreeMap<Vec<u8>, u64>;
 /// Stops at the first failure, and returns the entries that may or may not be there then.
 fn tour(options: &Options, fs: &FaultyFs, model: &mut Model) -> Result<(), Model> {
     for session in 0..3u64 {
-        let Ok(db) = Db::open("/db", options.clone()) else { return Err(Model::new()) };
+        let Ok(db) = options.clone().open("/db") else { return Err(Model::new()) };
         for round in 0..3u64 {
             let number = session * 3 + round;
             let new: Model = (0..60).map(|n| (spread((n * 17 + number * 29) % 400), number)).collect();
@@ -282,14 +282,14 @@ fn tour(options: &Options, fs: &FaultyFs, model: &mut Model) -> Result<(), Model
                 for (key, value) in &new {
                     batch.put(key, value.to_be_bytes());
                 }
-                db.write_with(batch, Durability::Synced).is_ok()
+                db.write_with(batch, Durability::Sync).is_ok()
             };
             if !written {
                 return Err(new);
             }
             model.extend(new);
             let went =
-                db.flush().is_ok() && (number != 4 || db.compact().is_ok()) && db.settle_filters().is_ok();
+                db.flush().is_ok() && (number != 4 || db.compact().is_ok()) && db.wait_for_filters().is_ok();
             if !went {
                 return Err(Model::new());
             }
@@ -353,7 +353,7 @@ fn crash_at_any_moment(options: fn(&FaultyFs) -> Options) {
         for mode in MODES {
             let context = format!("stopped at operation {stop}, {mode:?}");
             let after = fs.after_crash(mode);
-            let db = Db::open("/db", options(&after)).unwrap_or_else(|e| panic!("{context}: {e}"));
+            let db = options(&after).open("/db").unwrap_or_else(|e| panic!("{context}: {e}"));
             let check = |when: &str| {
                 for n in 0..500 {
                     let key = spread(n);
@@ -366,7 +366,7 @@ fn crash_at_any_moment(options: fn(&FaultyFs) -> Options) {
                 assert!(model.keys().all(|key| found.binary_search(key).is_ok()), "{context}, {when}");
             };
             check("at once");
-            db.settle_filters().unwrap_or_else(|e| panic!("{context}: {e}"));
+            db.wait_for_filters().unwrap_or_else(|e| panic!("{context}: {e}"));
             check("settled");
             loaded += db.default_keyspace().stats().global_filter.map_or(0, |filter| filter.images_loaded);
             assert_eq!(db.verify().expect("verifying").problems, Vec::<String>::new(), "{context}");

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis::Db;
 use tamis::ingest::{ExternalTableBuilder, IngestOptions};
 use tamis::io::FileSystem;
 use tamis::operators::Operators;
@@ -46,7 +45,7 @@ fn auto_never_rejects_a_present_key() {
 fn a_range_without_keys_opens_hardly_any_run() {
     let mut options = options(FilterChoice::Grf);
     options.keyspace.auto_compaction = false;
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     filled(&db, 8000);
     let present: BTreeMap<Vec<u8>, ()> = (0..8000).map(|n| (spread(n), ())).collect();
     let mut asked = 0u64;
@@ -74,7 +73,7 @@ fn strings_of_many_runs_are_walked_only_for_prefixes() {
         options.keyspace.auto_compaction = false;
         options.keyspace.key_map = KeyMapChoice::Mixed;
         options.keyspace.prefix_filter = prefix_filter;
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         let key = |run: usize, n: usize| {
             format!("{}#{:07}{run}", (b'a' + (n % 20) as u8) as char, n * 7919 % 1_000_003)
         };
@@ -86,7 +85,7 @@ fn strings_of_many_runs_are_walked_only_for_prefixes() {
             }
             db.flush().expect("a flush");
         }
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         let (count, used) = cost(&db, || db.prefix("bb#").count());
         assert_eq!(count, 30);
         let (most, least) = if prefix_filter == PrefixFilter::None { (9, 9) } else { (2, 1) };
@@ -105,7 +104,7 @@ fn keys_rewritten_forever_are_found_in_one_run() {
         options.keyspace.bits_per_key = 16.0;
         options.keyspace.compaction = compaction;
         options.keyspace.size_ratio = 10.into();
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         (0..20_000).for_each(|n| db.put(spread(n), [1; 20]).expect("a write"));
         db.compact().expect("a compaction");
         let (mut gets, mut searched) = (0, 0);
@@ -114,7 +113,7 @@ fn keys_rewritten_forever_are_found_in_one_run() {
                 db.put(spread((n * 131 + round % 3) % 20_000), round.to_be_bytes()).expect("a write");
             }
             db.flush().expect("a flush");
-            db.settle().expect("settling");
+            db.wait_for_compaction().expect("settling");
             let (_, used) = cost(&db, || {
                 for n in 0..300u64 {
                     assert!(db.get(spread((n / 3 * 131 + n % 3) % 20_000)).expect("a get").is_some());
@@ -133,14 +132,14 @@ fn partitions_without_tables_release_their_memory() {
     let mut options = options(FilterChoice::Grf);
     options.keyspace.compaction = CompactionChoice::Fifo;
     options.keyspace.retain_bytes = 512 << 10;
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     let mut most = 0;
     for round in 0..400u64 {
         for n in 0..300u64 {
             db.put((round * 300 + n).to_be_bytes(), [7; 20]).expect("a write");
         }
         db.flush().expect("a flush");
-        db.settle().expect("settling");
+        db.wait_for_compaction().expect("settling");
         if round == 120 {
             most = report(&db).bytes;
         }
@@ -165,7 +164,7 @@ fn a_deep_tree_with_a_large_ratio_gets_its_filter() {
         options.keyspace.size_ratio = ratio.into();
         options.keyspace.levels = 16;
         options.keyspace.auto_compaction = false;
-        let db = Db::open("/db", options.clone()).expect("opening");
+        let db = options.clone().open("/db").expect("opening");
         // The first table of an empty tree goes into its last level.
         let path = Path::new("/out/first.tam");
         let mut table =
@@ -176,12 +175,12 @@ fn a_deep_tree_with_a_large_ratio_gets_its_filter() {
         assert_eq!(ingested.tables[0].level, 15);
         db.close().expect("closing");
         options.keyspace.compaction = CompactionChoice::Fifo;
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         for n in 0..100u64 {
             db.put(n.to_be_bytes(), "written").expect("a write");
         }
         db.flush().expect("a flush");
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         let filter = report(&db);
         assert_eq!((filter.unbuilt, filter.tables_outside), (0, 0), "{ratio}: {:?}", db.stats().warnings);
         assert_eq!(db.stats().warnings, Vec::<String>::new(), "{ratio}");
@@ -197,7 +196,7 @@ fn reads_are_sampled_by_kind_where_the_filter_goes_by_them() {
     let reads = |filter| {
         let mut options = options(filter);
         options.keyspace.auto_compaction = false;
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         filled(&db, 4000);
         let keys: Vec<Vec<u8>> = (4000..8000).map(spread).collect();
         for _ in 0..20 {
@@ -235,9 +234,9 @@ fn maps_follow_the_reads() {
     let mut options = options(FilterChoice::Grf);
     options.keyspace.auto_compaction = false;
     options.keyspace.bits_per_key = 14.0;
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     filled(&db, 40_000);
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     let maps = || -> Vec<String> { report(&db).maps.into_iter().map(|map| map.map).collect() };
     let rebuilt = || report(&db).rebuilt.0;
     assert_eq!(maps(), ["learned"]);
@@ -252,14 +251,14 @@ fn maps_follow_the_reads() {
     assert!(before.range_false_positives > 6000, "{before:?}");
     behind_keys();
     behind_keys();
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     assert_eq!(maps(), ["local"]);
     let ((), after) = cost(&db, behind_keys);
     assert!(after.range_false_positives * 10 < before.range_false_positives, "{after:?}");
     // More of the same changes nothing, and neither does another kind of reads that the map serves.
     let built = rebuilt();
     (0..8).for_each(|_| behind_keys());
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     assert_eq!((rebuilt(), maps()), (built, vec!["local".into()]));
     // Seeks opened all runs under this map, and nobody noticed: they are as many of the reads as
     // the ranges were.
@@ -271,7 +270,7 @@ fn maps_follow_the_reads() {
     };
     let ((), before) = cost(&db, seeks);
     (0..8).for_each(|_| seeks());
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     assert_eq!(maps(), ["learned"]);
     let ((), after) = cost(&db, seeks);
     assert!(after.runs_opened * 3 < before.runs_opened, "{before:?}, {after:?}");
@@ -282,15 +281,15 @@ fn maps_follow_the_reads() {
 fn uniform_reads_rebuild_nothing() {
     let mut options = options(FilterChoice::Grf);
     options.keyspace.auto_compaction = false;
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     filled(&db, 40_000);
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     let built = report(&db).rebuilt.0;
     for round in 0..10 {
         for n in 0..20_000 {
             assert_eq!(db.get(spread(40_000 + round * 20_000 + n)).expect("a get"), None);
         }
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
     }
     assert_eq!(report(&db).rebuilt.0, built);
     // Keys that were absent when they were asked for, and are there now.
@@ -301,7 +300,7 @@ fn uniform_reads_rebuild_nothing() {
         db.put(spread(n), "value").expect("a put");
     }
     db.flush().expect("a flush");
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
     assert_eq!(report(&db).rebuilt.0, built);
 }
 
@@ -317,7 +316,7 @@ fn all_memory_is_within_two_percent_of_what_was_asked() {
             options.keyspace.table_bytes = table_bytes;
             options.keyspace.memtable_bytes = 64 << 20;
             options.keyspace.bits_per_key = 10.0;
-            let mut db = Db::open("/db", options.clone()).expect("opening");
+            let mut db = options.clone().open("/db").expect("opening");
             let keys = 152_000;
             for run in 0..runs {
                 for n in (0..keys).filter(|n| n % runs == run) {
@@ -326,7 +325,7 @@ fn all_memory_is_within_two_percent_of_what_was_asked() {
                 db.flush().expect("a flush");
                 // A flush during a build is inserted after it: then partitions differ by a few
                 // percent from time to time.
-                db.settle_filters().expect("settling");
+                db.wait_for_filters().expect("settling");
                 if run == 0 {
                     db.compact().expect("a compaction");
                 }
@@ -334,9 +333,9 @@ fn all_memory_is_within_two_percent_of_what_was_asked() {
             if built_late {
                 db.close().expect("closing");
                 options.keyspace.filter = FilterChoice::Grf.into();
-                db = Db::open("/db", options).expect("opening");
+                db = options.open("/db").expect("opening");
             }
-            db.settle_filters().expect("settling");
+            db.wait_for_filters().expect("settling");
             let GlobalFilterStats { bytes, partitions, .. } = report(&db);
             let bits = bytes as f64 * 8.0 / keys as f64;
             let what = format!("{runs} runs, tables of {table_bytes}, built late: {built_late}");

@@ -357,7 +357,7 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
     fs.create_dir_all(Path::new("/out")).expect("a directory");
     let options = small(rng, filter);
     let context = format!("seed {seed}, {keys:?}, {filter:?}, {:?}", options.compaction);
-    let mut db = Db::open("/db", database(rng, &fs, options)).expect("opening");
+    let mut db = database(rng, &fs, options).open("/db").expect("opening");
     let mut spaces = vec![Space::new(db.default_keyspace().clone())];
     for now in 0..steps {
         let at = rng.below(spaces.len() as u64) as usize;
@@ -368,8 +368,8 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
             49..60 => space.db.flush().expect("a flush"),
             60..66 => ingest(&space.db, &mut space.model, &fs, keys, rng, now),
             66..68 => space.db.compact().expect("a compaction"),
-            68..72 => db.settle().expect("settling"),
-            72..76 => db.settle_filters().expect("settling"),
+            68..72 => db.wait_for_compaction().expect("settling"),
+            72..76 => db.wait_for_filters().expect("settling"),
             76..80 if space.snapshots.len() < 3 => {
                 // Only for the default keyspace: views of others are read through it.
                 if at == 0 {
@@ -404,7 +404,7 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
                     _ => rng.pick(&filters()),
                 };
                 let options = small(rng, other);
-                db = Db::open("/db", database(rng, &fs, options)).expect("opening again");
+                db = database(rng, &fs, options).open("/db").expect("opening again");
                 for (name, model) in names.into_iter().zip(models) {
                     let keyspace = db.keyspace(&name).expect("a keyspace");
                     spaces.push(Space { model, ..Space::new(keyspace) });
@@ -413,10 +413,10 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
             _ => {
                 let options = small(rng, filter);
                 // Opening a reader fails if the writer removes files at the same time.
-                db.settle().expect("waiting until idle");
-                let reader = Db::open_read_only("/db", database(rng, &fs, options))
-                    .expect("reading beside the writer");
-                reader.settle_filters().expect("settling");
+                db.wait_for_compaction().expect("waiting until idle");
+                let reader =
+                    database(rng, &fs, options).open_read_only("/db").expect("reading beside the writer");
+                reader.wait_for_filters().expect("settling");
                 drop(reader);
             }
         }
@@ -428,7 +428,7 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
             space.walks.iter_mut().for_each(|walk| walk.step(rng, &context));
         }
     }
-    db.settle().expect("settling");
+    db.wait_for_compaction().expect("settling");
     for space in &spaces {
         let found: Vec<Pair> = space.db.iter().map(read).collect();
         assert!(found.iter().eq(space.model.iter().map(pair).collect::<Vec<_>>().iter()), "{context}");
@@ -496,7 +496,7 @@ pub(crate) fn filled(db: &Db, keys: u64) {
             _ => db.flush().expect("a flush"),
         }
     }
-    db.settle().expect("settling");
+    db.wait_for_compaction().expect("settling");
     assert_eq!(db.default_keyspace().stats().runs, 8);
 }
 
@@ -505,7 +505,7 @@ fn a_complete_filter_is_probed_once_and_names_one_run() {
     for filter in filters() {
         let mut options = options(filter);
         options.keyspace.auto_compaction = false;
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         filled(&db, 8000);
         assert_eq!(report(&db).unbuilt, 0, "{filter:?}");
         let (found, used) =
@@ -535,7 +535,7 @@ fn closed_after(filter: FilterChoice, work: impl FnOnce(&Db)) -> (FaultyFs, Opti
     let mut options = options(filter);
     options.file_system = Some(Arc::new(fs.clone()));
     options.keyspace.auto_compaction = false;
-    let db = Db::open("/db", options.clone()).expect("opening");
+    let db = options.clone().open("/db").expect("opening");
     for run in 0..5u64 {
         // Each run has its own key range, plus some keys in all ranges.
         for n in 0..400 {
@@ -549,7 +549,7 @@ fn closed_after(filter: FilterChoice, work: impl FnOnce(&Db)) -> (FaultyFs, Opti
     // Under another filter the images go: the filter has to be built from the tables.
     let mut other = options.clone();
     other.keyspace.filter = FilterChoice::BlockedBloom.into();
-    Db::open("/db", other).expect("opening").close().expect("closing");
+    other.open("/db").expect("opening").close().expect("closing");
     let files = fs.files().into_iter().map(|(path, _)| path);
     (fs.clone(), options, files.filter(|path| path.extension().is_some_and(|e| e == "tam")).collect())
 }
@@ -567,8 +567,8 @@ fn weak_points(filter: FilterChoice) -> (FaultyFs, Options, PathBuf, u64, u64) {
     for at in (100..len).step_by(61) {
         let hurt = fs.after_crash(CrashMode::KeepAll);
         hurt.corrupt(&path, at, 4).expect("a byte");
-        let Ok(db) = Db::open("/db", on(&options, &hurt)) else { continue };
-        db.settle_filters().expect("settling");
+        let Ok(db) = on(&options, &hurt).open("/db") else { continue };
+        db.wait_for_filters().expect("settling");
         match db.iter().find_map(Result::err) {
             Some(_) => data = data.or(Some(at)),
             None if db.stats().warnings.iter().any(|warning| warning.contains("key list")) => {
@@ -587,8 +587,8 @@ fn a_damaged_key_list_causes_one_warning_and_no_wrong_answer() {
     for filter in filters() {
         let (fs, options, path, list, _) = weak_points(filter);
         fs.corrupt(&path, list, 4).expect("a byte");
-        let db = Db::open("/db", on(&options, &fs)).expect("opening");
-        db.settle_filters().expect("settling");
+        let db = on(&options, &fs).open("/db").expect("opening");
+        db.wait_for_filters().expect("settling");
         assert!(report(&db).damaged_lists >= 1, "{filter:?}");
         assert_eq!(report(&db).unbuilt, 0, "{filter:?}");
         for round in 0..6u64 {
@@ -596,7 +596,7 @@ fn a_damaged_key_list_causes_one_warning_and_no_wrong_answer() {
                 db.put((n * 3000 + 1).to_be_bytes(), round.to_be_bytes()).expect("a write");
             }
             db.flush().expect("a flush");
-            db.settle_filters().expect("settling");
+            db.wait_for_filters().expect("settling");
         }
         assert_eq!(db.iter().filter(|item| item.is_ok()).count(), 1600 + 600, "{filter:?}");
         let (found, used) = cost(&db, || {
@@ -617,14 +617,14 @@ fn an_unreadable_table_does_not_affect_the_others() {
         let (fs, options, path, list, data) = weak_points(filter);
         fs.corrupt(&path, list, 4).expect("a byte");
         fs.corrupt(&path, data, 4).expect("a byte");
-        let db = Db::open("/db", on(&options, &fs)).expect("opening");
-        db.settle_filters().expect("settling");
+        let db = on(&options, &fs).open("/db").expect("opening");
+        db.wait_for_filters().expect("settling");
         assert_eq!(report(&db).unbuilt, 0, "{filter:?}: {:?}", db.stats().warnings);
         let rebuilt = report(&db).rebuilt.0;
         for round in 0..6u64 {
             db.put(round.to_be_bytes(), "written later").expect("a write");
             db.flush().expect("a flush");
-            db.settle_filters().expect("settling");
+            db.wait_for_filters().expect("settling");
         }
         let after = report(&db);
         assert_eq!((after.rebuilt.0, after.unbuilt), (rebuilt, 0), "{filter:?}: {after:?}");
@@ -668,9 +668,9 @@ fn failed_reads_leave_partitions_unbuilt_until_the_tree_changes() {
         for (at, sticky) in (0..80u64).flat_map(|at| [(at, true), (at, false)]) {
             let fs = fs.after_crash(CrashMode::KeepAll);
             fs.plan(FaultPlan { fail_at: Some(at), sticky, only: Some(OpClass::Read), ..FaultPlan::none() });
-            let Ok(db) = Db::open("/db", on(&options, &fs)) else { continue };
+            let Ok(db) = on(&options, &fs).open("/db") else { continue };
             // May find the database poisoned by then, but does not hang.
-            let _ = db.settle_filters();
+            let _ = db.wait_for_filters();
             failed += u64::from(fs.failures() > 0);
             fs.plan(FaultPlan::none());
             if db.stats().poisoned.is_some() {
@@ -682,7 +682,7 @@ fn failed_reads_leave_partitions_unbuilt_until_the_tree_changes() {
             }
             db.put("later", "x").expect("a write");
             db.flush().expect("a flush");
-            db.settle_filters().expect("settling");
+            db.wait_for_filters().expect("settling");
             let filter = report(&db);
             assert_eq!((filter.unbuilt, filter.tables_outside), (0, 0), "failing from {at}: {filter:?}");
             let before = db.stats().read;

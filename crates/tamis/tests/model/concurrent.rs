@@ -129,13 +129,13 @@ fn maintain(db: &Db, done: &AtomicBool, dice: &mut Dice) {
             0 => db.compact().expect("a compaction"),
             1 => db.flush().expect("a flush"),
             2 => assert_eq!(db.verify().expect("verifying").problems, Vec::<String>::new()),
-            _ => db.settle().expect("settling"),
+            _ => db.wait_for_compaction().expect("settling"),
         }
     }
 }
 
 fn run(options: Options, seed: u64) {
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     let (writing, finished) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let (db, writing, finished) = (&db, &writing, &finished);

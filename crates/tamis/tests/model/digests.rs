@@ -27,11 +27,11 @@ fn check(db: &Db, runs: u32, what: &str) {
     let absent: Vec<_> = (0..KEYS).map(|i| key(i, 99)).collect();
     for key in present.iter().chain(&absent) {
         assert_eq!(counted(|| db.get(key).expect("a get")), 1, "get of {key}, {what}");
-        assert_eq!(counted(|| db.contains(key).expect("a get")), 1, "contains of {key}, {what}");
+        assert_eq!(counted(|| db.contains_key(key).expect("a get")), 1, "contains of {key}, {what}");
         assert_eq!(counted(|| db.snapshot().get(key).expect("a get")), 1, "get in a snapshot, {what}");
     }
-    assert!(present.iter().all(|key| db.contains(key).expect("a get")), "{what}");
-    assert!(!absent.iter().any(|key| db.contains(key).expect("a get")), "{what}");
+    assert!(present.iter().all(|key| db.contains_key(key).expect("a get")), "{what}");
+    assert!(!absent.iter().any(|key| db.contains_key(key).expect("a get")), "{what}");
     let both: Vec<_> = present.iter().chain(&absent).collect();
     let many = counted(|| db.multi_get(&both).expect("a multi_get"));
     assert_eq!(many, u64::from(2 * KEYS), "multi_get, {what}");
@@ -55,7 +55,7 @@ fn a_read_computes_one_digest_per_key_and_an_iterator_none() {
                 Options { file_system: Some(Arc::new(MemFs::new())), pin_metadata, ..Options::default() };
             options.keyspace.auto_compaction = false;
             options.keyspace.filter = filter.into();
-            let db = Db::open("/db", options).expect("opening");
+            let db = options.open("/db").expect("opening");
             for runs in 1..=40 {
                 for i in 0..KEYS {
                     db.put(key(i, runs - 1), "value").expect("a write");
@@ -85,7 +85,7 @@ fn without_sharing_every_filter_costs_digests() {
             Options { file_system: Some(Arc::new(MemFs::new())), hash_sharing, ..Options::default() };
         options.keyspace.auto_compaction = false;
         options.keyspace.filter = filter.into();
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         for run in 0..5 {
             (0..KEYS).for_each(|i| db.put(key(i, run), "value").expect("a write"));
             db.flush().expect("a flush");

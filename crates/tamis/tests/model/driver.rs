@@ -186,7 +186,7 @@ impl Driver {
     }
 
     fn open(&mut self, settings: usize) {
-        let db = Db::open(self.path(), self.options(settings)).expect("opening");
+        let db = self.options(settings).open(self.path()).expect("opening");
         assert_eq!(db.stats().warnings, Vec::<String>::new(), "nothing was torn");
         self.db = Some(db);
     }
@@ -302,15 +302,13 @@ impl Driver {
                 }
             }
             Op::Compact(slot) => self.compact(*slot),
-            Op::Settle => self.db().settle().expect("settling"),
+            Op::Settle => self.db().wait_for_compaction().expect("settling"),
             Op::Reshape(slot, settings) => self.reshape(*slot, *settings),
             Op::Reopen { close, settings } => self.reopen(*close, *settings),
             Op::ReadOnly => {
                 // Files that a reader is opening must not be compacted away meanwhile.
-                self.db().settle().expect("waiting until idle");
-                self.compare_copy(
-                    &Db::open_read_only(self.path(), self.options(0)).expect("opening to read"),
-                );
+                self.db().wait_for_compaction().expect("waiting until idle");
+                self.compare_copy(&self.options(0).open_read_only(self.path()).expect("opening to read"));
             }
             Op::Crash => self.crash(),
             Op::Checkpoint => self.checkpoint(),
@@ -443,7 +441,7 @@ impl Driver {
     }
 
     fn read_snapshot(&self, snapshot: &Snapshot, pair: &Pair, range: &Range) {
-        let view = snapshot.of(&pair.engine);
+        let view = snapshot.keyspace(&pair.engine);
         if is_dropped(&view) {
             return;
         }
@@ -453,7 +451,7 @@ impl Driver {
             let one = view.get(key).expect("a get").as_deref().map(show);
             assert_eq!(one, expected, "get of {} in a snapshot", show(key));
             assert_eq!(many.as_deref().map(show), expected, "multi_get of {} in a snapshot", show(key));
-            assert_eq!(view.contains(key).expect("a get"), expected.is_some());
+            assert_eq!(view.contains_key(key).expect("a get"), expected.is_some());
         }
         check_scan(view.range(range.clone()), view.range(range.clone()), &pair.model.range(range));
     }
@@ -463,7 +461,7 @@ impl Driver {
         let (pair, iter) = match held {
             Some(held) => match &held.keyspaces[slot] {
                 Some(pair) => {
-                    let view = held.snapshot.of(&pair.engine);
+                    let view = held.snapshot.keyspace(&pair.engine);
                     if is_dropped(&view) {
                         return;
                     }
@@ -542,8 +540,8 @@ impl Driver {
         let Some(machine) = &self.home.machine else { return };
         let after = machine.after_crash(CrashMode::KeepAll);
         let options = Options { file_system: Some(Arc::new(after)), ..self.options(0) };
-        self.compare_copy(&Db::open_read_only(self.path(), options.clone()).expect("opening to read"));
-        let db = Db::open(self.path(), options).expect("opening after a crash");
+        self.compare_copy(&options.clone().open_read_only(self.path()).expect("opening to read"));
+        let db = options.open(self.path()).expect("opening after a crash");
         self.compare_copy(&db);
         db.compact().expect("a compaction");
         self.compare_copy(&db);
@@ -560,14 +558,14 @@ impl Driver {
         self.db().checkpoint(&path).expect("a checkpoint");
         let options = self.options(self.copies as usize);
         {
-            let copy = Db::open(&path, options.clone()).expect("opening a checkpoint");
+            let copy = options.clone().open(&path).expect("opening a checkpoint");
             self.compare_copy(&copy);
             copy.delete_range(Range::all()).expect("a write");
             copy.put("only in the copy", "").expect("a write");
             copy.compact().expect("a compaction");
         }
         self.check_all();
-        let copy = Db::open(&path, options).expect("opening a checkpoint again");
+        let copy = options.open(&path).expect("opening a checkpoint again");
         assert_eq!(copy.iter().count(), 1);
         drop(copy);
         self.remove(&path);
@@ -576,7 +574,7 @@ impl Driver {
     fn open_old_copy(&mut self) {
         let Some((path, keyspaces)) = self.old_copy.take() else { return };
         {
-            let copy = Db::open(&path, self.options(0)).expect("opening an old checkpoint");
+            let copy = self.options(0).open(&path).expect("opening an old checkpoint");
             self.compare(&copy, &keyspaces);
         }
         self.remove(&path);
@@ -621,7 +619,7 @@ fn check_get(pair: &Pair, key: &[u8]) {
     let expected = pair.model.get(key).map(show);
     let found = pair.engine.get(key).expect("a get");
     assert_eq!(found.as_deref().map(show), expected, "get of {}", show(key));
-    assert_eq!(pair.engine.contains(key).expect("a get"), expected.is_some());
+    assert_eq!(pair.engine.contains_key(key).expect("a get"), expected.is_some());
     let explanation = pair.engine.explain_get(key).expect("an explanation");
     let explained = match explanation.outcome {
         ExplainOutcome::Found { value_bytes, .. } => Some(value_bytes),

@@ -46,11 +46,11 @@ impl Stage {
                     let (name, value) = setting.split_once('=').expect("NAME=VALUE");
                     self.options.set(name, value).expect("an option");
                 }
-                self.db = Some(Db::open("/db", self.options.clone()).expect("opening"));
+                self.db = Some(self.options.clone().open("/db").expect("opening"));
             }
             ["reopen"] => {
                 self.db.take().expect("it is open").close().expect("closing");
-                self.db = Some(Db::open("/db", self.options.clone()).expect("opening"));
+                self.db = Some(self.options.clone().open("/db").expect("opening"));
             }
             ["put", key, value] => self.db().put(key, value).expect("a write"),
             ["delete", key] => self.db().delete(key).expect("a write"),
@@ -69,7 +69,7 @@ impl Stage {
             }
             ["flush"] => self.db().flush().expect("a flush"),
             ["compact"] => self.db().compact().expect("a compaction"),
-            ["settle"] => self.db().settle().expect("settling"),
+            ["settle"] => self.db().wait_for_compaction().expect("settling"),
             ["snapshot", name] => _ = self.snapshots.insert(name.to_owned(), self.db().snapshot()),
             ["drop", name] => drop(self.snapshots.remove(name).expect("a snapshot")),
             ["get", key, ref at @ ..] => {

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tamis::io::MemFs;
 use tamis::options::ReadMode;
-use tamis::{Db, Options, WriteBatch};
+use tamis::{Options, WriteBatch};
 
 use crate::moves::show;
 use crate::ops::{Change, KEYS, Op, Universe, change, span, value_of};
@@ -17,7 +17,7 @@ use crate::support::for_all;
 fn answers(options: &Options, path: &std::path::Path, universe: Universe, history: &[Op]) -> Vec<String> {
     let keys = universe.keys();
     let mut answers = Vec::new();
-    let mut db = Db::open(path, options.clone()).expect("opening");
+    let mut db = options.clone().open(path).expect("opening");
     let mut snapshot = db.snapshot();
     let mut written = 0;
     for op in history {
@@ -54,7 +54,7 @@ fn answers(options: &Options, path: &std::path::Path, universe: Universe, histor
             Op::Compact(_) => db.compact().expect("a compaction"),
             Op::Reopen { .. } => {
                 db.close().expect("closing");
-                db = Db::open(path, options.clone()).expect("opening");
+                db = options.clone().open(path).expect("opening");
                 snapshot = db.snapshot();
             }
             other => unreachable!("{other:?}"),
@@ -62,7 +62,7 @@ fn answers(options: &Options, path: &std::path::Path, universe: Universe, histor
     }
     answers.push(listed(db.iter()));
     db.close().expect("closing");
-    let db = Db::open(path, options.clone()).expect("opening");
+    let db = options.clone().open(path).expect("opening");
     answers.push(listed(db.iter()));
     answers.push(listed(db.iter().rev()));
     for many in db.multi_get(&keys).expect("a multi_get") {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use tamis::Options;
 use tamis::io::MemFs;
 use tamis::options::ReadMode;
-use tamis::{Db, Options};
 use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 fn tiny() -> Options {
@@ -23,7 +23,7 @@ fn keys(iter: impl Iterator<Item = Result<(tamis::Slice, tamis::Slice), tamis::R
 /// continued below the sought key, and returned items before the front.
 #[test]
 fn the_back_of_an_iterator_stops_at_a_front_moved_by_seek() {
-    let db = Db::open("/db", tiny()).expect("opening");
+    let db = tiny().open("/db").expect("opening");
     for key in ["a", "b", "c", "d"] {
         db.put(key, "").expect("a write");
     }
@@ -36,7 +36,7 @@ fn the_back_of_an_iterator_stops_at_a_front_moved_by_seek() {
 /// An exhausted end stayed exhausted when a seek backwards put items between the ends again.
 #[test]
 fn a_seek_backwards_leaves_items_for_the_back_too() {
-    let db = Db::open("/db", tiny()).expect("opening");
+    let db = tiny().open("/db").expect("opening");
     for key in ["a", "b", "c", "d"] {
         db.put(key, "").expect("a write");
     }
@@ -54,13 +54,13 @@ fn a_seek_backwards_leaves_items_for_the_back_too() {
 #[test]
 fn a_checkpoint_right_after_opening_or_flushing_can_be_opened() {
     let options = tiny();
-    let db = Db::open("/db", options.clone()).expect("opening");
+    let db = options.clone().open("/db").expect("opening");
     db.checkpoint("/empty").expect("a checkpoint");
     db.put("key", "value").expect("a write");
     db.flush().expect("a flush");
     db.checkpoint("/flushed").expect("a checkpoint");
-    assert_eq!(Db::open("/empty", options.clone()).expect("opening").iter().count(), 0);
-    assert_eq!(Db::open("/flushed", options).expect("opening").iter().count(), 1);
+    assert_eq!(options.clone().open("/empty").expect("opening").iter().count(), 0);
+    assert_eq!(options.open("/flushed").expect("opening").iter().count(), 1);
 }
 
 /// A compaction reset the sequence number of a version to 0 when no older table held the version's
@@ -73,7 +73,7 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
     options.keyspace.levels = 3;
     options.keyspace.size_ratio = 2.into();
     options.keyspace.level0_runs = 1;
-    let db = Db::open("/db", options.clone()).expect("opening");
+    let db = options.clone().open("/db").expect("opening");
     // Enough data in the last level that level 0 compacts into the one above it.
     for i in 0..1000 {
         db.put(format!("m{i:03}"), [b'x'; 200]).expect("a write");
@@ -81,8 +81,8 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
     db.compact().expect("a compaction");
     db.close().expect("closing");
     options.keyspace.auto_compaction = true;
-    let db = Db::open("/db", options).expect("opening");
-    db.settle().expect("settling");
+    let db = options.open("/db").expect("opening");
+    db.wait_for_compaction().expect("settling");
     let below = || db.stats().keyspaces[0].levels[2].runs.clone();
     let untouched = below();
     assert_eq!(untouched.len(), 1);
@@ -92,7 +92,7 @@ fn a_put_after_a_delete_range_survives_a_compaction_above_older_data_beside_it()
     db.flush().expect("a flush");
     db.put("k1", "after").expect("a write");
     db.flush().expect("a flush");
-    db.settle().expect("settling");
+    db.wait_for_compaction().expect("settling");
     assert_eq!(below(), untouched, "the compaction ended above the last level");
     assert_eq!(db.get("k").expect("a get").expect("it was put after the delete"), "after");
     assert_eq!(db.iter().count(), 1001);
@@ -111,7 +111,7 @@ fn an_error_loses_no_item() {
         (options.read_mode, options.cache_bytes) = (ReadMode::Buffered, 0);
         options.read_queue_depth = depth;
         (options.keyspace.block_bytes, options.keyspace.memtable_bytes) = (256, 64 << 10);
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         let all: Vec<_> = (0..50).map(|i| format!("{i:03}").into_bytes()).collect();
         for _ in 0..2 {
             for key in &all {

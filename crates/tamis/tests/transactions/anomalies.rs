@@ -208,9 +208,9 @@ fn predicate_write_skew_across_keyspaces() {
         let left = db.create_keyspace("left", Default::default()).unwrap();
         let right = db.create_keyspace("right", Default::default()).unwrap();
         let (mut a, mut b) = (begin(&db, isolation), begin(&db, isolation));
-        assert!(a.of(&left).iter().next().is_none());
+        assert!(a.keyspace(&left).iter().next().is_none());
         a.put_in(&right, "x", "").unwrap();
-        assert!(b.of(&right).iter().next().is_none());
+        assert!(b.keyspace(&right).iter().next().is_none());
         b.put_in(&left, "x", "").unwrap();
         assert!(!is_conflict(a.commit()));
         assert_eq!(is_conflict(b.commit()), isolation == Serializable);

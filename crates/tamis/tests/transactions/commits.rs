@@ -185,7 +185,7 @@ fn history_is_kept_for_open_transactions_only() {
 
 #[test]
 fn a_transaction_that_outlives_the_history_is_refused_and_says_so() {
-    let db = Db::open("/db", Options { transaction_history_bytes: 64 << 10, ..options() }).unwrap();
+    let db = Options { transaction_history_bytes: 64 << 10, ..options() }.open("/db").unwrap();
     let mut tx = db.transaction();
     tx.get("key").unwrap();
     tx.put("key", "").unwrap();
@@ -212,7 +212,7 @@ fn a_transaction_that_outlives_the_history_is_refused_and_says_so() {
 fn a_transaction_outlives_two_full_memtables_with_default_options() {
     let options = Options { file_system: options().file_system, ..Options::default() };
     let memtable_bytes = options.keyspace.memtable_bytes;
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let mut tx = db.transaction();
     tx.get("key").unwrap();
     tx.put("key", "").unwrap();
@@ -256,7 +256,7 @@ fn a_commit_spans_keyspaces_and_has_its_own_durability() {
     let syncs = || db.stats().write.log_syncs;
     let before = syncs();
     let mut tx = db.transaction_with(TransactionOptions {
-        durability: Some(Durability::Synced),
+        durability: Some(Durability::Sync),
         ..TransactionOptions::default()
     });
     tx.put("a", "1").unwrap();
@@ -266,7 +266,7 @@ fn a_commit_spans_keyspaces_and_has_its_own_durability() {
     assert!(syncs() > before);
     assert_eq!((get(&db, "a").unwrap(), get(&other, "a").unwrap()), ("1".into(), "2".into()));
     let mut tx = db.transaction();
-    tx.of(&other).get("a").unwrap();
+    tx.keyspace(&other).get("a").unwrap();
     tx.put("a", "3").unwrap();
     other.put("a", "4").unwrap();
     let refused = tx.commit().unwrap_err();
@@ -324,9 +324,9 @@ impl Drop for SetWhenDropped<'_> {
 /// Transactions of several threads, with plain writes between them, so that groups mix both.
 #[test]
 fn transfers_of_many_threads_keep_the_total() {
-    for durability in [Durability::Buffered, Durability::Synced] {
-        let db = Arc::new(Db::open("/db", Options { durability, ..options() }).unwrap());
-        let rounds = if durability == Durability::Synced { 100 } else { 500 };
+    for durability in [Durability::Buffered, Durability::Sync] {
+        let db = Arc::new(Options { durability, ..options() }.open("/db").unwrap());
+        let rounds = if durability == Durability::Sync { 100 } else { 500 };
         for account in 0..8 {
             db.put(format!("account{account}"), "100").unwrap();
         }

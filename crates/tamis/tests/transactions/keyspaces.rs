@@ -31,13 +31,13 @@ fn all_callers_get_the_one_that_one_of_them_creates() {
 #[test]
 fn a_renamed_keyspace_keeps_its_contents_handles_and_transactions() {
     let options = options();
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     let users = db.create_keyspace("users", keyspace_options()).unwrap();
     users.put("ada", "1815").unwrap();
     db.flush().unwrap();
     users.put("kurt", "1906").unwrap();
     let mut tx = db.transaction();
-    assert_eq!(get(&tx.of(&users), "ada").unwrap(), "1815");
+    assert_eq!(get(&tx.keyspace(&users), "ada").unwrap(), "1815");
     let former = users.name();
     db.rename_keyspace("users", "people").unwrap();
     assert_eq!((former, users.name()), ("users", "people"));
@@ -55,7 +55,7 @@ fn a_renamed_keyspace_keeps_its_contents_handles_and_transactions() {
     db.rename_keyspace("people", "people").unwrap();
     assert!(matches!(users.stats(), stats if stats.name == "people"));
     drop((again, users, db));
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let people = db.keyspace("people").unwrap();
     assert_eq!(items(people.iter()), ["ada=1816", "kurt=1906"]);
     assert!(db.verify().unwrap().problems.is_empty());
@@ -77,7 +77,7 @@ fn a_cleared_keyspace_is_empty_and_a_prefix_goes_as_a_whole() {
     keyspace.delete_prefix([0xEF]).unwrap();
     keyspace.clear().unwrap();
     assert!(keyspace.is_empty().unwrap() && keyspace.last().unwrap().is_none());
-    assert_eq!(before.of(&keyspace).iter().count(), 6);
+    assert_eq!(before.keyspace(&keyspace).iter().count(), 6);
     keyspace.put("new", "").unwrap();
     assert_eq!(items(keyspace.iter()), ["new="]);
     db.put("a", "").unwrap();
@@ -122,13 +122,13 @@ fn an_error_says_whether_this_process_has_the_database_open() {
     let dir = tempfile::tempdir().unwrap();
     let in_memory = options();
     for (path, options) in [(dir.path(), Options::default()), (std::path::Path::new("/db"), in_memory)] {
-        let db = Db::open(path, options.clone()).unwrap();
-        let refused = Db::open(path, options.clone()).unwrap_err();
+        let db = options.clone().open(path).unwrap();
+        let refused = options.clone().open(path).unwrap_err();
         assert!(matches!(refused, OpenError::OpenHere { .. }), "{refused}");
         let salvage = tamis_doctor::salvage(path, options.clone(), true).unwrap_err();
         assert!(matches!(salvage, OpenError::OpenHere { .. }), "{salvage}");
         drop(db);
-        drop(Db::open(path, options).unwrap());
+        drop(options.open(path).unwrap());
     }
 }
 
@@ -142,7 +142,7 @@ fn an_error_says_that_another_process_has_the_database_open() {
 
     const VARIABLE: &str = "TAMIS_TEST_HOLDS";
     if let Some(dir) = std::env::var_os(VARIABLE) {
-        let _db = Db::open(dir, Options::default()).unwrap();
+        let _db = Db::open(dir).unwrap();
         println!("open");
         let _ = std::io::stdin().read_line(&mut String::new());
         return;
@@ -158,23 +158,20 @@ fn an_error_says_that_another_process_has_the_database_open() {
         .unwrap();
     let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("open")), "the other process opened it");
-    let refused = Db::open(dir.path(), Options::default()).unwrap_err();
+    let refused = Db::open(dir.path()).unwrap_err();
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
     assert!(matches!(refused, OpenError::Locked { .. }), "{refused}");
-    drop(Db::open(dir.path(), Options::default()).unwrap());
+    drop(Db::open(dir.path()).unwrap());
 }
 
 #[test]
 fn a_database_that_was_dropped_by_one_holder_is_still_open_for_the_others() {
     let options = options();
-    let db = Arc::new(Db::open("/db", options.clone()).unwrap());
+    let db = Arc::new(options.clone().open("/db").unwrap());
     let transaction = db.transaction();
     drop(db);
-    assert!(
-        matches!(Db::open("/db", options.clone()), Err(OpenError::OpenHere { .. })),
-        "a transaction holds it"
-    );
+    assert!(matches!(options.clone().open("/db"), Err(OpenError::OpenHere { .. })), "a transaction holds it");
     drop(transaction);
-    drop(Db::open("/db", options).unwrap());
+    drop(options.open("/db").unwrap());
 }

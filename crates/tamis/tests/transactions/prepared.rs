@@ -82,7 +82,7 @@ fn a_late_handle_does_not_end_a_later_transaction_of_its_name() {
 #[test]
 fn prepared_transactions_outlive_the_process_with_their_locks() {
     let options = options();
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     for (name, key) in [("one", "a"), ("two", "b")] {
         let mut tx = db.lock_transaction().unwrap();
         tx.put(key, "new").unwrap();
@@ -91,7 +91,7 @@ fn prepared_transactions_outlive_the_process_with_their_locks() {
     }
     drop(db);
     for round in 0..2 {
-        let db = Db::open("/db", options.clone()).unwrap();
+        let db = options.clone().open("/db").unwrap();
         assert!(db.is_empty().unwrap());
         let mut tx = hasty(&db);
         for key in ["a", "ay", "b", "by"] {
@@ -106,7 +106,7 @@ fn prepared_transactions_outlive_the_process_with_their_locks() {
             db.compact().unwrap();
         }
     }
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let prepared = db.prepared_transactions().unwrap();
     prepared[0].commit().unwrap();
     prepared[1].abort().unwrap();

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use proptest::prelude::*;
 use tamis::transactions::{Isolation, Savepoint, TransactionOptions};
-use tamis::{Db, Iter, ReadError, Slice, Transaction, WriteError};
+use tamis::{Iter, ReadError, Slice, Transaction, WriteError};
 
 use crate::support::{get, items, keyspace_options, open, options, text};
 
@@ -30,7 +30,7 @@ fn a_transaction_sees_its_own_writes_and_nobody_elses() {
     let many: Vec<Option<String>> = many.into_iter().map(|value| value.map(text)).collect();
     let expected = [Some("old"), Some("new"), None, Some("older"), None, Some("new")];
     assert_eq!(many, expected.map(|value| value.map(str::to_owned)));
-    assert!(tx.contains("b").unwrap() && !tx.contains("c").unwrap());
+    assert!(tx.contains_key("b").unwrap() && !tx.contains_key("c").unwrap());
     assert_eq!(get(&db, "b").unwrap(), "old");
 }
 
@@ -127,7 +127,7 @@ fn savepoints_are_nested_and_a_rollback_forgets_the_later_ones() {
 #[test]
 fn what_a_write_would_refuse_is_refused_at_once() {
     let db = open();
-    let other = Db::open("/other", options()).unwrap();
+    let other = options().open("/other").unwrap();
     let plain = db.create_keyspace("plain", tamis::KeyspaceOptions::default()).unwrap();
     let mut tx = db.transaction();
     let long = vec![0; tamis::MAX_KEY_BYTES + 1];
@@ -139,7 +139,7 @@ fn what_a_write_would_refuse_is_refused_at_once() {
     tx.put_in(&plain, "k", "v").unwrap();
     db.drop_keyspace("plain").unwrap();
     assert!(matches!(tx.put_in(&plain, "k", "v"), Err(WriteError::Dropped { .. })));
-    assert!(matches!(tx.of(&plain).get("x"), Err(ReadError::Dropped { .. })));
+    assert!(matches!(tx.keyspace(&plain).get("x"), Err(ReadError::Dropped { .. })));
     let refused = tx.commit().unwrap_err().to_string();
     assert!(refused.contains("keyspace `plain` was dropped"), "{refused}");
 }
@@ -328,11 +328,11 @@ proptest! {
                     model = then.clone();
                 },
                 Step::Get(k) => {
-                    prop_assert_eq!(tx.of(&keyspace).get(key(*k)).unwrap().map(text), model.get(&key(*k)).cloned());
+                    prop_assert_eq!(tx.keyspace(&keyspace).get(key(*k)).unwrap().map(text), model.get(&key(*k)).cloned());
                 }
                 Step::MultiGet(ks) => {
                     let keys: Vec<String> = ks.iter().map(|k| key(*k)).collect();
-                    let found = tx.of(&keyspace).multi_get(&keys).unwrap();
+                    let found = tx.keyspace(&keyspace).multi_get(&keys).unwrap();
                     let found: Vec<Option<String>> = found.into_iter().map(|v| v.map(text)).collect();
                     let expected: Vec<Option<String>> = keys.iter().map(|k| model.get(k).cloned()).collect();
                     prop_assert_eq!(found, expected);
@@ -341,7 +341,7 @@ proptest! {
                     if !own_keyspace {
                         compare_scan(&tx, &model, *from, *to, moves);
                     } else {
-                        let found = items(tx.of(&keyspace).range(key(*from)..key(*to)));
+                        let found = items(tx.keyspace(&keyspace).range(key(*from)..key(*to)));
                         let expected: Vec<String> =
                             model.range(key(*from)..key(*to)).map(|(k, v)| format!("{k}={v}")).collect();
                         prop_assert_eq!(found, expected);
@@ -352,7 +352,7 @@ proptest! {
             }
         }
         let expected: Vec<String> = model.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        prop_assert_eq!(items(tx.of(&keyspace).iter()), expected.clone());
+        prop_assert_eq!(items(tx.keyspace(&keyspace).iter()), expected.clone());
         // What it saw is what its commit makes, unless somebody else wrote.
         if !steps.iter().any(|step| matches!(step, Step::Outside(..))) {
             tx.commit().unwrap();

@@ -20,7 +20,7 @@ pub(crate) fn keyspace_options() -> KeyspaceOptions {
 }
 
 pub(crate) fn open() -> Db {
-    Db::open("/db", options()).unwrap()
+    options().open("/db").unwrap()
 }
 
 pub(crate) fn begin(db: &Db, isolation: Isolation) -> Transaction {

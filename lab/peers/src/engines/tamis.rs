@@ -52,7 +52,7 @@ impl Engine for Tamis {
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
         let (options, told) = options_of(setup)?;
         shared::make_dir(setup)?;
-        let db = Db::open(&setup.dir, options)?;
+        let db = options.open(&setup.dir)?;
         Ok((Tamis { db, compaction: setup.compaction }, told))
     }
 

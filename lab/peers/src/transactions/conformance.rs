@@ -150,7 +150,7 @@ impl Side for LosesUpdates {
 
     fn open(setup: &Setup) -> Result<Self, SideError> {
         std::fs::create_dir_all(&setup.dir).unwrap();
-        Ok(LosesUpdates(tamis::Db::open(&setup.dir, tamis::Options::default()).map_err(BenchError::from)?))
+        Ok(LosesUpdates(tamis::Db::open(&setup.dir).map_err(BenchError::from)?))
     }
 
     fn settle(&self) -> Result<(), SideError> {

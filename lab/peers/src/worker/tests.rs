@@ -288,7 +288,7 @@ impl Engine for Forgetful {
 
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
         let options = tamis::Options { create_if_missing: true, ..Default::default() };
-        Ok((Forgetful(Db::open(&setup.dir, options)?), BTreeMap::new()))
+        Ok((Forgetful(options.open(&setup.dir)?), BTreeMap::new()))
     }
 
     fn settle(&self) -> Result<(), BenchError> {

@@ -198,7 +198,7 @@ impl Job {
         let temporary =
             |source| BenchError::Io { operation: "make a directory in", path: std::env::temp_dir(), source };
         let dir = tempfile::Builder::new().prefix("tamis-advise").tempdir().map_err(temporary)?;
-        let db = Db::open(dir.path().join("db"), self.options(ranked)?)?;
+        let db = self.options(ranked)?.open(dir.path().join("db"))?;
         let mut candidate = Candidate {
             db,
             ranked: ranked.clone(),

@@ -178,7 +178,7 @@ impl Copy {
     /// Closes it, and opens it again.
     pub(super) fn reopened(mut self, options: &Options) -> Result<Copy, BenchError> {
         self.db.take().expect("closed once").close()?;
-        Ok(Copy { db: Some(Db::open(self.path(), options.clone())?), dir: self.dir })
+        Ok(Copy { db: Some(options.clone().open(self.path())?), dir: self.dir })
     }
 
     /// Opens another copy of the files as they are: what a crash of the process would leave. Nothing may be written meanwhile.
@@ -197,7 +197,7 @@ impl Copy {
                 fs::copy(&path, to.join(&name)).map_err(io_error("copy", &path))?;
             }
         }
-        Ok(Copy { db: Some(Db::open(&to, options.clone())?), dir: made })
+        Ok(Copy { db: Some(options.clone().open(&to)?), dir: made })
     }
 
     pub(crate) fn close(mut self) -> Result<(), BenchError> {
@@ -263,10 +263,10 @@ impl Bases {
         let made = tempfile::Builder::new().prefix("copy-").tempdir_in(place);
         let made = made.map_err(io_error("make a directory in", place))?;
         let path = made.path().join(COPY);
-        let base = Db::open(dir.join("db"), options.clone())?;
+        let base = options.clone().open(dir.join("db"))?;
         base.checkpoint(&path)?;
         base.close()?;
-        Ok(Copy { db: Some(Db::open(&path, options.clone())?), dir: made })
+        Ok(Copy { db: Some(options.clone().open(&path)?), dir: made })
     }
 
     /// Returns the directory of the bases.
@@ -321,7 +321,7 @@ fn load_at(
     progress: &dyn Progress,
 ) -> Result<LoadRow, BenchError> {
     let fill = data.fill();
-    let db = Db::open(path, options.clone())?;
+    let db = options.clone().open(path)?;
     let plan = data.plan();
     progress.begin(&format!("load {filter}"), fill.loaded, "keys");
     let begun = Instant::now();

@@ -209,7 +209,7 @@ mod tests {
             options.keyspace.deterministic = true;
             plan.apply(8 + 100, FEW_TABLES, &mut options);
             let dir = tempfile::tempdir().unwrap();
-            let db = Db::open(dir.path().join("db"), options).unwrap();
+            let db = options.open(dir.path().join("db")).unwrap();
             let order = Fill::random(&keys, 1);
             let loading = fill(&db, &keys, &order, &plan, 100.into(), false, &|_| ()).unwrap();
             let stats = db.stats();
@@ -235,7 +235,7 @@ mod tests {
             plan.apply(8 + 256, tables, &mut options);
             assert_eq!(options.keyspace.granularity(), MergeGranularity::Partial);
             let dir = tempfile::tempdir().unwrap();
-            let db = Db::open(dir.path().join("db"), options).unwrap();
+            let db = options.open(dir.path().join("db")).unwrap();
             fill(&db, &keys, &Fill::random(&keys, 1), &plan, 256.into(), true, &|_| ()).unwrap();
             let stats = db.stats();
             let tree = &stats.keyspaces[0];

@@ -112,7 +112,7 @@ impl Nothing {
         let failed =
             |source| BenchError::Io { operation: "make a directory in", path: std::env::temp_dir(), source };
         let dir = tempfile::Builder::new().prefix("tamis-bench-").tempdir().map_err(failed)?;
-        Ok(Nothing { db: Db::open(dir.path().join("db"), Options::default())?, _dir: dir })
+        Ok(Nothing { db: Db::open(dir.path().join("db"))?, _dir: dir })
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -131,7 +131,7 @@ mod tests {
         let mut options = Options::default();
         options.keyspace.auto_compaction = false;
         filter.parse::<Side>().unwrap().apply(10.0, &mut options).unwrap();
-        let db = Db::open(dir.path(), options).unwrap();
+        let db = options.open(dir.path()).unwrap();
         for i in 0..keys.len() {
             let mut key = Vec::new();
             keys.existing(i, &mut key);

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_missing_or_additional_key_is_a_wrong_answer() {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path().join("db"), Options::default()).unwrap();
+        let db = Db::open(dir.path().join("db")).unwrap();
         let keys = KeySet::uniform(500, 8, 1).unwrap();
         fill(&db, &keys, 16, 3, &NoProgress).unwrap();
         let fill = Fill::numbered(&keys);

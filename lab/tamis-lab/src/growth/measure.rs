@@ -142,7 +142,7 @@ impl<'j> Stand<'j> {
             path: std::env::temp_dir(),
             source,
         })?;
-        let db = Db::open(dir.path().join("db"), job.options(point, side, bits)?)?;
+        let db = job.options(point, side, bits)?.open(dir.path().join("db"))?;
         let times = load::fill(&db, keys, job.value_bytes, point.flushes, progress)?;
         let stats = db.stats();
         let runs = stats.keyspaces.first().map_or(0, |tree| tree.runs as u64);

@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn all_operations_are_done_and_wrong_answers_end_the_round() {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path().join("db"), Options::default()).unwrap();
+        let db = Db::open(dir.path().join("db")).unwrap();
         let keys = KeySet::uniform(300, 8, 1).unwrap();
         let round = |workload| Round {
             workload,

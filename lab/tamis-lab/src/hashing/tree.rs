@@ -140,7 +140,7 @@ impl Tree {
         fs::create_dir_all(&staging).map_err(io_error("make", &staging))?;
         progress.begin("load", self.keys.len(), "keys");
         let files = self.write_runs(&staging, &options, seed, progress)?;
-        let db = Db::open(self.db(), options)?;
+        let db = options.open(self.db())?;
         for files in files.iter().rev() {
             let ingest = IngestOptions { move_files: true, verify: false };
             db.default_keyspace().ingest(files, ingest)?;
@@ -223,7 +223,7 @@ impl Tree {
         let options = options(&self.shape)?;
         // The second copy is made from the first, since the first may have moved the bytes to another file system.
         for (from, to) in [(&self.db(), &paths[0]), (&paths[0], &paths[1])] {
-            let db = Db::open(from, options.clone())?;
+            let db = options.clone().open(from)?;
             db.checkpoint(to)?;
             db.close()?;
         }
@@ -234,7 +234,7 @@ impl Tree {
             let file_system: Arc<dyn FileSystem> = Arc::new(fs.clone());
             let hash_sharing = name == SHARED;
             let options = Options { hash_sharing, file_system: Some(file_system), ..options.clone() };
-            sides.push(Side { db: Db::open(path, options)?, fs });
+            sides.push(Side { db: options.open(path)?, fs });
         }
         Ok(Ok(Pair { sides, _dir: made }))
     }

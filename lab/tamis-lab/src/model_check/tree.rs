@@ -122,7 +122,7 @@ impl Built {
         let rates = runs.iter().map(|&run| if filtered { rate(run, data.bits) } else { Ok(1.0) });
         let rates = rates.collect::<Result<_, _>>()?;
         let built = Built { files: MemFs::new(), data: *data, set, filtered, rates };
-        let db = Db::open(PATH, built.options(Arc::new(built.files.clone()), true)?)?;
+        let db = built.options(Arc::new(built.files.clone()), true)?.open(PATH)?;
         let order = Permutation::new(keys.max(1), mix64(data.seed));
         let (mut key, mut bytes) = (Vec::new(), Vec::new());
         progress.begin("load", keys, "keys");
@@ -182,15 +182,15 @@ impl Built {
             })?;
         }
         let base: Arc<dyn FileSystem> = Arc::new(self.files.clone());
-        let db = Db::open(PATH, self.options(base.clone(), sharing)?)?;
+        let db = self.options(base.clone(), sharing)?.open(PATH)?;
         db.checkpoint(&copy)?;
         db.close()?;
         let Place::Emulated(device) = place else {
-            return Ok(Side { db: Db::open(&copy, self.options(base, sharing)?)? });
+            return Ok(Side { db: self.options(base, sharing)?.open(&copy)? });
         };
         let emulated = EmulatedFs::new(base, device);
         emulated.set_on(false);
-        let db = Db::open(&copy, self.options(Arc::new(emulated.clone()), sharing)?)?;
+        let db = self.options(Arc::new(emulated.clone()), sharing)?.open(&copy)?;
         emulated.set_on(true);
         Ok(Side { db })
     }

@@ -59,7 +59,7 @@ fn is_ours(dir: &Path) -> bool {
 /// (damage, for example) may be removed.
 fn refuse_if_open(dir: &Path) -> Result<(), Failure> {
     let options = tamis::Options { create_if_missing: false, ..tamis::Options::default() };
-    match tamis::Db::open(dir, options) {
+    match options.open(dir) {
         Ok(db) => Ok(db.close()?),
         Err(locked @ (tamis::OpenError::Locked { .. } | tamis::OpenError::OpenHere { .. })) => {
             Err(locked.into())

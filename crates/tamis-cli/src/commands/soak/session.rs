@@ -167,12 +167,12 @@ impl Session {
                 self.models[n].insert(key, value);
             }
         }
-        let durability = if self.random.chance(10) { Durability::Synced } else { Durability::Buffered };
+        let durability = if self.random.chance(10) { Durability::Sync } else { Durability::Buffered };
         Ok(db.write_with(batch, durability)?)
     }
 
     fn look_back(&self, snapshot: &Snapshot, keyspace: &Keyspace, then: &Model) -> Result<(), Failure> {
-        let view = snapshot.of(keyspace);
+        let view = snapshot.keyspace(keyspace);
         let found = pairs(view.prefix(self.prefix()))?;
         self.same("a snapshot of", keyspace.name(), &found, &owned(then.iter()))?;
         for (key, value) in then.iter().step_by(17) {

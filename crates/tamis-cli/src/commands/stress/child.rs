@@ -45,7 +45,7 @@ pub(super) fn options(args: &OptionArgs) -> Result<Options, Failure> {
 
 /// Writes until the process is killed or the pipe is closed.
 pub(crate) fn run(args: ChildArgs, out: &mut Out) -> Result<Outcome, Failure> {
-    let db = Db::open(&args.db, options(&args.options)?)?;
+    let db = options(&args.options)?.open(&args.db)?;
     writeln!(out, "{READY}")?;
     out.flush()?;
     let results: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
@@ -94,7 +94,7 @@ fn perform(db: &Db, operation: &Operation) -> Result<(), Failure> {
                     Change::DeleteRange(start, end) => batch.delete_range(&start[..]..&end[..]),
                 };
             }
-            db.write_with(batch, if synced { Durability::Synced } else { Durability::Buffered })?;
+            db.write_with(batch, if synced { Durability::Sync } else { Durability::Buffered })?;
         }
     }
     Ok(())

@@ -53,7 +53,7 @@ fn absent(n: u64) -> u64 {
 
 fn ask(db: &Db, gets: u64) {
     for n in 0..gets {
-        assert!(!db.contains(key(absent(n))).unwrap());
+        assert!(!db.contains_key(key(absent(n))).unwrap());
     }
 }
 
@@ -84,7 +84,7 @@ fn counted(db: &Db) -> AskedTimes {
 #[test]
 fn tables_asked_in_vain_get_the_bits_of_those_that_are_not() {
     let build = |allocation| {
-        let db = Db::open("/db", options(allocation)).unwrap();
+        let db = options(allocation).open("/db").unwrap();
         rewrite(&db, 1);
         let before = bits(&db);
         ask(&db, 64_000);
@@ -118,7 +118,7 @@ fn the_total_stays_near_while_a_tree_is_rewritten_in_pieces() {
     options.keyspace.memtable_bytes = 64 << 10;
     options.keyspace.size_ratio = 4.into();
     options.keyspace.level0_runs = 2;
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let mut n = 0u64;
     for _ in 0..6 {
         for _ in 0..KEYS {
@@ -126,13 +126,13 @@ fn the_total_stays_near_while_a_tree_is_rewritten_in_pieces() {
             db.put(key(2 * (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % (2 * KEYS)), [7; 20]).unwrap();
             // Writers that are ahead of the merges would make them larger.
             if n.is_multiple_of(1000) {
-                db.settle().unwrap();
+                db.wait_for_compaction().unwrap();
             }
         }
         ask(&db, 20_000);
     }
     db.flush().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let (hot, cold, all) = bits(&db);
     let runs = version(&db).runs.len();
     assert!(runs > 1, "{runs}");
@@ -146,7 +146,7 @@ fn the_total_stays_near_while_a_tree_is_rewritten_in_pieces() {
 #[test]
 fn gets_are_counted_in_the_tables_that_they_need() {
     const GETS: u64 = 32_000;
-    let db = Db::open("/db", options(FilterAllocation::Monkey)).unwrap();
+    let db = options(FilterAllocation::Monkey).open("/db").unwrap();
     rewrite(&db, 1);
     // A newer run with a quarter of the keys.
     for i in (0..KEYS).step_by(4) {
@@ -164,7 +164,7 @@ fn gets_are_counted_in_the_tables_that_they_need() {
         for n in 0..GETS {
             let i = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
             let i = 2 * (i % (KEYS / 4) * 4) + u64::from(!present);
-            assert_eq!(db.contains(key(i)).unwrap(), present);
+            assert_eq!(db.contains_key(key(i)).unwrap(), present);
         }
     };
     let multi_get = |present: bool| {
@@ -208,7 +208,7 @@ fn gets_are_counted_in_the_tables_that_they_need() {
 fn new_tables_inherit_the_gets_of_those_in_whose_place_they_are_asked() {
     let fs = Arc::new(MemFs::new());
     let options = Options { file_system: Some(fs.clone()), ..options(FilterAllocation::Mnemosyne) };
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     rewrite(&db, 1);
     ask(&db, 64_000);
     let (before, table_count) = (counted(&db), version(&db).tables.len());
@@ -240,6 +240,6 @@ fn new_tables_inherit_the_gets_of_those_in_whose_place_they_are_asked() {
     let hot: f64 = (0..hot).map(|table| of(table).misses).sum();
     assert!((0.85..0.95).contains(&(hot / after.misses)), "{hot} of {after:?}: the gets of the first tenth");
     db.close().unwrap();
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     assert_eq!(counted(&db), AskedTimes::default(), "an opening forgets");
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::options::CompactionChoice;
 use crate::reseal;
-use crate::{Db, KeyspaceOptions, Options};
+use crate::{KeyspaceOptions, Options};
 
 const DIR: &str = "db";
 const KEYS: u32 = 400;
@@ -70,12 +70,12 @@ fn forge(fs: &MemFs, id: u64, old: &[u8], new: &[u8]) {
 /// Makes a database whose deepest level has several tables, and returns the one with the most
 /// references, and these.
 fn settled(fs: &MemFs, compaction: CompactionChoice) -> (u64, Vec<(u32, Vec<u8>)>) {
-    let db = Db::open(DIR, options(fs, compaction)).unwrap();
+    let db = options(fs, compaction).open(DIR).unwrap();
     for round in 0..2 {
         (0..KEYS).for_each(|i| db.put(key(i * 7919 % KEYS), value(i * 7919 % KEYS, round)).unwrap());
     }
     db.compact().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let mut tables = db.default_keyspace().tables();
     db.close().unwrap();
     let deepest = tables.iter().map(|table| table.level).max().unwrap();
@@ -109,7 +109,7 @@ fn merges_go_on_around_a_wrong_reference() {
             let (hurt, reference, forged) = changed.next().expect("a number of as many bytes");
             forge(&fs, id, reference, &forged);
 
-            let db = Db::open(DIR, options(&fs, compaction)).unwrap();
+            let db = options(&fs, compaction).open(DIR).unwrap();
             if what == "another value" {
                 // Merges go on also after a read has met it.
                 assert!(db.get(key(hurt)).is_err(), "{context}");
@@ -121,7 +121,7 @@ fn merges_go_on_around_a_wrong_reference() {
                 db.flush().unwrap();
             }
             db.compact().unwrap();
-            db.settle().unwrap();
+            db.wait_for_compaction().unwrap();
             let (write, tables) = (db.stats().write, db.default_keyspace().tables());
             assert_eq!(write.set_aside, 0, "{context}");
             assert!(tables.iter().all(|table| table.id != id), "{context}: its table was not merged");

@@ -43,7 +43,7 @@ fn key(i: u32) -> String {
 /// Writes two megabytes of tables, with a reserve.
 fn filled(fs: &FaultyFs, keys: u32) -> Db {
     fs.create_dir_all(Path::new(DIR)).unwrap();
-    let db = Db::open(DIR, options(fs)).unwrap();
+    let db = options(fs).open(DIR).unwrap();
     (0..keys).for_each(|i| db.put(key(i), value(i)).unwrap());
     db.compact().unwrap();
     db
@@ -95,7 +95,7 @@ fn a_reserve_follows_the_tables() {
     db.compact().unwrap();
     until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
     db.close().unwrap();
-    let db = Db::open(DIR, Options { reserve_bytes: 0, ..options(&fs) }).unwrap();
+    let db = Options { reserve_bytes: 0, ..options(&fs) }.open(DIR).unwrap();
     until(&db, "none", |db| db.stats().reserve_bytes == 0);
 }
 
@@ -134,7 +134,7 @@ fn on_a_full_disk_deletes_and_compactions_make_room_by_themselves() {
     let after = fs.after_crash(CrashMode::DropUnsynced);
     drop(db);
     after.set_capacity(None);
-    let db = Db::open(DIR, options(&after)).unwrap();
+    let db = options(&after).open(DIR).unwrap();
     assert_eq!(db.iter().count() as u32, taken - taken / 2 + 1);
 }
 
@@ -149,13 +149,13 @@ fn an_opening_on_a_full_disk_releases_the_reserve() {
     drop(db);
     // The next opening removes the log that was created ahead, which would leave room; after that
     // there is none.
-    let db = Db::open(DIR, options(&killed)).unwrap();
+    let db = options(&killed).open(DIR).unwrap();
     until(&db, "a reserve", |db| db.stats().reserve_bytes > 0);
     db.put(key(0), "newer").unwrap();
     let fs = killed.after_crash(CrashMode::KeepAll);
     drop(db);
     fs.set_capacity(Some(used(&fs)));
-    let db = Db::open(DIR, options(&fs)).unwrap();
+    let db = options(&fs).open(DIR).unwrap();
     assert_eq!(db.stats().suspended, None);
     assert!(db.put("key", "value").unwrap_err().to_string().contains("only deletes"));
     (0..100).for_each(|i| db.delete(key(i)).unwrap());
@@ -204,7 +204,7 @@ fn no_error_and_no_crash_around_the_reserve_loses_anything() {
         at = (at * 5 + 7) % 400;
         fs.plan(FaultPlan { fail_at, error, sticky, only: None, partial_append: round % 5 == 0 });
         let mut acknowledged = Vec::new();
-        if let Ok(db) = Db::open(DIR, options(&fs)) {
+        if let Ok(db) = options(&fs).open(DIR) {
             let mut refused = 0;
             for i in 0..600u32 {
                 if i == 30 {
@@ -213,7 +213,7 @@ fn no_error_and_no_crash_around_the_reserve_loses_anything() {
                 }
                 let mut batch = WriteBatch::new();
                 batch.put(format!("new {i:06}"), value(i));
-                match db.write_with(batch, crate::Durability::Synced) {
+                match db.write_with(batch, crate::Durability::Sync) {
                     Ok(()) => acknowledged.push(i),
                     Err(_) => {
                         refused += 1;
@@ -226,7 +226,7 @@ fn no_error_and_no_crash_around_the_reserve_loses_anything() {
             }
             let mut batch = WriteBatch::new();
             batch.delete_range(key(0)..key(1000));
-            let mut deleted = db.write_with(batch, crate::Durability::Synced).is_ok();
+            let mut deleted = db.write_with(batch, crate::Durability::Sync).is_ok();
             spent += db.stats().write.reserves_spent;
             if !sticky {
                 fs.plan(FaultPlan::none());
@@ -246,7 +246,7 @@ fn no_error_and_no_crash_around_the_reserve_loses_anything() {
             for mode in [CrashMode::KeepAll, CrashMode::DropUnsynced, CrashMode::Random] {
                 let after = fs.after_crash(mode);
                 after.set_capacity(None);
-                let db = Db::open(DIR, options(&after)).unwrap_or_else(|e| panic!("{round} {mode:?}: {e}"));
+                let db = options(&after).open(DIR).unwrap_or_else(|e| panic!("{round} {mode:?}: {e}"));
                 for i in &acknowledged {
                     assert!(db.get(format!("new {i:06}")).unwrap().is_some(), "{round} {mode:?} {i}");
                 }
@@ -273,7 +273,7 @@ fn what_is_in_memory_can_always_be_flushed() {
             // A reserve would be spent by a flush that does not fit.
             options.reserve_bytes = 0;
             (options.keyspace.memtable_bytes, options.keyspace.auto_compaction) = (memtable_bytes, false);
-            let db = Db::open(DIR, options).unwrap();
+            let db = options.open(DIR).unwrap();
             let put = |i: u32| db.put(key(i), &value(i)[..bytes]);
             let taken = (0..100_000).take_while(|&i| put(i).is_ok()).count() as u32;
             until(&db, "a flush", |db| db.flush().is_ok());
@@ -293,7 +293,7 @@ fn a_range_delete_is_accepted_where_deletes_of_single_keys_are_no_longer() {
     fs.set_capacity(Some(2 << 20));
     let mut options = options(&fs);
     options.keyspace.auto_compaction = false;
-    let db = Db::open(DIR, options).unwrap();
+    let db = options.open(DIR).unwrap();
     let taken = (0..100_000).take_while(|&i| db.put(key(i), value(i)).is_ok()).count() as u32;
     until(&db, "single deletes are refused", |db| {
         let refused = (0..2000).find_map(|i| db.delete(key(i % taken)).err());
@@ -313,7 +313,7 @@ fn on_a_full_disk_everything_in_memory_becomes_tables() {
     fs.set_capacity(Some(4 << 20));
     let mut options = options(&fs);
     options.keyspace.memtable_bytes = 64 << 20;
-    let db = Db::open(DIR, options).unwrap();
+    let db = options.open(DIR).unwrap();
     let gone = db.create_keyspace("gone", crate::KeyspaceOptions::default()).unwrap();
     let put = |i: u32| db.put(key(i), value(i)).and_then(|()| gone.put(key(i), value(i)));
     assert!((0..100_000).any(|i| put(i).is_err()));

@@ -36,7 +36,7 @@ fn changes_come_in_order_with_their_keyspaces_numbers_and_batches() {
     let fs = Arc::new(MemFs::new());
     let mut options = options(&fs);
     options.keyspace.merge_operator = Some("add".into());
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let other = db.create_keyspace("other", KeyspaceOptions::default()).unwrap();
     let mut changes = db.changes(0).unwrap();
     assert!(changes.poll().unwrap().is_none());
@@ -83,7 +83,7 @@ fn fill(db: &Db, rounds: u8) {
 #[test]
 fn who_falls_behind_is_told_from_where_a_snapshot_would_do() {
     let fs = Arc::new(MemFs::new());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     db.put("first", "").unwrap();
     let mut behind = db.changes(0).unwrap();
     fill(&db, 10);
@@ -106,7 +106,7 @@ fn logs_are_kept_by_size_by_time_and_for_the_slowest_consumer_and_go_afterwards(
         let mut options = options(&fs);
         options.clock = Some(clock.clone());
         change(&mut options);
-        Db::open("/db", options).unwrap()
+        options.open("/db").unwrap()
     };
     let db = with(&|options| options.changes_keep_bytes = 300 << 10);
     fill(&db, 10);
@@ -175,7 +175,7 @@ fn logs_are_kept_by_size_by_time_and_for_the_slowest_consumer_and_go_afterwards(
 #[test]
 fn without_readers_no_log_is_kept() {
     let fs = Arc::new(MemFs::new());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     fill(&db, 5);
     let stats = db.stats();
     assert_eq!((stats.retained_logs, stats.log_files), (0, 1), "{stats:?}");
@@ -185,7 +185,7 @@ fn without_readers_no_log_is_kept() {
 #[test]
 fn a_wait_ends_with_a_change_the_time_or_the_database() {
     let fs = Arc::new(MemFs::new());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     let mut changes = db.changes(0).unwrap();
     assert!(changes.wait(Duration::from_millis(1)).unwrap().is_none());
     std::thread::scope(|scope| {
@@ -210,7 +210,7 @@ fn a_wait_ends_with_a_change_the_time_or_the_database() {
 #[test]
 fn durable_changes_are_those_that_were_synced_or_flushed() {
     let fs = Arc::new(MemFs::new());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     let mut durable = db.changes(0).unwrap().durable_only(true);
     db.put("a", "").unwrap();
     assert!(durable.poll().unwrap().is_none());
@@ -220,7 +220,7 @@ fn durable_changes_are_those_that_were_synced_or_flushed() {
     assert_eq!(shown(&durable.poll().unwrap().unwrap()), ["1 default put a"]);
     let mut batch = WriteBatch::new();
     batch.put("b", "").put("c", "");
-    db.write_with(batch, crate::Durability::Synced).unwrap();
+    db.write_with(batch, crate::Durability::Sync).unwrap();
     let change = durable.poll().unwrap().unwrap();
     assert_eq!((change.first_seq(), change.last_seq(), change.is_durable()), (2, 3, true));
     db.put("d", "").unwrap();
@@ -231,8 +231,8 @@ fn durable_changes_are_those_that_were_synced_or_flushed() {
 #[test]
 fn who_opens_read_only_has_no_changes() {
     let fs = Arc::new(MemFs::new());
-    Db::open("/db", options(&fs)).unwrap().close().unwrap();
-    let db = Db::open_read_only("/db", options(&fs)).unwrap();
+    options(&fs).open("/db").unwrap().close().unwrap();
+    let db = options(&fs).open_read_only("/db").unwrap();
     assert!(matches!(db.changes(0), Err(ChangesError::ReadOnly)));
 }
 
@@ -240,14 +240,14 @@ fn who_opens_read_only_has_no_changes() {
 #[test]
 fn a_consumer_that_cannot_be_read_is_not_created_anew() {
     let fs = Arc::new(MemFs::new());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     let good = db.change_consumer("good").unwrap().position().unwrap();
     db.change_consumer("bad").unwrap();
     let keyspace = db.hidden_keyspace(crate::catalogue::keyspace::CONSUMERS_KEYSPACE).unwrap();
     keyspace.put("bad", [0xff; 3]).unwrap();
     fill(&db, 3);
     db.close().unwrap();
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     assert_eq!(db.change_consumer("good").unwrap().position().unwrap(), good);
     for failed in [db.change_consumer("bad").map(drop), db.drop_change_consumer("bad").map(drop)] {
         assert!(matches!(failed, Err(ChangesError::Storage(_))), "{failed:?}");
@@ -261,7 +261,7 @@ fn a_consumer_that_cannot_be_read_is_not_created_anew() {
 #[test]
 fn acknowledgements_do_not_hold_back_the_logs() {
     let fs = Arc::new(MemFs::new());
-    let db = Db::open("/db", options(&fs)).unwrap();
+    let db = options(&fs).open("/db").unwrap();
     let consumer = db.change_consumer("one").unwrap();
     for _ in 0..20 {
         for n in 0..100u8 {
@@ -269,6 +269,6 @@ fn acknowledgements_do_not_hold_back_the_logs() {
         }
         consumer.acknowledge(db.stats().visible_seq).unwrap();
     }
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert!(db.stats().log_files < 5, "{:?}", db.stats());
 }

@@ -29,9 +29,9 @@ fn manifest_len(db: &Session) -> u64 {
 #[test]
 fn a_search_for_work_looks_at_what_has_changed_and_at_a_few_others() {
     const KEYSPACES: usize = 300;
-    let db = Db::open("/db", options()).unwrap();
+    let db = options().open("/db").unwrap();
     create(&db, 1..KEYSPACES);
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let inner = db.inner();
     // Under the lock no other thread searches.
     let mut state = inner.state();
@@ -60,7 +60,7 @@ fn a_search_for_work_looks_at_what_has_changed_and_at_a_few_others() {
 /// Work was found in the first keyspaces only, as long as there was any.
 #[test]
 fn keyspaces_with_work_take_turns() {
-    let db = Db::open("/db", options()).unwrap();
+    let db = options().open("/db").unwrap();
     create(&db, 1..5);
     let mut state = db.inner().state();
     let State { catalogue, scheduler, .. } = &mut *state;
@@ -79,7 +79,7 @@ fn keyspaces_with_work_take_turns() {
 /// keyspaces.
 #[test]
 fn the_manifest_grows_by_what_has_changed_whatever_else_there_is() {
-    let db = Db::open("/db", options()).unwrap();
+    let db = options().open("/db").unwrap();
     let _pause = db.pause_compaction();
     let growth = |from: usize| {
         let inner = db.inner();
@@ -107,7 +107,7 @@ fn the_manifest_grows_by_what_has_changed_whatever_else_there_is() {
 #[test]
 fn a_put_visits_no_other_keyspace_while_there_is_space() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let db = Db::open(dir.path()).unwrap();
     create(&db, 1..20);
     for i in 1..20 {
         db.keyspace(&format!("keyspace {i:04}")).unwrap().put("key", "value").unwrap();
@@ -123,7 +123,7 @@ fn a_put_visits_no_other_keyspace_while_there_is_space() {
 #[test]
 fn logs_are_kept_for_the_keyspaces_that_need_them_and_no_longer() {
     let options = options();
-    let db = Db::open("/db", options.clone()).unwrap();
+    let db = options.clone().open("/db").unwrap();
     create(&db, 1..20);
     let keyspace = |i: usize| db.keyspace(&format!("keyspace {i:04}")).unwrap();
     let floor = || {
@@ -145,7 +145,7 @@ fn logs_are_kept_for_the_keyspaces_that_need_them_and_no_longer() {
     assert_eq!(oldest, current, "nobody needs an older log");
     keyspace(7).put("key", "found again").unwrap();
     db.close().unwrap();
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     assert_eq!(db.keyspace("keyspace 0007").unwrap().get("key").unwrap().unwrap(), "found again");
     assert_eq!(db.keyspace("keyspace 0005").unwrap().get("key").unwrap().unwrap(), "2");
     assert!(db.keyspace("keyspace 0003").is_err());
@@ -156,7 +156,7 @@ fn logs_are_kept_for_the_keyspaces_that_need_them_and_no_longer() {
 #[test]
 fn a_keyspace_with_a_small_write_takes_little_memory() {
     const KEYSPACES: usize = 400;
-    let db = Db::open("/db", options()).unwrap();
+    let db = options().open("/db").unwrap();
     create(&db, 1..KEYSPACES);
     for name in db.keyspaces() {
         db.keyspace(&name).unwrap().put("key", [7; 50]).unwrap();
@@ -173,7 +173,7 @@ fn a_keyspace_with_a_small_write_takes_little_memory() {
 #[test]
 fn many_small_memtables_keep_within_the_budget() {
     const BUDGET: u64 = 512 << 10;
-    let db = Db::open("/db", Options { memtable_budget_bytes: BUDGET, ..options() }).unwrap();
+    let db = Options { memtable_budget_bytes: BUDGET, ..options() }.open("/db").unwrap();
     create(&db, 1..300);
     let keyspaces: Vec<_> = db.keyspaces().iter().map(|name| db.keyspace(name).unwrap()).collect();
     let rolled = db.inner().state().logs.current();

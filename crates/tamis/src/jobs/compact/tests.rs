@@ -84,7 +84,7 @@ fn ends_clean(ops: &[Op]) -> bool {
 /// Runs a history and compacts everything. Returns the result, and the number of parts of the
 /// merges.
 fn carry_out(ops: &[Op], sub_jobs: usize) -> (Outcome, u64) {
-    let db = Db::open("/db", options(sub_jobs)).unwrap();
+    let db = options(sub_jobs).open("/db").unwrap();
     let (mut model, mut snapshots) = (Content::new(), Vec::<(Snapshot, Content)>::new());
     for (serial, op) in ops.iter().enumerate() {
         match *op {
@@ -111,7 +111,7 @@ fn carry_out(ops: &[Op], sub_jobs: usize) -> (Outcome, u64) {
     let default = db.default_keyspace();
     let mut seen: Vec<Content> = Vec::new();
     for (snapshot, expected) in &snapshots {
-        seen.push(read(snapshot.of(default).iter()));
+        seen.push(read(snapshot.keyspace(default).iter()));
         assert_eq!(seen.last().unwrap(), expected);
     }
     seen.push(read(db.iter()));
@@ -192,7 +192,7 @@ fn a_merge_in_parts_leaves_what_a_merge_in_one_piece_leaves() {
 /// readers nothing.
 #[test]
 fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
-    let db = Db::open("/db", options(4)).unwrap();
+    let db = options(4).open("/db").unwrap();
     for i in 0..KEYS {
         db.put(key(i), vec![b'v'; 300]).unwrap();
     }
@@ -206,7 +206,7 @@ fn a_range_tombstone_over_all_parts_is_clipped_exactly() {
     let with_tombstones = version.tables.iter().filter(|t| t.meta.range_tombstones > 0).count();
     assert!(with_tombstones >= 4, "every part has its piece");
     assert_eq!(joined(tombstones_of(&version)).len(), 1);
-    assert_eq!(before.of(db.default_keyspace()).iter().count(), usize::from(KEYS));
+    assert_eq!(before.keyspace(db.default_keyspace()).iter().count(), usize::from(KEYS));
     assert_eq!(db.iter().count(), 10 + 10 + 1);
     drop(before);
     db.compact().unwrap();
@@ -221,7 +221,7 @@ fn a_snapshot_under_a_new_policy_loses_nothing_to_a_drop_of_the_old_one() {
     let mut options = options(1);
     options.keyspace.compaction = crate::options::CompactionChoice::Fifo;
     options.keyspace.retain_bytes = 4 << 10;
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     for i in 0..3 {
         db.put(key(i), vec![b'v'; 6 << 10]).unwrap();
         db.flush().unwrap();
@@ -263,12 +263,12 @@ fn tables(db: &Db) -> usize {
 #[test]
 fn small_flushes_of_ascending_keys_leave_few_tables() {
     let options = Options { file_system: Some(Arc::new(FaultyFs::new(1))), ..Options::default() };
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     for i in 0..300u16 {
         (10 * i..10 * (i + 1)).for_each(|i| db.put(key(i), [b'v'; 50]).unwrap());
         db.flush().unwrap();
     }
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let promised = db.default_keyspace().stats().promise.tables.unwrap();
     assert!(tables(&db) <= promised.min(40), "{} tables of {promised}", tables(&db));
     assert!(db.default_keyspace().stats().filter_bits_per_key < 20.0);
@@ -284,7 +284,7 @@ fn a_compaction_by_hand_cuts_a_large_flush_and_leaves_a_small_one_whole() {
         (0..100).map(|n| (u32::from(i) * 100 + n).wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect()
     };
     for (keys, expected) in [(20, 1..=1), (1000, 20..=40)] {
-        let db = Db::open("/db", options(1)).unwrap();
+        let db = options(1).open("/db").unwrap();
         (0..keys).for_each(|i| db.put(key(i), value(i)).unwrap());
         db.flush().unwrap();
         assert_eq!(tables(&db), 1);
@@ -306,7 +306,7 @@ fn openings_with_a_few_ascending_records_each_leave_few_tables() {
     let fs = Arc::new(FaultyFs::new(1));
     let open = || {
         let fs: Arc<dyn crate::io::FileSystem> = fs.clone();
-        Db::open("/db", Options { file_system: Some(fs), ..Options::default() }).unwrap()
+        Options { file_system: Some(fs), ..Options::default() }.open("/db").unwrap()
     };
     for i in 0..120u16 {
         let db = open();
@@ -314,7 +314,7 @@ fn openings_with_a_few_ascending_records_each_leave_few_tables() {
         db.close().unwrap();
     }
     let db = open();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert!(tables(&db) <= 40, "{} tables", tables(&db));
     assert_eq!(db.iter().count(), 1200);
 }

@@ -13,7 +13,7 @@ fn open(fs: &MemFs, changes: impl Fn(&mut KeyspaceOptions)) -> Db {
     options.keyspace.table_bytes = 4 << 10;
     options.keyspace.block_bytes = 256;
     changes(&mut options.keyspace);
-    Db::open("db", options).unwrap()
+    options.open("db").unwrap()
 }
 
 fn key(i: u32) -> String {
@@ -40,7 +40,7 @@ fn tables_emptied_by_a_range_delete_are_dropped_unread() {
     let before = db.stats().write;
     db.default_keyspace().delete_range(key(0)..key(900)).unwrap();
     db.flush().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let after = db.stats().write;
     assert!(after.dropped_tables - before.dropped_tables >= 7, "{} dropped", after.dropped_tables);
     let read = after.compaction_read_bytes - before.compaction_read_bytes;
@@ -77,7 +77,7 @@ fn a_drop_whose_edit_failed_is_not_tried_again_at_once() {
     let fs = FaultyFs::new(1);
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
     options.keyspace.table_bytes = 4 << 10;
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     fill(&db, 0);
     let pause = db.pause_compaction();
     db.default_keyspace().delete_range(key(0)..key(900)).unwrap();
@@ -121,7 +121,7 @@ fn adjacent_deletes_cover_a_table_but_not_across_a_gap() {
         let dropped = || db.stats().write.dropped_tables;
         assert_eq!(dropped(), 0);
         db.default_keyspace().set_options(&[("auto_compaction", "true")]).unwrap();
-        db.settle().unwrap();
+        db.wait_for_compaction().unwrap();
         if gap {
             assert_eq!(dropped(), 0);
             assert_eq!(db.iter().count(), 100);
@@ -139,7 +139,7 @@ fn a_snapshot_keeps_what_it_sees_until_it_is_dropped() {
     let snapshot = db.snapshot();
     db.default_keyspace().delete_range(key(0)..).unwrap();
     db.flush().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(db.stats().write.dropped_tables, 0);
     let seen = snapshot.iter().count();
     assert_eq!((seen, db.iter().count()), (1000, 0));
@@ -156,7 +156,7 @@ fn writes_after_the_delete_stay() {
     (0..1000).step_by(100).for_each(|i| db.put(key(i), "new").unwrap());
     db.flush().unwrap();
     db.default_keyspace().set_options(&[("auto_compaction", "true")]).unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert!(db.stats().write.dropped_tables > 0);
     assert_eq!(db.iter().count(), 10);
     db.compact().unwrap();
@@ -177,7 +177,7 @@ fn a_snapshot_between_two_deletes_keeps_what_the_second_one_covers() {
     db.default_keyspace().delete_range("m".."zz").unwrap();
     db.flush().unwrap();
     db.default_keyspace().set_options(&[("auto_compaction", "true")]).unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(snapshot.get("z").unwrap().as_deref(), Some(&b"2"[..]));
     assert_eq!((snapshot.iter().count(), db.iter().count()), (1, 0));
 }

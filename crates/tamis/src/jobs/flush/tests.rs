@@ -13,7 +13,7 @@ fn open(fs: &FaultyFs) -> Db {
     let keyspace =
         KeyspaceOptions { memtable_bytes: 64 << 10, max_memtables: 8, ..KeyspaceOptions::default() };
     let options = Options { file_system: Some(Arc::new(fs.clone())), keyspace, ..Options::default() };
-    Db::open("/db", options).unwrap()
+    options.open("/db").unwrap()
 }
 
 /// A run was made of each memtable, and a value that was overwritten four times while flushes

@@ -13,7 +13,7 @@ use crate::{Db, Durability, KeyspaceOptions, Options, WriteBatch, WriteError};
 fn open(fs: &FaultyFs) -> Db {
     let keyspace = KeyspaceOptions { memtable_bytes: 64 << 10, ..KeyspaceOptions::default() };
     let options = Options { file_system: Some(Arc::new(fs.clone())), keyspace, ..Options::default() };
-    Db::open("/db", options).unwrap()
+    options.open("/db").unwrap()
 }
 
 fn put(db: &Db, key: &str, value: &str, durability: Durability) -> Result<(), WriteError> {
@@ -24,7 +24,7 @@ fn put(db: &Db, key: &str, value: &str, durability: Durability) -> Result<(), Wr
 
 /// Retries a write until it is acknowledged.
 fn put_at_last(db: &Db, key: &str, value: &str) {
-    while let Err(error) = put(db, key, value, Durability::Synced) {
+    while let Err(error) = put(db, key, value, Durability::Sync) {
         assert!(matches!(error, WriteError::Suspended { .. }), "{error}");
         sync::thread::sleep(Duration::from_millis(1));
     }
@@ -45,11 +45,11 @@ fn after_a_failed_sync_acknowledged_writes_are_flushed_and_writes_resume() {
     let fs = FaultyFs::new(3);
     let db = open(&fs);
     let other = db.create_keyspace("other", KeyspaceOptions::default()).unwrap();
-    put(&db, "synced", "1", Durability::Synced).unwrap();
+    put(&db, "synced", "1", Durability::Sync).unwrap();
     put(&db, "buffered", "1", Durability::Buffered).unwrap();
     other.put("elsewhere", "1").unwrap();
     fail(&fs, OpClass::Sync, ErrorKind::Other);
-    assert!(matches!(put(&db, "failed", "1", Durability::Synced), Err(WriteError::Storage(_))));
+    assert!(matches!(put(&db, "failed", "1", Durability::Sync), Err(WriteError::Storage(_))));
     // Refused while it cannot be synced, whether or not a sync is requested; reads continue.
     assert!(matches!(put(&db, "refused", "1", Durability::Buffered), Err(WriteError::Suspended { .. })));
     assert!(db.stats().suspended.is_some() && db.stats().poisoned.is_none());
@@ -78,12 +78,12 @@ fn after_a_failed_sync_acknowledged_writes_are_flushed_and_writes_resume() {
 fn an_opening_shows_a_failed_write_only_until_writes_resume() {
     let fs = FaultyFs::new(7);
     let db = open(&fs);
-    put(&db, "synced", "1", Durability::Synced).unwrap();
+    put(&db, "synced", "1", Durability::Sync).unwrap();
     fail(&fs, OpClass::Sync, ErrorKind::Other);
-    assert!(matches!(put(&db, "failed", "1", Durability::Synced), Err(WriteError::Storage(_))));
+    assert!(matches!(put(&db, "failed", "1", Durability::Sync), Err(WriteError::Storage(_))));
     let beside = || {
         let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
-        let db = Db::open_read_only("/db", options).unwrap();
+        let db = options.open_read_only("/db").unwrap();
         db.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>()
     };
     assert_eq!(beside(), [&b"failed"[..], b"synced"], "the record is in the log");
@@ -99,11 +99,11 @@ fn writes_resume_once_there_is_room_again() {
     let fs = FaultyFs::new(4);
     let db = open(&fs);
     let value = "v".repeat(3000);
-    put(&db, "first", &value, Durability::Synced).unwrap();
+    put(&db, "first", &value, Durability::Sync).unwrap();
     fs.set_capacity(Some(used(&fs) + 100_000));
     let mut acknowledged = 0;
     let refused = loop {
-        match put(&db, &format!("key{acknowledged:04}"), &value, Durability::Synced) {
+        match put(&db, &format!("key{acknowledged:04}"), &value, Durability::Sync) {
             Ok(()) => acknowledged += 1,
             Err(error) => break error,
         }
@@ -145,7 +145,7 @@ fn a_failed_compaction_is_retried_and_writes_continue() {
     let keyspace = KeyspaceOptions { memtable_bytes: 64 << 10, level0_runs: 4, ..KeyspaceOptions::default() };
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), keyspace, ..Options::default() };
     options.cache_bytes = 0;
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let pause = db.pause_compaction();
     for round in 0..5 {
         (0..100).for_each(|i| db.put(format!("key{i:03}"), format!("{round}")).unwrap());
@@ -212,7 +212,7 @@ fn leftovers_of_a_failed_edit_are_removed_once_that_is_safe() {
     }
     put_at_last(&db, "last", "value");
     db.flush().unwrap();
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     let named = db.default_keyspace().tables().len();
     let deadline = sync::now() + Duration::from_secs(60);
     let tables = || fs.files().iter().filter(|file| file.0.extension().is_some_and(|x| x == "tam")).count();
@@ -234,7 +234,7 @@ fn a_failed_ingestion_is_not_found_after_a_later_write() {
     loop {
         let fs = FaultyFs::new(9);
         let db = open(&fs);
-        put(&db, "before", "1", Durability::Synced).unwrap();
+        put(&db, "before", "1", Durability::Sync).unwrap();
         let options = KeyspaceOptions::default();
         let mut table = ExternalTableBuilder::create_on(Arc::new(fs.clone()), "/table", &options).unwrap();
         table.put("ingested", "1").unwrap();
@@ -281,7 +281,7 @@ fn a_global_filter_knows_all_tables_that_replace_logs() {
     options.keyspace.max_memtables = 8;
     options.keyspace.auto_compaction = false;
     options.keyspace.set("filter", "grf").unwrap();
-    let db = Db::open("/db", options).unwrap();
+    let db = options.open("/db").unwrap();
     let (mut written, mut rescued) = (0u64, 0);
     for round in 0..4 {
         let deadline = sync::now() + Duration::from_secs(60);
@@ -292,12 +292,12 @@ fn a_global_filter_knows_all_tables_that_replace_logs() {
             written += 1;
         }
         fail(&fs, OpClass::Sync, ErrorKind::Other);
-        put(&db, "failed", "1", Durability::Synced).unwrap_err();
+        put(&db, "failed", "1", Durability::Sync).unwrap_err();
         let before = db.stats().write.flushes;
         fs.plan(FaultPlan::none());
         put_at_last(&db, "after", "1");
         rescued += db.stats().write.flushes - before;
-        db.settle_filters().unwrap();
+        db.wait_for_filters().unwrap();
         for i in written.saturating_sub(1000)..written {
             let key = (i * 7919 % 1000).to_be_bytes();
             let value = db.get(key).unwrap();

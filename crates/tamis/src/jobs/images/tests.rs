@@ -37,7 +37,7 @@ fn filtered() -> KeyspaceOptions {
 
 /// Opens the database with its filtered keyspace.
 fn open(fs: &FaultyFs) -> (Db, Keyspace) {
-    let db = Db::open(DIR, options(fs)).expect("opening");
+    let db = options(fs).open(DIR).expect("opening");
     let filtered = match db.keyspace(NAME) {
         Ok(found) => found,
         Err(_) => db.create_keyspace(NAME, filtered()).expect("a keyspace"),
@@ -297,7 +297,7 @@ fn a_keyspace_that_loses_its_global_filter_loses_its_files() {
     let with = |filter: FilterChoice| {
         let mut options = options(&fs);
         options.keyspace.filter = filter.into();
-        Db::open(DIR, options).unwrap()
+        options.open(DIR).unwrap()
     };
     let db = with(FilterChoice::Grf);
     three(&db, db.default_keyspace());
@@ -339,7 +339,7 @@ fn a_checkpoint_has_the_images() {
     db.checkpoint("/second").unwrap();
     assert!(warnings(&db).iter().any(|w| w.contains("/second lacks a filter file")), "{:?}", warnings(&db));
     for (dir, wanted) in [("/copy", the_three()), ("/second", vec![])] {
-        let copy = Db::open(dir, options(&fs.after_crash(CrashMode::DropUnsynced))).unwrap();
+        let copy = options(&fs.after_crash(CrashMode::DropUnsynced)).open(dir).unwrap();
         let keyspace = copy.keyspace(NAME).unwrap();
         assert_eq!((found(&copy, &keyspace), warnings(&copy)), (wanted, vec![]));
     }
@@ -351,7 +351,7 @@ fn a_reader_without_the_lock_uses_the_images_and_saves_none() {
     let (db, keyspace) = open(&fs);
     three(&db, &keyspace);
     let reader = || {
-        let reader = Db::open_read_only(DIR, options(&fs)).unwrap();
+        let reader = options(&fs).open_read_only(DIR).unwrap();
         let keyspace = reader.keyspace(NAME).unwrap();
         (reader, keyspace)
     };
@@ -386,7 +386,7 @@ fn salvage_does_without_the_images() {
         keyspace.put("key", "value").unwrap();
         keyspace.flush().unwrap();
         // The filter's own image is the third one.
-        db.settle_filters().unwrap();
+        db.wait_for_filters().unwrap();
         three(&db, &keyspace);
         drop(keyspace);
         db.close().unwrap();
@@ -402,7 +402,7 @@ fn salvage_does_without_the_images() {
         let aside =
             fs.files().iter().filter(|(path, _)| path.to_str().unwrap().ends_with(".flt.aside")).count();
         assert_eq!(aside, 3);
-        let db = Db::open(DIR, options(&fs)).unwrap();
+        let db = options(&fs).open(DIR).unwrap();
         let get = |name: &String| db.keyspace(name).unwrap().get("key").unwrap();
         assert_eq!(db.keyspaces().iter().filter_map(get).count(), if lost == ".tam" { 1 } else { 2 });
         let stats = db.stats();
@@ -516,7 +516,7 @@ fn the_scrub_reads_filter_files() {
     drop((db, keyspace));
     let files = filter_files(&fs, DIR);
     fs.corrupt(&files[1], 3, 1).unwrap();
-    let db = Db::open(DIR, Options { scrub_bytes_per_second: 1 << 30, ..options(&fs) }).unwrap();
+    let db = Options { scrub_bytes_per_second: 1 << 30, ..options(&fs) }.open(DIR).unwrap();
     let started = std::time::Instant::now();
     let problems = loop {
         let problems = db.stats().scrub.unwrap().problems;
@@ -598,14 +598,14 @@ impl Ledger {
     fn put(&mut self, db: &Db) -> Result<(), crate::WriteError> {
         let mut batch = crate::WriteBatch::new();
         batch.put(format!("{:04}", self.puts), "value");
-        db.write_with(batch, crate::Durability::Synced)?;
+        db.write_with(batch, crate::Durability::Sync)?;
         self.puts += 1;
         Ok(())
     }
 
     /// Checks what a database holds after a crash or a failure.
     fn judge(&self, fs: &FaultyFs, context: &str) {
-        let db = Db::open(DIR, options(fs)).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let db = options(fs).open(DIR).unwrap_or_else(|e| panic!("{context}: {e}"));
         assert!(self.saved.is_empty() || db.keyspace(NAME).is_ok(), "{context}");
         if let Ok(keyspace) = db.keyspace(NAME) {
             let found = found(&db, &keyspace);
@@ -635,7 +635,7 @@ impl Ledger {
 /// Saves images so that files are superseded and joined, beside flushes. With `give_up` it ends at
 /// the first failure.
 fn tour(fs: &FaultyFs, ledger: &mut Ledger, give_up: bool) -> Option<(Db, Keyspace)> {
-    let db = Db::open(DIR, options(fs)).ok()?;
+    let db = options(fs).open(DIR).ok()?;
     let keyspace = match db.keyspace(NAME) {
         Ok(found) => found,
         Err(AdminError::NoKeyspace { .. }) => db.create_keyspace(NAME, filtered()).ok()?,

@@ -26,7 +26,7 @@ fn options(fs: &MemFs) -> Options {
 }
 
 fn filled(fs: &MemFs) -> Db {
-    let db = Db::open(DIR, options(fs)).unwrap();
+    let db = options(fs).open(DIR).unwrap();
     for table in 0..3 {
         for key in 0..100 {
             db.put(format!("{table} {key:03}"), "value").unwrap();
@@ -72,7 +72,7 @@ fn sound_files_are_read_repeatedly_without_findings() {
     assert!(db.stats().damaged_tables.is_empty());
     db.close().unwrap();
     let off = Options { scrub_bytes_per_second: 0, ..options(&fs) };
-    assert_eq!(Db::open(DIR, off).unwrap().stats().scrub, None);
+    assert_eq!(off.open(DIR).unwrap().stats().scrub, None);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_damaged_block_is_reported_and_left_alone_until_it_is_repaired() {
 #[test]
 fn damage_to_finished_logs_and_to_the_manifest_is_found() {
     let fs = MemFs::new();
-    let db = Db::open(DIR, options(&fs)).unwrap();
+    let db = options(&fs).open(DIR).unwrap();
     let other = db.create_keyspace("other", Default::default()).unwrap();
     other.put("keeps the log", "value").unwrap();
     db.put("key", "value").unwrap();
@@ -137,7 +137,7 @@ fn damage_to_finished_logs_and_to_the_manifest_is_found() {
 #[test]
 fn a_slow_scrub_keeps_to_its_rate_and_does_not_delay_closing() {
     let fs = MemFs::new();
-    let db = Db::open(DIR, Options { scrub_bytes_per_second: 1 << 10, ..options(&fs) }).unwrap();
+    let db = Options { scrub_bytes_per_second: 1 << 10, ..options(&fs) }.open(DIR).unwrap();
     for key in 0..20_000 {
         db.put(format!("{key:05}"), "value").unwrap();
     }
@@ -153,11 +153,11 @@ fn a_slow_scrub_keeps_to_its_rate_and_does_not_delay_closing() {
 fn the_last_log_of_a_crashed_session_is_not_damage_while_the_disk_is_full() {
     let fs = FaultyFs::new(1);
     let on = |fs: &FaultyFs| Options { file_system: Some(Arc::new(fs.clone())), ..options(&MemFs::new()) };
-    let db = Db::open(DIR, on(&fs)).unwrap();
+    let db = on(&fs).open(DIR).unwrap();
     db.put("key", "value").unwrap();
     let full = fs.crash(CrashMode::KeepAll);
     full.set_capacity(Some(full.files().iter().map(|file| file.1).sum()));
-    let db = Db::open(DIR, on(&full)).unwrap();
+    let db = on(&full).open(DIR).unwrap();
     assert!(matches!(db.put("key", "newer"), Err(WriteError::Suspended { .. })), "the session has not begun");
     assert!(db.stats().suspended.is_some_and(|cause| cause.contains("space")), "{:?}", db.stats().suspended);
     let stats = until(&db, "two passes", |stats| stats.passes >= 2);

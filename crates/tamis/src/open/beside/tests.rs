@@ -192,7 +192,7 @@ pub(crate) fn rolls(db: &Db, fs: &FaultyFs, done: &mut dyn FnMut()) {
 /// Builds a database with tables, rolled logs and a log to be overwritten.
 pub(crate) fn database() -> FaultyFs {
     let fs = FaultyFs::new(3);
-    let db = Db::open("/db", options(fs.clone())).unwrap();
+    let db = options(fs.clone()).open("/db").unwrap();
     for round in 0..4 {
         for key in ["a", "b", "c", "d"] {
             db.put(key, format!("round {round}")).unwrap();
@@ -216,7 +216,7 @@ fn an_opening_alongside_a_writer_returns_a_state_that_existed() {
     for work in works {
         for at in 0.. {
             let machine = base.after_crash(CrashMode::KeepAll);
-            let writer = Db::open("/db", options(machine.clone())).unwrap();
+            let writer = options(machine.clone()).open("/db").unwrap();
             let states = Arc::new(Mutex::new(vec![content(&writer)]));
             let (steps, fs) = (writer.clone(), machine.clone());
             let noted = states.clone();
@@ -225,7 +225,7 @@ fn an_opening_alongside_a_writer_returns_a_state_that_existed() {
             });
             let interrupted =
                 Interrupted { machine, due: Arc::new(Mutex::new((at, Some(steps)))), listed: Arc::default() };
-            let reader = Db::open_read_only("/db", options(interrupted.clone())).unwrap();
+            let reader = options(interrupted.clone()).open_read_only("/db").unwrap();
             let seen = content(&reader);
             assert!(states.lock().unwrap().contains(&seen), "at operation {at}: {seen:?}");
             openings += 1;
@@ -256,10 +256,10 @@ fn damage_is_reported_and_not_taken_for_a_writer() {
     for path in [manifest, table].into_iter().flatten() {
         let hurt = fs.after_crash(CrashMode::KeepAll);
         hurt.truncate(&path, 40).unwrap();
-        let error = Db::open_read_only("/db", options(hurt)).unwrap_err();
+        let error = options(hurt).open_read_only("/db").unwrap_err();
         assert!(matches!(error, OpenError::Storage(_)), "{error}");
     }
-    let missing = Db::open_read_only("/nothing", options(fs)).unwrap_err();
+    let missing = options(fs).open_read_only("/nothing").unwrap_err();
     assert!(matches!(missing, OpenError::NotFound { .. }), "{missing}");
 }
 
@@ -268,7 +268,7 @@ fn damage_is_reported_and_not_taken_for_a_writer() {
 #[test]
 fn logs_begun_after_each_listing_are_no_damage() {
     let fs = FaultyFs::new(1);
-    let db = Db::open("/db", options(fs.clone())).unwrap();
+    let db = options(fs.clone()).open("/db").unwrap();
     let mut logs = 0;
     let mut steps: Steps = Box::new(move || {
         if logs < 20 {
@@ -285,6 +285,6 @@ fn logs_begun_after_each_listing_are_no_damage() {
         due: Arc::new(Mutex::new((u64::MAX, None))),
         listed: Arc::new(Mutex::new(Some(steps))),
     };
-    let db = Db::open_read_only("/db", options(beside)).unwrap();
+    let db = options(beside).open_read_only("/db").unwrap();
     assert!(content(&db).len() >= 2);
 }

@@ -56,9 +56,9 @@ fn a_follower_shows_a_state_that_existed_whatever_the_writer_does_meanwhile() {
     for work in works {
         for at in 0.. {
             let machine = base.after_crash(CrashMode::KeepAll);
-            let writer = Db::open("/db", options(machine.clone())).unwrap();
+            let writer = options(machine.clone()).open("/db").unwrap();
             let beside = beside(&machine);
-            let follower = Db::open_follower("/db", options(beside.clone())).unwrap();
+            let follower = options(beside.clone()).open_follower("/db").unwrap();
             let first = content(&writer);
             assert_eq!(content(&follower), first);
             let pinned = follower.snapshot();
@@ -98,12 +98,12 @@ fn a_follower_shows_a_state_that_existed_whatever_the_writer_does_meanwhile() {
 #[test]
 fn a_failed_operation_leaves_what_was_shown() {
     let machine = database();
-    let writer = Db::open("/db", with_adding(machine.clone())).unwrap();
+    let writer = with_adding(machine.clone()).open("/db").unwrap();
     let reading = FaultyFs::clone(&machine);
     let (mut failed, mut unharmed) = (0, 0);
     for at in 0.. {
         writer.compact().unwrap();
-        let follower = Db::open_follower("/db", with_adding(reading.clone())).unwrap();
+        let follower = with_adding(reading.clone()).open_follower("/db").unwrap();
         let before = content(&follower);
         for i in 0..3u64 {
             writer.merge(format!("counter {}", i % 2), 1u64.to_le_bytes()).unwrap();
@@ -147,9 +147,9 @@ fn damage_is_reported_and_not_taken_for_a_writer() {
         }
         let hurt = fs.after_crash(CrashMode::KeepAll);
         hurt.truncate(&path, 40).unwrap();
-        if let Ok(follower) = Db::open_follower("/db", options(hurt)) {
+        if let Ok(follower) = options(hurt).open_follower("/db") {
             // A manifest that is not in force, or a table that a merge left behind.
-            assert_eq!(content(&follower), content(&Db::open_read_only("/db", options(fs.clone())).unwrap()));
+            assert_eq!(content(&follower), content(&options(fs.clone()).open_read_only("/db").unwrap()));
         }
     }
     // The first record of the log, which later ones show to be damaged.
@@ -159,7 +159,7 @@ fn damage_is_reported_and_not_taken_for_a_writer() {
         .filter(|(path, _)| path.starts_with("/db") && path.extension().is_some_and(|e| e == "log"));
     for (path, _) in log {
         let hurt = fs.after_crash(CrashMode::KeepAll);
-        let writer = Db::open("/db", options(hurt.clone())).unwrap();
+        let writer = options(hurt.clone()).open("/db").unwrap();
         for i in 0..20 {
             writer.put(format!("{i}"), "value").unwrap();
             writer.sync().unwrap();
@@ -175,12 +175,12 @@ fn damage_is_reported_and_not_taken_for_a_writer() {
         for (path, _) in logs {
             hurt.corrupt(&path, 90, 0x41).unwrap();
         }
-        let error = Db::open_follower("/db", options(hurt)).map(|db| content(&db)).unwrap_err();
+        let error = options(hurt).open_follower("/db").map(|db| content(&db)).unwrap_err();
         assert!(matches!(error, OpenError::Storage(_)), "{}: {error}", path.display());
     }
-    let missing = Db::open_follower("/nothing", options(fs.clone())).unwrap_err();
+    let missing = options(fs.clone()).open_follower("/nothing").unwrap_err();
     assert!(matches!(missing, OpenError::NotFound { .. }), "{missing}");
-    let reader = Db::open_read_only("/db", options(fs)).unwrap();
+    let reader = options(fs).open_read_only("/db").unwrap();
     assert!(matches!(reader.catch_up(), Err(OpenError::NotFollower { .. })));
 }
 
@@ -189,10 +189,10 @@ fn damage_is_reported_and_not_taken_for_a_writer() {
 #[test]
 fn a_write_that_failed_gives_way_to_the_one_that_got_its_number() {
     let machine = FaultyFs::new(7);
-    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    let writer = options(machine.clone()).open("/db").unwrap();
     writer.put("a", "acknowledged").unwrap();
     writer.sync().unwrap();
-    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    let follower = options(machine.clone()).open_follower("/db").unwrap();
     machine.plan(FaultPlan {
         fail_at: Some(0),
         sticky: true,
@@ -201,7 +201,7 @@ fn a_write_that_failed_gives_way_to_the_one_that_got_its_number() {
     });
     let mut batch = crate::WriteBatch::new();
     batch.put("b", "failed");
-    writer.write_with(batch, crate::Durability::Synced).unwrap_err();
+    writer.write_with(batch, crate::Durability::Sync).unwrap_err();
     machine.plan(FaultPlan::none());
     follower.catch_up().unwrap();
     let mut shown = BTreeMap::from([(b"a".to_vec(), b"acknowledged".to_vec())]);
@@ -232,7 +232,7 @@ fn copy_of(files: &crate::live_files::LiveFiles) -> Db {
         let path = std::path::Path::new("/copy").join(file.name());
         fs.create(&path, Usage::Table).unwrap().append(&bytes).unwrap();
     }
-    Db::open("/copy", options(fs)).unwrap()
+    options(fs).open("/copy").unwrap()
 }
 
 /// The writer flushed what the follower had not read, and closed: the follower took the number of
@@ -240,9 +240,9 @@ fn copy_of(files: &crate::live_files::LiveFiles) -> Db {
 #[test]
 fn a_writer_that_flushes_and_closes_is_no_damage() {
     let machine = FaultyFs::new(7);
-    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    let writer = options(machine.clone()).open("/db").unwrap();
     writer.put("a", "1").unwrap();
-    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    let follower = options(machine.clone()).open_follower("/db").unwrap();
     for i in 0..50 {
         writer.put(format!("{i}"), "value").unwrap();
     }
@@ -261,10 +261,10 @@ fn an_edit_that_was_withdrawn_takes_no_writes_along() {
         let machine = FaultyFs::new(at);
         let mut options = with_adding(machine.clone());
         options.keyspace.filter = "grf".parse().unwrap();
-        let writer = Db::open("/db", options.clone()).unwrap();
+        let writer = options.clone().open("/db").unwrap();
         writer.merge("counter", 1u64.to_le_bytes()).unwrap();
         writer.flush().unwrap();
-        let follower = Db::open_follower("/db", options.clone()).unwrap();
+        let follower = options.clone().open_follower("/db").unwrap();
         writer.merge("counter", 2u64.to_le_bytes()).unwrap();
         writer.put("a", "b").unwrap();
         let plan = FaultPlan {
@@ -302,12 +302,12 @@ fn an_edit_that_was_withdrawn_takes_no_writes_along() {
 #[test]
 fn a_reader_with_a_former_view_teaches_no_gap() {
     let machine = FaultyFs::new(7);
-    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    let writer = options(machine.clone()).open("/db").unwrap();
     (0..200u8).for_each(|i| writer.put([i], "value").unwrap());
     writer.flush().unwrap();
     (0..200u8).for_each(|i| writer.delete([i]).unwrap());
     writer.flush().unwrap();
-    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    let follower = options(machine.clone()).open_follower("/db").unwrap();
     let keyspace = follower.default_keyspace().inner.clone();
     let view = keyspace.view.load();
     writer.put([100], "again").unwrap();
@@ -324,9 +324,9 @@ fn a_reader_with_a_former_view_teaches_no_gap() {
 #[test]
 fn a_snapshot_sees_nothing_of_a_keyspace_that_came_later() {
     let machine = FaultyFs::new(7);
-    let writer = Db::open("/db", options(machine.clone())).unwrap();
+    let writer = options(machine.clone()).open("/db").unwrap();
     writer.put("a", "1").unwrap();
-    let follower = Db::open_follower("/db", options(machine.clone())).unwrap();
+    let follower = options(machine.clone()).open_follower("/db").unwrap();
     let snapshot = follower.snapshot();
     let other = writer.create_keyspace("other", options(machine.clone()).keyspace).unwrap();
     other.put("key", "value").unwrap();
@@ -334,7 +334,7 @@ fn a_snapshot_sees_nothing_of_a_keyspace_that_came_later() {
     follower.catch_up().unwrap();
     let other = follower.keyspace("other").unwrap();
     assert_eq!(other.get("key").unwrap().unwrap(), "value");
-    assert_eq!(snapshot.of(&other).get("key").unwrap(), None);
-    assert_eq!(snapshot.of(&other).iter().count(), 0);
-    assert_eq!(snapshot.of(&other).multi_get(&["key"]).unwrap(), [None]);
+    assert_eq!(snapshot.keyspace(&other).get("key").unwrap(), None);
+    assert_eq!(snapshot.keyspace(&other).iter().count(), 0);
+    assert_eq!(snapshot.keyspace(&other).multi_get(&["key"]).unwrap(), [None]);
 }

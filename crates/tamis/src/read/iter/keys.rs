@@ -20,7 +20,7 @@ impl Iter {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
     /// let keys: Vec<_> = db.range("b"..).keys().collect::<Result<_, _>>()?;
     /// assert_eq!(keys, ["b", "c"]);

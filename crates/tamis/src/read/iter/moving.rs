@@ -12,7 +12,7 @@ impl Iter {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = tamis::Db::open(dir.path(), tamis::Options::default())?;
+    /// # let db = tamis::Db::open(dir.path())?;
     /// # for key in ["a", "b", "c"] { db.put(key, "value")?; }
     /// let mut bytes = 0;
     /// let mut iter = db.iter();

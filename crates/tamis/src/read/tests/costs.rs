@@ -17,7 +17,7 @@ fn filled() -> (Db, BTreeMap<[u8; 8], u64>) {
     let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
     options.keyspace.auto_compaction = false;
     options.keyspace.block_bytes = 256;
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     let mut model = BTreeMap::new();
     for run in 0..RUNS {
         for i in 0..200 {

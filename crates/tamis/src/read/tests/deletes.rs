@@ -18,7 +18,7 @@ fn open(adjust: impl FnOnce(&mut Options)) -> Db {
     options.keyspace.auto_compaction = false;
     options.keyspace.block_bytes = 256;
     adjust(&mut options);
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     for i in 0..KEYS {
         db.put(key(i), "value").expect("a write");
     }

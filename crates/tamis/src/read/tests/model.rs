@@ -143,7 +143,7 @@ pub(super) fn options() -> Options {
 fn carry_out(ops: &[Op], read_mode: ReadMode) -> (Db, Content, Vec<(Snapshot, Content)>) {
     let mut options = Options { read_mode, ..options() };
     options.keyspace.block_bytes = 128;
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     let (mut model, mut snapshots) = (Content::new(), Vec::<(Snapshot, Content)>::new());
     for (serial, op) in ops.iter().enumerate() {
         match op {
@@ -171,7 +171,9 @@ fn carry_out(ops: &[Op], read_mode: ReadMode) -> (Db, Content, Vec<(Snapshot, Co
                     model.remove(&key(k));
                 }
                 let (iter, content) = match snapshots.last() {
-                    Some((snapshot, content)) if !now => (snapshot.of(db.default_keyspace()).iter(), content),
+                    Some((snapshot, content)) if !now => {
+                        (snapshot.keyspace(db.default_keyspace()).iter(), content)
+                    }
                     _ => (db.iter(), &model),
                 };
                 let steps = vec![if forward { Step::Next(u8::MAX) } else { Step::Back(u8::MAX) }];
@@ -286,7 +288,7 @@ proptest! {
             for walk in &walks {
                 check(db.range(bounds(walk)), walk, &model);
                 for (snapshot, content) in &snapshots {
-                    check(snapshot.of(db.default_keyspace()).range(bounds(walk)), walk, content);
+                    check(snapshot.keyspace(db.default_keyspace()).range(bounds(walk)), walk, content);
                 }
             }
             // The last key was never written nor deleted: memory alone may answer for all others.
@@ -305,7 +307,7 @@ proptest! {
 #[test]
 fn an_iterator_steps_over_few_of_many_versions() {
     const VERSIONS: u64 = 3000;
-    let db = Db::open("/db", options()).expect("opening");
+    let db = options().open("/db").expect("opening");
     let around = |place: u64| format!("{place:02}").into_bytes();
     for place in (0..40).filter(|&place| place != 20) {
         db.put(around(place), "once").expect("a write");
@@ -322,7 +324,7 @@ fn an_iterator_steps_over_few_of_many_versions() {
     let check = |what: &str| {
         for (snapshot, version) in &snapshots {
             let before = db.stats().read;
-            let reader = snapshot.of(db.default_keyspace());
+            let reader = snapshot.keyspace(db.default_keyspace());
             let plain =
                 |item: Result<(crate::Slice, crate::Slice), _>| item.map(|(k, v)| (k.to_vec(), v.to_vec()));
             let items: Vec<_> = reader.iter().map(plain).collect::<Result<_, _>>().expect("items");
@@ -346,7 +348,7 @@ fn an_iterator_steps_over_few_of_many_versions() {
     }
     for (snapshot, version) in &snapshots {
         let here =
-            snapshot.of(db.default_keyspace()).iter().rev().nth(19).expect("an item").expect("an item");
+            snapshot.keyspace(db.default_keyspace()).iter().rev().nth(19).expect("an item").expect("an item");
         assert_eq!(here.1, version.expect("one").to_string());
     }
     // A table in which every version counts for some snapshot: they fill many blocks.
@@ -359,7 +361,7 @@ fn an_iterator_steps_over_few_of_many_versions() {
     db.flush().expect("a flush");
     for (version, snapshot) in kept.iter().enumerate().step_by(37) {
         let before = db.stats().read;
-        let reader = snapshot.of(db.default_keyspace());
+        let reader = snapshot.keyspace(db.default_keyspace());
         let value = format!("kept {version:>80}");
         assert_eq!(reader.get(around(20)).expect("a get").expect("a value"), value);
         let cost = db.stats().read - before;
@@ -378,7 +380,7 @@ fn an_iterator_uses_each_of_many_operands_once() {
     for (base, flushed, count) in
         [(false, false, 3), (false, false, 9), (true, false, 9), (true, true, 9), (true, true, 4)]
     {
-        let db = Db::open("/db", options()).expect("opening");
+        let db = options().open("/db").expect("opening");
         let mut value = Vec::new();
         if base {
             db.put("k", "base").expect("a write");
@@ -394,7 +396,7 @@ fn an_iterator_uses_each_of_many_operands_once() {
             held.push((db.snapshot(), value.clone()));
         }
         for (snapshot, value) in held.iter().filter(|(_, value)| !value.is_empty()) {
-            let reader = snapshot.of(db.default_keyspace());
+            let reader = snapshot.keyspace(db.default_keyspace());
             for item in [reader.iter().next(), reader.iter().next_back()] {
                 assert_eq!(item.expect("an item").expect("an item").1, value[..], "{base} {flushed} {count}");
             }
@@ -407,7 +409,7 @@ fn an_iterator_uses_each_of_many_operands_once() {
 #[test]
 fn a_queue_steps_over_few_of_the_keys_taken() {
     for held in [false, true] {
-        let db = Db::open("/db", options()).expect("opening");
+        let db = options().open("/db").expect("opening");
         let entry = |i: u32| i.to_be_bytes();
         (0..100).for_each(|i| db.put(entry(i), "value").expect("a write"));
         let snapshot = held.then(|| db.snapshot());
@@ -437,7 +439,7 @@ fn a_queue_steps_over_few_of_the_keys_taken() {
 /// that number says: it neither learns nor jumps.
 #[test]
 fn a_reader_with_a_view_that_lacks_writes_has_nothing_to_do_with_gaps() {
-    let db = Db::open("/db", options()).expect("opening");
+    let db = options().open("/db").expect("opening");
     let keyspace = db.default_keyspace();
     let entry = |i: u32| i.to_be_bytes();
     (0..100).for_each(|i| db.put(entry(i), "value").expect("a write"));
@@ -474,7 +476,7 @@ fn a_reader_with_a_view_that_lacks_writes_has_nothing_to_do_with_gaps() {
 /// a key, and soon jumps to the end of a range delete.
 #[test]
 fn the_second_walk_over_deleted_keys_jumps() {
-    let db = Db::open("/db", options()).expect("opening");
+    let db = options().open("/db").expect("opening");
     let entry = |i: u32| i.to_be_bytes();
     (0..1000).for_each(|i| db.put(entry(i), "value").expect("a write"));
     (100..500).for_each(|i| db.delete(entry(i)).expect("a write"));
@@ -509,7 +511,7 @@ fn a_seek_after_a_failed_activation_starts_afresh() {
     let fs = FaultyFs::new(1);
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..options() };
     (options.read_mode, options.cache_bytes, options.pin_metadata) = (ReadMode::Buffered, 0, false);
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     let mut all = Vec::new();
     for run in 0..12u64 {
         for i in 0..20u64 {
@@ -549,7 +551,7 @@ fn a_failing_read_is_an_error_not_a_gap() {
         let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..options() };
         (options.read_mode, options.cache_bytes, options.pin_metadata) = (ReadMode::Buffered, 0, false);
         options.read_queue_depth = depth;
-        let db = Db::open("/db", options).expect("opening");
+        let db = options.open("/db").expect("opening");
         let mut all = Vec::new();
         for run in 0..5u64 {
             for i in 0..40u64 {

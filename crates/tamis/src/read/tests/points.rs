@@ -16,7 +16,7 @@ fn filled(hash_sharing: bool) -> Db {
         Options { file_system: Some(Arc::new(MemFs::new())), hash_sharing, ..Options::default() };
     options.keyspace.auto_compaction = false;
     options.keyspace.merge_operator = Some("append".into());
-    let db = Db::open("/db", options).expect("opening");
+    let db = options.open("/db").expect("opening");
     for run in 0..RUNS {
         // Makes every run span all keys.
         db.put("a", "").expect("a write");

@@ -63,7 +63,7 @@ fn tombstone(t: RangeTombstone) -> String {
 
 impl World {
     fn new() -> World {
-        World { db: Db::open("/db", options()).expect("opening"), snapshots: BTreeMap::new() }
+        World { db: options().open("/db").expect("opening"), snapshots: BTreeMap::new() }
     }
 
     fn view(&self) -> std::sync::Arc<View> {
@@ -123,7 +123,7 @@ impl World {
             end.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded),
         );
         match args.iter().find_map(|arg| arg.strip_prefix('@')) {
-            Some(name) => self.snapshots[name].of(self.db.default_keyspace()).range(range),
+            Some(name) => self.snapshots[name].keyspace(self.db.default_keyspace()).range(range),
             None => self.db.range(range),
         }
     }

@@ -11,7 +11,7 @@ use tamis_files::tree::manifest::{Manifest, set_current};
 use crate::io::{FileSystem, MemFs, Usage, read_file};
 use crate::options::FilterChoice;
 use crate::reseal;
-use crate::{Db, KeyspaceOptions, Options};
+use crate::{KeyspaceOptions, Options};
 
 fn options(fs: &MemFs) -> Options {
     Options {
@@ -25,7 +25,7 @@ fn options(fs: &MemFs) -> Options {
 /// Creates a database of one table whose properties and manifest record claim `claimed` entries.
 fn database(claimed: u64) -> MemFs {
     let (fs, dir) = (MemFs::new(), Path::new("db"));
-    let db = Db::open(dir, options(&fs)).unwrap();
+    let db = options(&fs).open(dir).unwrap();
     for i in 0..100 {
         db.put(format!("key {i:03}"), "value").unwrap();
     }
@@ -57,8 +57,8 @@ fn database(claimed: u64) -> MemFs {
 fn a_claimed_entry_count_takes_no_memory() {
     for claimed in [100, 1 << 30, 1 << 45] {
         let fs = database(claimed);
-        let db = Db::open("db", options(&fs)).unwrap();
-        db.settle_filters().unwrap();
+        let db = options(&fs).open("db").unwrap();
+        db.wait_for_filters().unwrap();
         let bytes: u64 = db.default_keyspace().stats().global_filter.map_or(0, |filter| filter.bytes);
         assert!(bytes < 1 << 20, "a table that claims {claimed} entries: {bytes} bytes");
         assert_eq!(db.get("key 042").unwrap().as_deref(), Some(&b"value"[..]));
@@ -73,13 +73,13 @@ fn keys_with_another_beginning_get_a_partition_of_their_own() {
     let fs = MemFs::new();
     let mut options = options(&fs);
     options.keyspace.auto_compaction = false;
-    let db = Db::open("db", options).unwrap();
+    let db = options.open("db").unwrap();
     let key =
         |beginning: &str, i: u64| format!("{beginning}/{:016}", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12);
     let write = |beginning: &str, keys: std::ops::Range<u64>| {
         keys.for_each(|i| db.put(key(beginning, i), "value").unwrap());
         db.flush().unwrap();
-        db.settle_filters().unwrap();
+        db.wait_for_filters().unwrap();
     };
     let stats = || db.default_keyspace().stats().global_filter.unwrap();
     write("accounts", 0..30_000);

@@ -286,20 +286,20 @@ fn jobs(mut loads: Vec<Load>, known: impl Fn(TableId) -> Option<Known>) -> Vec<J
 
 #[cfg(test)]
 mod tests {
+    use crate::Options;
     use crate::io::MemFs;
     use crate::options::FilterPolicy;
-    use crate::{Db, Options};
 
     use super::*;
 
     /// A dropped keyspace left something to decide, but the deciding thread slept on:
-    /// `settle_filters` took a minute.
+    /// `wait_for_filters` took a minute.
     #[test]
     fn a_dropped_keyspace_wakes_the_thread_that_decides() {
         let fs = Arc::new(MemFs::new());
         let mut options = Options { file_system: Some(fs), ..Options::default() };
         options.keyspace.filter = FilterPolicy::elastic();
-        let db = Db::open("/db", options.clone()).unwrap();
+        let db = options.clone().open("/db").unwrap();
         let other = db.create_keyspace("other", options.keyspace).unwrap();
         for i in 0..100u64 {
             db.put(i.to_be_bytes(), b"value").unwrap();
@@ -307,14 +307,14 @@ mod tests {
         }
         db.flush().unwrap();
         other.flush().unwrap();
-        db.settle_filters().unwrap();
+        db.wait_for_filters().unwrap();
         db.drop_keyspace("other").unwrap();
         let started = std::time::Instant::now();
         while db.inner().elastic.inner().manager.is_due() {
             assert!(started.elapsed() < Duration::from_secs(60), "it sleeps");
             std::thread::sleep(Duration::from_millis(1));
         }
-        db.settle_filters().unwrap();
+        db.wait_for_filters().unwrap();
         assert_eq!(db.segments().len(), 1);
     }
 
@@ -325,11 +325,11 @@ mod tests {
         let fs = Arc::new(MemFs::new());
         let mut options = Options { file_system: Some(fs), ..Options::default() };
         options.keyspace.filter = FilterPolicy::elastic();
-        let db = Db::open("/db", options.clone()).unwrap();
+        let db = options.clone().open("/db").unwrap();
         let fill = |keys: Range<u64>| {
             keys.for_each(|i| db.put(i.to_be_bytes(), b"value").unwrap());
             db.flush().unwrap();
-            db.settle_filters().unwrap();
+            db.wait_for_filters().unwrap();
         };
         fill(0..100);
         let units = || {
@@ -351,8 +351,8 @@ mod tests {
         assert_eq!(units(), 0);
         (0..200u64).for_each(|i| assert!(db.get(i.to_be_bytes()).unwrap().is_some()));
         db.close().unwrap();
-        let db = Db::open("/db", options).unwrap();
-        db.settle_filters().unwrap();
+        let db = options.open("/db").unwrap();
+        db.wait_for_filters().unwrap();
         assert!(db.stats().elastic.unwrap().used_bytes > 0);
     }
 }

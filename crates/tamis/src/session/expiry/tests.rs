@@ -41,7 +41,7 @@ impl Bench {
         };
         options.keyspace.auto_compaction = false;
         options.keyspace.time_to_live = ttl.map(Duration::from_secs);
-        Db::open("db", options).unwrap()
+        options.open("db").unwrap()
     }
 
     fn table_files(&self) -> usize {
@@ -128,19 +128,19 @@ fn versions_replaced_by_an_expired_entry_stay_gone() {
         run(&db, &expired);
         assert_eq!(metas(&db).len(), 1);
         assert_eq!(db.get("key").unwrap(), None);
-        assert!(db.contains("other").unwrap());
+        assert!(db.contains_key("other").unwrap());
         db.close().unwrap();
 
         bench.clock.set(START + clock);
         let db = bench.open(ttl);
         assert_eq!(db.get("key").unwrap(), None, "time to live {ttl:?}, clock {clock}");
-        assert!(db.contains("other").unwrap(), "time to live {ttl:?}, clock {clock}");
+        assert!(db.contains_key("other").unwrap(), "time to live {ttl:?}, clock {clock}");
         // Also once everything has been rewritten, which must keep the sequence numbers.
         db.put("key", "again").unwrap();
         db.delete("key").unwrap();
         db.compact().unwrap();
         assert_eq!(db.get("key").unwrap(), None);
-        assert!(db.contains("other").unwrap(), "time to live {ttl:?}, clock {clock}");
+        assert!(db.contains_key("other").unwrap(), "time to live {ttl:?}, clock {clock}");
         assert!(metas(&db).iter().all(|meta| meta.max_seq > 0));
     }
 }
@@ -305,7 +305,7 @@ fn pinned_and_current_views_show_one_moment() {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let snapshot = db.snapshot();
-                let both = [snapshot.get("key").unwrap(), snapshot.of(&other).get("key").unwrap()];
+                let both = [snapshot.get("key").unwrap(), snapshot.keyspace(&other).get("key").unwrap()];
                 assert_eq!(both[0].as_deref(), both[1].as_deref());
                 drop(snapshot);
                 std::thread::yield_now();
@@ -399,7 +399,7 @@ fn deletes_in_a_log_are_as_old_as_the_first_sample_that_covers_them() {
         };
         options.keyspace.auto_compaction = false;
         options.keyspace.max_tombstone_age = Some(Duration::from_secs(1000));
-        Db::open("db", options).unwrap()
+        options.open("db").unwrap()
     };
     let db = open();
     put_flushed(&db, "a", "value");

@@ -108,5 +108,5 @@ fn a_group_without_any_commit_writes_nothing() {
     assert_eq!(first.commit().committed, None);
     let after = db.stats();
     assert_eq!((after.write.log_bytes, after.visible_seq), (before.write.log_bytes, before.visible_seq));
-    db.write_with(crate::WriteBatch::new(), Durability::Synced).unwrap();
+    db.write_with(crate::WriteBatch::new(), Durability::Sync).unwrap();
 }

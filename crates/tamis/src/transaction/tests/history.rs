@@ -19,7 +19,7 @@ fn a_dropped_keyspace_leaves_nothing_behind() {
     let db = open();
     let keyspace = db.create_keyspace("k", crate::KeyspaceOptions::default()).unwrap();
     let mut tx = begin(&db, Serializable);
-    tx.of(&keyspace).get("x").unwrap();
+    tx.keyspace(&keyspace).get("x").unwrap();
     tx.put("own", "").unwrap();
     keyspace.put("x", value(1)).unwrap();
     keyspace.flush().unwrap();

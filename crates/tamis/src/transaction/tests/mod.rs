@@ -27,7 +27,7 @@ pub(super) const KEYS: Key = 12;
 fn open() -> Db {
     let keyspace = KeyspaceOptions { memtable_bytes: 4 << 10, ..KeyspaceOptions::default() };
     let options = Options { file_system: Some(Arc::new(MemFs::new())), keyspace, ..Options::default() };
-    Db::open("/db", options).unwrap()
+    options.open("/db").unwrap()
 }
 
 fn begin(db: &Db, isolation: Isolation) -> Transaction {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::Options;
 use crate::io::DiskFs;
 use crate::options::Compression;
 use crate::select::Selector;
-use crate::{Db, Options};
 
 /// Statistics said that the filters were copied while readers probed those in the files: they have
 /// what the selector has.
@@ -16,7 +16,7 @@ fn readers_probe_the_copies() {
     let mut options = Options { file_system: Some(fs), ..Options::default() };
     options.keyspace.auto_compaction = false;
     options.keyspace.compression = Compression::None.into();
-    let db = Db::open(dir.path(), options).expect("a database");
+    let db = options.open(dir.path()).expect("a database");
     let write = |table: u32| {
         for i in 0..4000u32 {
             db.put(format!("{i:08}of{table}"), [7; 80]).expect("a write");

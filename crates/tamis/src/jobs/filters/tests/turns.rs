@@ -79,16 +79,16 @@ fn check(db: impl crate::Readable, model: &Model, what: &str) {
 /// Opens what a crash leaves now, and reads it while its filter is built and after.
 fn check_after_crash(fs: &FaultyFs, model: &Model, what: &str) {
     for mode in [CrashMode::KeepAll, CrashMode::DropUnsynced] {
-        let db = Db::open("/db", options(&fs.after_crash(mode))).expect("opening again");
+        let db = options(&fs.after_crash(mode)).open("/db").expect("opening again");
         check(&db, model, what);
-        db.settle_filters().expect("settling");
+        db.wait_for_filters().expect("settling");
         check(&db, model, what);
         assert_eq!(db.verify().expect("verifying").problems, Vec::<String>::new(), "{what}");
         let reader = fs.after_crash(mode);
         drop(db);
-        let reader = Db::open_read_only("/db", options(&reader)).expect("a reader");
+        let reader = options(&reader).open_read_only("/db").expect("a reader");
         check(&reader, model, what);
-        reader.settle_filters().expect("settling");
+        reader.wait_for_filters().expect("settling");
         check(&reader, model, what);
     }
 }
@@ -106,7 +106,7 @@ struct Tree {
 impl Tree {
     fn new(seed: u64) -> Tree {
         let fs = FaultyFs::new(seed);
-        let db = Db::open("/db", options(&fs)).expect("opening");
+        let db = options(&fs).open("/db").expect("opening");
         // This thread does all the work on filters.
         db.inner().state().filters.working.insert(db.default_keyspace().inner.id);
         let (model, rng) = (Model::new(), Rng::new(seed));

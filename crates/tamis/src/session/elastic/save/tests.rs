@@ -41,17 +41,17 @@ fn key(i: u64) -> [u8; 8] {
 /// A machine with a closed database of one table.
 fn machine(seed: u64) -> (FaultyFs, Arc<ManualClock>) {
     let (fs, clock) = (FaultyFs::new(seed), Arc::new(ManualClock::new(1000)));
-    let db = Db::open(DIR, options(&fs, &clock)).expect("opening");
+    let db = options(&fs, &clock).open(DIR).expect("opening");
     (0..KEYS).for_each(|i| db.put(key(i), b"value").expect("a put"));
     db.flush().expect("a flush");
-    db.settle().expect("settling");
+    db.wait_for_compaction().expect("settling");
     db.close().expect("closing");
     (fs, clock)
 }
 
 fn open(fs: &FaultyFs, clock: &Arc<ManualClock>) -> Db {
-    let db = Db::open(DIR, options(fs, clock)).expect("opening");
-    db.settle_filters().expect("settling");
+    let db = options(fs, clock).open(DIR).expect("opening");
+    db.wait_for_filters().expect("settling");
     db
 }
 
@@ -72,7 +72,7 @@ fn learn(db: &Db, hot: std::ops::Range<u64>) {
         assert_eq!(db.get((i * 2 + 1).to_be_bytes()).expect("a get"), None);
     }
     wait_until("counting", || elastic.inner().gets == before + 2000);
-    db.settle_filters().expect("settling");
+    db.wait_for_filters().expect("settling");
 }
 
 /// What the manifest has, according to the tree in memory.
@@ -132,7 +132,7 @@ fn what_reads_taught_survives_a_crash_but_for_half_a_minute() {
 #[test]
 fn a_database_opened_to_read_saves_nothing() {
     let (fs, clock) = machine(2);
-    let db = Db::open_read_only(DIR, options(&fs, &clock)).expect("opening");
+    let db = options(&fs, &clock).open_read_only(DIR).expect("opening");
     let files = fs.files();
     learn(&db, 0..100);
     clock.advance(2 * SAVE_EVERY);

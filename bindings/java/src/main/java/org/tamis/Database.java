@@ -364,8 +364,8 @@ public final class Database extends Keyspace {
     }
 
     /** Waits until no flush or compaction is due. */
-    public void settle() {
-        act(Native::settle);
+    public void waitForCompaction() {
+        act(Native::waitForCompaction);
     }
 
     /**

@@ -33,7 +33,7 @@ public final class LockTransaction extends Transaction {
      */
     public byte[] getForUpdate(Keyspace keyspace, byte[] key) {
         requireNonNull(key, "key");
-        return of(keyspace).with((transaction, place) -> Native.getForUpdate(transaction, place, key));
+        return keyspace(keyspace).with((transaction, place) -> Native.getForUpdate(transaction, place, key));
     }
 
     /**

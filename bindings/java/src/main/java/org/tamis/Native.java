@@ -45,7 +45,7 @@ final class Native {
 
     static native void sync(long database);
 
-    static native void settle(long database);
+    static native void waitForCompaction(long database);
 
     static native void checkpoint(long database, byte[] path);
 
@@ -105,7 +105,7 @@ final class Native {
     static native int getDirect(
             long keyspace, ByteBuffer key, int keyAt, int keyLength, ByteBuffer value, int valueAt, int room);
 
-    static native boolean contains(long source, long place, byte[] key);
+    static native boolean containsKey(long source, long place, byte[] key);
 
     static native byte[][] multiGet(long source, long place, byte[][] keys);
 

@@ -59,9 +59,9 @@ public abstract class Reader {
      * @param key the key
      * @return true if it has
      */
-    public boolean contains(byte[] key) {
+    public boolean containsKey(byte[] key) {
         requireNonNull(key, "key");
-        return with((source, place) -> Native.contains(source, place, key));
+        return with((source, place) -> Native.containsKey(source, place, key));
     }
 
     /**

@@ -36,7 +36,7 @@ public final class Snapshot extends Reader implements AutoCloseable {
      * @param keyspace a keyspace of the same database
      * @return what can be read of it, until the snapshot is closed
      */
-    public Reader of(Keyspace keyspace) {
+    public Reader keyspace(Keyspace keyspace) {
         return new View(this, requireNonNull(keyspace, "keyspace"));
     }
 

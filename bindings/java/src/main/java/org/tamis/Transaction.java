@@ -40,7 +40,7 @@ public class Transaction extends TransactionView implements AutoCloseable {
      * @param keyspace a keyspace of the same database
      * @return the view, until the transaction has ended
      */
-    public TransactionView of(Keyspace keyspace) {
+    public TransactionView keyspace(Keyspace keyspace) {
         return new View(this, requireNonNull(keyspace, "keyspace"));
     }
 

@@ -141,7 +141,7 @@ final class ConformanceMachine implements AutoCloseable {
             return (Reader) handle;
         }
         Keyspace keyspace = keyspace(parts[1]);
-        return handle instanceof Snapshot ? ((Snapshot) handle).of(keyspace) : ((Transaction) handle).of(keyspace);
+        return handle instanceof Snapshot ? ((Snapshot) handle).keyspace(keyspace) : ((Transaction) handle).keyspace(keyspace);
     }
 
     private Path path(Arguments a, int at) {
@@ -200,7 +200,7 @@ final class ConformanceMachine implements AutoCloseable {
             case "get":
                 return reader(a.word(0)).get(a.bytes(1));
             case "contains":
-                return reader(a.word(0)).contains(a.bytes(1));
+                return reader(a.word(0)).containsKey(a.bytes(1));
             case "multi-get":
                 return Arrays.asList(reader(a.word(0)).multiGet(a.from(1)));
             case "scan":

@@ -121,7 +121,7 @@ final class DatabaseTest {
                 for (int i = 0; i < 20; i++) {
                     busy.put(b("k" + i), new byte[1 << 20]);
                 }
-                idle.settle();
+                idle.waitForCompaction();
                 // The busy one has taken its memory.
                 assertTrue(idle.tables().contains("\"smallest\":\"k\""), idle.tables());
                 assertTrue(memory.members().contains(directory.resolve("busy").toString()), memory.members());
@@ -173,7 +173,7 @@ final class DatabaseTest {
             assertTrue(db.explainGet(b("k")).contains("\"kind\":\"found\""));
             assertEquals("[]", db.segments());
             assertTrue(db.verify().contains("\"problems\":[]"));
-            db.settle();
+            db.waitForCompaction();
             db.cancelCompactions();
             assertTrue(db.approximateCount() > 0);
             assertTrue(db.approximateSize(Range.all()) > 0);

@@ -68,7 +68,7 @@ final class HostileTest {
                     () -> db.get(null),
                     () -> db.get(null, direct),
                     () -> db.get(direct, null),
-                    () -> db.contains(null),
+                    () -> db.containsKey(null),
                     () -> db.multiGet((byte[][]) null),
                     () -> db.multiGet(k, null),
                     () -> db.put((byte[]) null, k),
@@ -107,8 +107,8 @@ final class HostileTest {
                     () -> db.abortPrepared(null),
                     () -> db.transaction(null, null),
                     () -> db.lockTransaction(null, null),
-                    () -> snapshot.of(null),
-                    () -> transaction.of(null),
+                    () -> snapshot.keyspace(null),
+                    () -> transaction.keyspace(null),
                     () -> transaction.put(k, null),
                     () -> transaction.delete(null),
                     () -> transaction.merge(null, k),
@@ -153,7 +153,7 @@ final class HostileTest {
         byte[] huge = new byte[256 << 20];
         assertCode(ErrorCode.KEY_TOO_LONG, () -> db.put(huge, b("v")));
         assertNull(db.get(huge));
-        assertFalse(db.contains(huge));
+        assertFalse(db.containsKey(huge));
         assertArrayEquals(new byte[][] {null, null}, db.multiGet(huge, b("k")));
         try (Cursor cursor = db.items(Range.all().from(huge).reverse())) {
             assertFalse(cursor.hasNext());
@@ -236,9 +236,9 @@ final class HostileTest {
                 Snapshot snapshot = db.snapshot();
                 Transaction transaction = db.transaction()) {
             Keyspace foreign = other.createKeyspace("more", new Options());
-            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> snapshot.of(foreign).get(b("k")));
-            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> snapshot.of(other).get(b("k")));
-            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> transaction.of(foreign).put(b("k"), b("v")));
+            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> snapshot.keyspace(foreign).get(b("k")));
+            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> snapshot.keyspace(other).get(b("k")));
+            assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> transaction.keyspace(foreign).put(b("k"), b("v")));
             assertCode(ErrorCode.FOREIGN_KEYSPACE, () -> db.write(new WriteBatch().put(foreign, b("k"), b("v"))));
         }
     }

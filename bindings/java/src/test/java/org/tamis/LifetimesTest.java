@@ -56,7 +56,7 @@ final class LifetimesTest {
     private static Map<String, Executable> reads(Reader reader) {
         Map<String, Executable> calls = new LinkedHashMap<>();
         calls.put("get", () -> reader.get(b("a")));
-        calls.put("contains", () -> reader.contains(b("a")));
+        calls.put("containsKey", () -> reader.containsKey(b("a")));
         calls.put("multiGet", () -> reader.multiGet(b("a"), b("b")));
         calls.put("multiGet of nothing", () -> reader.multiGet());
         calls.put("items", () -> reader.items(Range.all()));
@@ -119,7 +119,7 @@ final class LifetimesTest {
         calls.put("abortPrepared", () -> db.abortPrepared(b("p")));
         calls.put("cancelCompactions", db::cancelCompactions);
         calls.put("sync", db::sync);
-        calls.put("settle", db::settle);
+        calls.put("waitForCompaction", db::waitForCompaction);
         calls.put("checkpoint", () -> db.checkpoint(Path.of("x")));
         calls.put("setFilterBudget", () -> db.setFilterBudget(1 << 20));
         calls.put("setReadMemory", () -> db.setReadMemory(1 << 20));
@@ -185,12 +185,12 @@ final class LifetimesTest {
         assertAll(ErrorCode.CLOSED, callsOf(more));
         assertAll(ErrorCode.CLOSED, reads(snapshot));
         assertAll(ErrorCode.CLOSED, Map.of("seq", snapshot::seq));
-        assertAll(ErrorCode.CLOSED, reads(snapshot.of(more)));
+        assertAll(ErrorCode.CLOSED, reads(snapshot.keyspace(more)));
         assertAll(ErrorCode.CLOSED, callsOf(cursor));
         assertAll(ErrorCode.CLOSED, callsOf(fetched));
-        assertAll(ErrorCode.CLOSED, callsOf(transaction.of(more)));
+        assertAll(ErrorCode.CLOSED, callsOf(transaction.keyspace(more)));
         assertAll(ErrorCode.CLOSED, callsOf(transaction));
-        assertAll(ErrorCode.CLOSED, callsOf(locks.of(more)));
+        assertAll(ErrorCode.CLOSED, callsOf(locks.keyspace(more)));
         assertAll(ErrorCode.CLOSED, callsOf(locks));
         assertAll(ErrorCode.CLOSED, Map.of(
                 "getForUpdate", () -> locks.getForUpdate(b("a")),
@@ -222,10 +222,10 @@ final class LifetimesTest {
             close(object);
         }
         assertAll(ErrorCode.ENDED, reads(snapshot));
-        assertAll(ErrorCode.ENDED, reads(snapshot.of(more)));
+        assertAll(ErrorCode.ENDED, reads(snapshot.keyspace(more)));
         assertAll(ErrorCode.ENDED, callsOf(cursor));
         assertAll(ErrorCode.ENDED, callsOf(transaction));
-        assertAll(ErrorCode.ENDED, callsOf(transaction.of(more)));
+        assertAll(ErrorCode.ENDED, callsOf(transaction.keyspace(more)));
         assertAll(ErrorCode.ENDED, callsOf(locks));
         more.close();
         more.close();

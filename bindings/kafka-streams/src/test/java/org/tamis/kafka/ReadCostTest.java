@@ -54,7 +54,7 @@ class ReadCostTest {
             store.put(key(i % 1_000 * 5 + i / 1_000), new byte[50], i);
         }
         store.database().flush();
-        store.database().settle();
+        store.database().waitForCompaction();
         JsonNode segment = new ObjectMapper().readTree(store.database().keyspace("segment.0").keyspaceStats());
         assertTrue(segment.path("runs").asInt() >= 4, segment.toString());
 
@@ -92,7 +92,7 @@ class ReadCostTest {
             store.put(new Windowed<>(key(i % 1_000 * 5 + i / 1_000), new SessionWindow(i, i + 10)), new byte[50]);
         }
         store.database().flush();
-        store.database().settle();
+        store.database().waitForCompaction();
         JsonNode before = read(store);
         for (int i = 0; i < KEYS; i++) {
             assertEquals(0, Answers.of(store.findSessions(absent(i), 0, 10_000)).size());
