@@ -119,8 +119,9 @@ options_table! {
              unless logs hold more). A full disk releases it, so that deletes, flushes and compactions still work \
              while other writes are refused. 0 reserves none.";
         Tuning, max_open_files: usize = "1000", Count { min: 0, max: 1 << 30 },
-            "Maximum number of open table files where tables are not mapped; 0 means no limit, and neither has a database \
-             that is open read-only or followed. A mapped table needs no descriptor. Reads in progress, logs and background jobs take a few more.";
+            "Maximum number of open table files if tables are not mapped; 0 means no limit. A read-only opening or a \
+             follower has no limit. A mapped table needs no descriptor. Reads in progress, logs and background jobs \
+             take a few more.";
         Basic, background_threads: usize = "2", Count { min: 1, max: 64 },
             "Threads that compact; as many share one large compaction. One more thread flushes. More threads keep up \
              with more writes and take CPU time from readers.";
