@@ -27,9 +27,9 @@ this page says. `zstd` needs a build with the feature of that name.
 * Options of the database change at the next opening. [Changing options](running.md#changing-options) says which
   options of a keyspace can change, and when.
 * Some options are for experiments only. They need the feature `measure`, and [the
-  laboratory](../lab/README.md#options-for-experiments) lists them. So do four values of [`filter`](#filter) below:
-  `bloom-double`, `bloom-independent`, `elastic-double` and `elastic-independent`. The `tamis` program has that feature,
-  so `tamis options` prints these options, too.
+  lab](../lab/README.md#options-for-experiments) lists them. The `tamis` program has that feature, so `tamis options`
+  prints them, too. Four values of [`filter`](#filter) below also need it: `bloom-double`, `bloom-independent`,
+  `elastic-double` and `elastic-independent`.
 
 ";
 
