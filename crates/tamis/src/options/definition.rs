@@ -64,15 +64,15 @@ options_table! {
         Basic, create_if_missing: bool = "true", Flag,
             "Create the database if the directory holds none; if false, opening a missing database is an error.";
         Expert, create_among_others: bool = "false", Flag,
-            "Also create the database in a directory that has files of others. Without this, creation takes a missing \
-             or empty directory; hidden files and `lost+found` do not count. A directory with the files of another \
-             engine under the names that a database needs is refused in any case.";
+            "Also create the database in a directory that holds other files. Without this option, creation takes a \
+             missing or empty directory; hidden files and `lost+found` do not count. A directory is refused in any \
+             case if it holds files of another engine under names that a database needs.";
         Expert, error_if_exists: bool = "false", Flag,
             "Refuse to open a database that already exists.";
         Basic, durability: Durability = "buffered", DurabilityDomain,
-            "When an acknowledged write survives a power cut. `buffered` loses what the system has not written back \
-             yet: about 30 s by Linux's defaults, and no bound is promised. `every …` loses the writes of that time \
-             and of one sync, `sync` nothing, at the cost of one device sync per group of writes.";
+            "When an acknowledged write survives a power failure. `buffered` loses what the system has not written \
+             back yet: about 30 s by Linux's defaults, and no bound is promised. `every …` loses the writes of that \
+             time and of one sync. `sync` loses nothing, at the cost of one device sync per group of writes.";
         Expert, on_damage: OnDamage = "refuse", OneOf,
             "What to do when a table of the database is damaged or missing. `refuse`: do not open the database. \
              `quarantine`: open it without the table. Reads that need the table fail, all others work, no \
@@ -84,8 +84,9 @@ options_table! {
             "Check a block's checksum at its first read only (`once`) or at every read (`always`). `always` also \
              finds damage that occurs after the first read, and costs a pass over every block read.";
         Tuning, read_mode: ReadMode = "mapped", OneOf,
-            "How tables are read: `mapped` into memory through the page cache, by `buffered` system calls through \
-             it, or by `direct` ones that bypass it, which leaves the block cache as the only cache.";
+            "How tables are read. `mapped`: from memory mappings, through the page cache. `buffered`: by system \
+             calls, through the page cache. `direct`: by system calls that bypass the page cache, so that the block \
+             cache is the only cache.";
         Basic, cache_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory of the block cache, which holds blocks that had to be read or decompressed; 0 turns it off. \
              Uncompressed blocks of mapped tables take none of it.";
@@ -116,15 +117,17 @@ options_table! {
              limit, the keyspaces that pin the oldest log are flushed; at the limit, writers wait for those \
              flushes. Bounds recovery time.";
         Expert, reserve_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
-            "Disk space held in reserve for a full disk, and at most a quarter of what tables take (a sixteenth, \
-             unless logs hold more). A full disk releases it, so that deletes, flushes and compactions still work \
-             while other writes are refused. 0 reserves none.";
+            "Most disk space to hold in reserve for a full disk. The reserve is a sixteenth of what tables take; if \
+             logs hold more, it is larger, but usually at most a quarter of what tables take. A full disk releases \
+             it, so that deletes, flushes and compactions still work while other writes are refused. 0 reserves \
+             none.";
         Tuning, max_open_files: usize = "1000", Count { min: 0, max: 1 << 30 },
-            "Maximum number of open table files where tables are not mapped; 0 means no limit, and neither has a database \
-             that is open read-only or followed. A mapped table needs no descriptor. Reads in progress, logs and background jobs take a few more.";
+            "Maximum number of open table files if tables are not mapped; 0 means no limit. A read-only opening or a \
+             follower has no limit. A mapped table needs no descriptor. Reads in progress, logs and background jobs \
+             take a few more.";
         Basic, background_threads: usize = "2", Count { min: 1, max: 64 },
-            "Threads that compact; as many share one large compaction. One more thread flushes. More threads keep up \
-             with more writes and take CPU time from readers.";
+            "Threads that compact, and the most threads that share one large compaction. One more thread flushes. \
+             More threads keep up with more writes and take CPU time from readers.";
         Tuning, background_bytes_per_second: u64 = "unlimited", Bytes { min: 64 * KIB, max: NO_LIMIT },
             "Rate limit for the writes of flushes and compactions together; flushes go first. Bounds the bandwidth \
              they take from reads.";
@@ -133,18 +136,19 @@ options_table! {
              sync. Only those that were synced at least once in 64 KiB are kept, and fewer where they would take more \
              than `max_log_bytes` allows or an eighth of the free disk.";
         Tuning, changes_keep_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
-            "Size of the logs kept for readers of changes once their writes are in tables. A reader that is further behind \
-             gets an error. 0: only what else keeps them.";
+            "Size of the logs kept for readers of changes once their writes are in tables. A reader that is further \
+             behind gets an error. 0: logs are kept only for `changes_keep_time` or a named consumer.";
         Tuning, changes_keep_time: Option<Duration> = "none", Age,
-            "Time for which a log is kept for readers of changes once its writes are in tables; that of earlier sessions \
-             counts from the opening. `none`: only what else keeps them.";
+            "Time for which a log is kept for readers of changes once its writes are in tables. For logs of earlier \
+             sessions it counts from the opening. `none`: logs are kept only for `changes_keep_bytes` or a named \
+             consumer.";
         Tuning, changes_max_bytes: u64 = "16 GiB", Bytes { min: 0, max: NO_LIMIT },
             "Largest size of the logs kept for readers of changes. The oldest are removed beyond it, even if a named consumer \
              has not read them.";
         Tuning, slow_operation_threshold: Option<Duration> = "none", Threshold,
-            "Time from which on a get, `multi_get`, seek, write or flush is logged as slow and reported to `listeners`, \
-             with what it did: at most ten in a second. While it is set, every operation is timed, which costs a get about \
-             50 ns; `none`: only a sample is.";
+            "Time from which on a get, `multi_get`, seek, write or flush is logged as slow and reported to \
+             `listeners`, with what it did: at most ten in a second. While it is set, every operation is timed, \
+             which costs a get about 50 ns. `none`: only a sample is timed.";
         Expert, log_writes: LogWrites = "auto", OneOf,
             "How an unsynced write reaches the log: copied into a `mapped` part of it, prepared ahead by a background \
              thread, or by a `system` call. Either way it survives the process. `mapped` applies to ext4 and tmpfs \
@@ -226,14 +230,14 @@ options_table! {
             "Compact in the background whenever a level is too large; with `false` only manual compactions run, and \
              level 0 grows without slowing writes down.";
         Expert, read_compaction: bool = "true", Flag,
-            "Merge runs step by step into one when the extra reads they cost equal the bytes that a step rewrites \
-             and there has been no write for a second. Applies to leveling, lazy leveling and hybrids, unless \
+            "Merge runs step by step into one. A step begins once extra reads have cost as many bytes as it \
+             rewrites, and after a second without writes. Applies to leveling, lazy leveling and hybrids, unless \
              `deterministic`.";
         Tuning, workload: Option<Workload> = "auto", Operations,
-            "The workload to tune for with `auto_memory_bytes`, and the reads that a filter of the whole tree is built \
-             for until there have been some: the shares of the operations and their distribution, like `get 60, \
-             empty-get 30, put 10, skew 0.99`. `auto`: the observed workload; before there is one, a tenth of reads \
-             are expected to be of ranges.";
+            "The workload to tune for with `auto_memory_bytes`: the shares of the operations and their distribution, \
+             like `get 60, empty-get 30, put 10, skew 0.99`. A filter for the whole tree is built for these reads, \
+             too, until some have been observed. `auto`: the observed workload; before there is one, a tenth of \
+             reads are expected to be of ranges.";
         Basic, merge_operator: Option<String> = "none", Name,
             "What `merge` does to a value: `add` (eight-byte little-endian numbers, modulo 2^64), `append`, `max` \
              (in byte order), or an operator that the program registers. Once set, the merge operator of a keyspace \
@@ -261,8 +265,8 @@ options_table! {
              values in the tables. Compactions rewrite such a value only with its file: because of garbage, or to \
              join small files. Reading it takes one more read. A change applies to values written from then on.";
         Expert, blob_garbage: f64 = "0.3", Real { min: 0.05, max: 1.0, unit: "parts of 1" },
-            "Share of a blob file that no table refers to any more at which compactions write its other values to \
-             a new file. A smaller share takes less space and rewrites more.";
+            "Compactions rewrite a blob file once no table refers to this share of it any more: its other values go \
+             to a new file. A smaller share takes less space and rewrites more.";
         Basic, filter: FilterPolicy = "blocked-bloom", Levels,
             "Filter of the tables of each level from 0 on; the last one applies to all deeper levels. \
              `blocked-bloom` touches one cache line per lookup; `ribbon` and `fuse` are smaller and slower; \
@@ -275,10 +279,10 @@ options_table! {
             "Filter memory per key, whether in its table's filter or in a global one. With 10 bits about one absent \
              key in a hundred costs a block read.";
         Tuning, filter_allocation: FilterAllocation = "uniform", OneOf,
-            "How filter memory is divided between tables: the same for every key (`uniform`); more for the keys of \
-             small runs (`monkey`), which minimizes the sum of all runs' false positive rates for the same memory; or \
-             more for the keys of tables that gets ask in vain (`mnemosyne`), which minimizes the expected number of \
-             false positives and samples gets to that end.";
+            "How filter memory is divided between tables. `uniform`: the same for every key. `monkey`: more for the \
+             keys of small runs, which minimizes the sum of all runs' false positive rates for the same memory. \
+             `mnemosyne`: more for the keys of tables that are often searched in vain, which minimizes the expected \
+             number of false positives; it samples gets to find them.";
         Expert, filter_units: u64 = "8", Count { min: 1, max: 16 },
             "Units of an `elastic` filter: the most that a hot segment can have in memory.";
         Tuning, prefix_filter: PrefixFilter = "none", Prefixes,
@@ -304,8 +308,8 @@ options_table! {
         Basic, time_to_live: Option<Duration> = "none", Age,
             "Age after which an entry is dropped.";
         Tuning, max_tombstone_age: Option<Duration> = "none", Age,
-            "Age at which a delete, of a key or of a range, should be gone from disk with everything that it hides and no \
-             snapshot needs. Memtables are flushed and tables merged for that, whatever it costs.";
+            "Age at which a delete of a key or range should be gone from disk, with everything that it hides and \
+             that no snapshot needs. Memtables are flushed and tables merged for that, whatever it costs.";
         Tuning, time_window: Option<Duration> = "1 h", Age,
             "Window length of `time-window`: only data written within the same window is merged together.";
         Tuning, table_bytes: u64 = "64 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
@@ -320,7 +324,8 @@ options_table! {
         Expert, stop_runs: usize = "36", Count { min: 1, max: NO_LIMIT },
             "Runs in level 0 at which writes wait; at least slowdown_runs.";
         Expert, slowdown_debt_bytes: u64 = "64 GiB", Bytes { min: 4 * KIB, max: NO_LIMIT },
-            "Bytes that compaction has yet to rewrite at which writes are slowed down; at four times as many they wait.";
+            "Writes are slowed down once compaction has this many bytes left to rewrite. At four times as many they \
+             wait.";
     }
     measured {
         blob_file_bytes: u64 = "256 MiB", Bytes { min: 4 * KIB, max: NO_LIMIT },

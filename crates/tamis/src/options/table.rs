@@ -9,7 +9,7 @@ use crate::error::OptionsError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OptionClass {
-    /// A newcomer chooses it.
+    /// One to look at first.
     Basic,
     /// Fits a database to its workload, its machine or its operators.
     Tuning,

@@ -13,18 +13,23 @@ Every option has a default that works. Set one in Rust (`Options { cache_bytes: 
 any other language by its name and text, or with `-o NAME=VALUE` on the command line. `tamis options NAME` prints what
 this page says. `zstd` needs a build with the feature of that name.
 
-* An option of a keyspace is a field of `options.keyspace`, and has the prefix `keyspace.` among a database's options.
-  A keyspace created later has options of its own.
+* An option of a keyspace is a field of `options.keyspace` in Rust. Among a database's options, it has the prefix
+  `keyspace.`: `tamis load --db ./data -o keyspace.filter=ribbon words.tsv`. Python has no prefix:
+  `tamis.open('data', filter='ribbon')`. A keyspace created later has options of its own.
 * In text, a size is in bytes or has a unit: `64 MiB` is 64 × 1,024 × 1,024 bytes, `64 MB` is 64,000,000. A time has a
   unit too: `250 ms`, `2 h`.
 * A file of lines `name = value` is read by `Options::from_text`; `#` begins a comment, and the last line wins.
-* The file `OPTIONS` in a database's directory has the options of its last opening. `Db::open` does not read it back,
-  but `Options::stored_in` does, and so does every `tamis` command.
+* The file `OPTIONS` in a database's directory has the options of its last opening for writing. `Db::open` does not
+  read it; `Options::stored_in` does.
+* **Every `tamis` command that opens a database reads `OPTIONS`.** So it runs with your program's options, or with those
+  of an earlier command: an `-o` of a command that writes is stored for the next one. If the file is damaged, commands
+  fail until you [remove it](failures.md#damage).
 * Options of the database change at the next opening. [Changing options](running.md#changing-options) says which
   options of a keyspace can change, and when.
 * Some options are for experiments only. They need the feature `measure`, and [the
-  laboratory](../lab/README.md#options-for-experiments) lists them. The `tamis` program has that feature, so
-  `tamis options` prints them, too.
+  lab](../lab/README.md#options-for-experiments) lists them. The `tamis` program has that feature, so `tamis options`
+  prints them, too. Four values of [`filter`](#filter) below also need it: `bloom-double`, `bloom-independent`,
+  `elastic-double` and `elastic-independent`.
 
 ";
 
@@ -60,11 +65,12 @@ fn folded(text: &str) -> String {
 fn page() -> String {
     let mut page = HEAD.to_owned();
     let sections = [
-        (OptionClass::Basic, "Basic", "A newcomer chooses these."),
+        (OptionClass::Basic, "Basic", "Look at these first."),
         (
             OptionClass::Tuning,
             "Tuning",
-            "These fit a database to its workload, its machine and its operators.",
+            "These fit a database to its workload, its machine and its operators. Two of them matter for every server:\n\
+             `memtable_budget_bytes` and `read_mode`. [Running tamis in production](running.md) says why.",
         ),
         (OptionClass::Expert, "Expert", "The default suits nearly everyone."),
     ];
