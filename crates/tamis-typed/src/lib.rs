@@ -36,6 +36,7 @@
 //! * [`Key`]: types whose bytes sort as their values do, and what those bytes are.
 //! * [`Value`]: types that are stored. With the feature `serde`, `Json<T>` stores any type that
 //!   implements the traits of the crate `serde`.
+//! * [`Expiring`]: the same, with a time to live for each entry; [`Expiry`] makes it.
 //!
 //! Invariants:
 //! * This stands on the public interface of `tamis`; the engine knows nothing of types, and stores
@@ -53,6 +54,7 @@
 struct Readme;
 
 mod error;
+mod expiring;
 mod iter;
 #[cfg(feature = "serde")]
 mod json;
@@ -65,6 +67,7 @@ mod typed;
 mod value;
 
 pub use error::{DecodeError, Error, ValueError};
+pub use expiring::{Expiring, Expiry, Unexpired};
 pub use iter::{Iter, Keys};
 #[cfg(feature = "serde")]
 pub use json::Json;
