@@ -55,6 +55,7 @@ struct Readme;
 
 mod error;
 mod expiring;
+mod expiry;
 mod iter;
 #[cfg(feature = "serde")]
 mod json;
@@ -67,7 +68,8 @@ mod typed;
 mod value;
 
 pub use error::{DecodeError, Error, ValueError};
-pub use expiring::{Expiring, Expiry, Unexpired};
+pub use expiring::{Expiring, Unexpired};
+pub use expiry::Expiry;
 pub use iter::{Iter, Keys};
 #[cfg(feature = "serde")]
 pub use json::Json;

@@ -290,6 +290,29 @@ fn a_new_value_is_a_new_life() -> Result<(), Error> {
     Ok(())
 }
 
+/// An entry whose life is prolonged between the look at the clock and the look at the state has
+/// been alive all along, so a read finds it.
+#[test]
+fn the_moment_comes_before_the_state() -> Result<(), Error> {
+    let (_, _db, numbers) = open::<i32, u8>();
+    numbers.put_until(1, 1, at(10))?;
+    let writer = numbers.clone();
+    let prolonged = AtomicU64::new(10);
+    // It shows the moment of the expiry, and the life is prolonged just then.
+    let prolonging = Expiry::with_clock(move || {
+        let now = prolonged.fetch_add(10, Ordering::Relaxed);
+        writer.put_until(1, 1, at(now + 10)).expect("is written");
+        at(now)
+    });
+    let numbers: Expiring<i32, u8> = prolonging.open(numbers.keyspace().clone())?;
+    assert_eq!(numbers.get(1)?, Some(1));
+    assert!(numbers.contains(1)?);
+    assert_eq!(numbers.multi_get(&[1])?, [Some(1)]);
+    assert_eq!(keys(numbers.iter())?, [1]);
+    assert_eq!(keys(numbers.range(..))?, [1]);
+    Ok(())
+}
+
 #[test]
 fn a_snapshot_goes_by_one_moment() -> Result<(), Error> {
     let (time, db, numbers) = open::<i32, u8>();
