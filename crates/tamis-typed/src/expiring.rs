@@ -28,13 +28,13 @@ use crate::value::Value;
 /// # use tamis::{Db, KeyspaceOptions, Options};
 /// # use tamis_typed::{Expiring, Expiry};
 /// let expiry = Expiry::default();
-/// let db = Db::open("sessions", expiry.register(Options::in_memory()))?;
-/// let sessions: Expiring<String, u64> = expiry.create(&db, "sessions", KeyspaceOptions::default())?;
-/// sessions.put_for("ada", 1, Duration::from_secs(3600))?;
-/// sessions.put_for("bob", 2, Duration::ZERO)?;
-/// sessions.put("kurt", 3)?;
-/// let users: Result<Vec<_>, _> = sessions.iter().map(|entry| entry.map(|(user, _)| user)).collect();
-/// assert_eq!(users?, ["ada", "kurt"]);
+/// let db = Db::open("logins", expiry.register(Options::in_memory()))?;
+/// let logins: Expiring<String, u64> = expiry.create(&db, "logins", KeyspaceOptions::default())?;
+/// logins.put_for("ada", 1, Duration::from_secs(3600))?;
+/// logins.put_for("bob", 2, Duration::ZERO)?;
+/// logins.put("kurt", 3)?;
+/// assert_eq!(logins.multi_get(&["ada", "bob", "kurt"])?, [Some(1), None, Some(3)]);
+/// assert_eq!(logins.iter().count(), 2);
 /// # Ok::<(), tamis_typed::Error>(())
 /// ```
 ///

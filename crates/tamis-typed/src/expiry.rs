@@ -40,10 +40,11 @@ fn expiry_of(stored: &[u8]) -> Option<u64> {
 /// The clock that entries expire by, and the compaction filter that drops those that have.
 ///
 /// [`register`](Expiry::register) it whenever the database is opened: an opening without it fails.
-/// Flushes and compactions drop what has expired as they pass it, so an entry that already lies in
-/// the last level goes when newer writes are merged into its part. They read large values in blob
-/// files to learn their expiry. Under the policies `fifo` and `time-window`, where tables are not
-/// merged with all older ones, they may pass an entry never.
+///
+/// Flushes and compactions drop what has expired as they pass it. An entry in the last level waits
+/// until newer writes are merged into its table, and [`Keyspace::compact`] does not rewrite what is
+/// all in the last level. The policies `fifo` and `time-window` merge little, and may never pass an
+/// entry again. To learn the expiry of a large value in a blob file, a compaction reads the value.
 ///
 /// If the clock is set back, entries live longer, and those that were not dropped come back.
 #[derive(Clone)]
