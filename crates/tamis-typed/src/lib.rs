@@ -36,6 +36,7 @@
 //! * [`Key`]: types whose bytes sort as their values do, and what those bytes are.
 //! * [`Value`]: types that are stored. With the feature `serde`, `Json<T>` stores any type that
 //!   implements the traits of the crate `serde`.
+//! * [`Expiring`]: the same, with a time to live for each entry; [`Expiry`] makes it.
 //!
 //! Invariants:
 //! * This stands on the public interface of `tamis`; the engine knows nothing of types, and stores
@@ -53,6 +54,8 @@
 struct Readme;
 
 mod error;
+mod expiring;
+mod expiry;
 mod iter;
 #[cfg(feature = "serde")]
 mod json;
@@ -65,6 +68,8 @@ mod typed;
 mod value;
 
 pub use error::{DecodeError, Error, ValueError};
+pub use expiring::{Expiring, Unexpired};
+pub use expiry::Expiry;
 pub use iter::{Iter, Keys};
 #[cfg(feature = "serde")]
 pub use json::Json;

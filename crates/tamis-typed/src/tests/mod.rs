@@ -1,2 +1,3 @@
 mod codecs;
+mod expiring;
 mod keyspaces;
