@@ -28,7 +28,7 @@ use crate::value::Value;
 /// # use tamis::{Db, KeyspaceOptions, Options};
 /// # use tamis_typed::{Expiring, Expiry};
 /// let expiry = Expiry::default();
-/// let db = Db::open("logins", expiry.register(Options::in_memory()))?;
+/// let db = expiry.register(Options::in_memory()).open("logins")?;
 /// let logins: Expiring<String, u64> = expiry.create(&db, "logins", KeyspaceOptions::default())?;
 /// logins.put_for("ada", 1, Duration::from_secs(3600))?;
 /// logins.put_for("bob", 2, Duration::ZERO)?;
@@ -235,7 +235,7 @@ impl<K: Key, V: Value, R: Readable> Expiring<K, V, R> {
     /// # Errors
     ///
     /// [`Error::Tamis`], and [`Error::Value`] if there are too few bytes for an expiry.
-    pub fn contains(&self, key: K::Ref<'_>) -> Result<bool, Error> {
+    pub fn contains_key(&self, key: K::Ref<'_>) -> Result<bool, Error> {
         let moment = self.moment();
         Ok(self.stored.get(key)?.is_some_and(|stored| !has_expired(stored.expiry, moment)))
     }

@@ -165,7 +165,7 @@ impl<K: Key, V: Value, R: Readable> Typed<K, V, R> {
     /// # Errors
     ///
     /// [`Error::Tamis`].
-    pub fn contains(&self, key: K::Ref<'_>) -> Result<bool, Error> {
+    pub fn contains_key(&self, key: K::Ref<'_>) -> Result<bool, Error> {
         Ok(self.place.contains_key(bytes_of::<K>(key))?)
     }
 

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use tamis::io::MemFs;
-use tamis::{Db, Error, Options};
+use tamis::{Error, Options};
 
 const KEYS: u64 = 100_000;
 const GETS: u64 = 20_000;
@@ -37,7 +37,7 @@ fn searched(filter: &str, bits: f64, runs: u64) -> Result<f64, Error> {
     if runs == 1 {
         db.compact()?;
     }
-    db.settle_filters()?;
+    db.wait_for_filters()?;
     let before = db.stats().read;
     for i in 0..GETS {
         db.get(key(KEYS + i))?;

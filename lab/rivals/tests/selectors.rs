@@ -70,7 +70,7 @@ fn under_remix(in_stretches: bool) -> (Db, Vec<Vec<u8>>) {
             _ => db.flush().unwrap(),
         }
     }
-    db.settle().unwrap();
+    db.wait_for_compaction().unwrap();
     assert_eq!(db.default_keyspace().stats().runs, 8);
     (db, keys)
 }

@@ -49,7 +49,7 @@ fn keyspace_options() -> KeyspaceOptions {
 
 fn open<K: Key, V: Value>() -> (Time, Db, Expiring<K, V>) {
     let time = Time::default();
-    let db = Db::open("expiring", options(&time.expiry())).expect("opens");
+    let db = options(&time.expiry()).open("expiring").expect("opens");
     let entries = time.expiry().create(&db, "entries", keyspace_options()).expect("is created");
     (time, db, entries)
 }
@@ -86,7 +86,7 @@ fn every_read_hides_what_has_expired() -> Result<(), Error> {
     time.set(10);
     assert_eq!((numbers.get(4)?, numbers.get(5)?.as_deref()), (None, Some("5")));
     assert_eq!(numbers.multi_get(&[5, 0, 7, 1])?, [Some("5".to_owned()), None, None, Some("1".to_owned())]);
-    assert!(!numbers.contains(2)? && numbers.contains(3)? && !numbers.contains(6)?);
+    assert!(!numbers.contains_key(2)? && numbers.contains_key(3)? && !numbers.contains_key(6)?);
     assert_eq!(keys(numbers.iter())?, [1, 3, 5]);
     assert_eq!(keys(numbers.iter().rev())?, [5, 3, 1]);
     assert_eq!(keys(numbers.range(2..5))?, [3]);
@@ -215,7 +215,7 @@ fn flushes_and_compactions_drop_what_has_expired() -> Result<(), Error> {
 #[test]
 fn large_values_in_blob_files_are_dropped_too() -> Result<(), Error> {
     let time = Time::default();
-    let db = Db::open("expiring", options(&time.expiry()))?;
+    let db = options(&time.expiry()).open("expiring")?;
     let blobs = KeyspaceOptions { blob_threshold: 64, ..keyspace_options() };
     let values: Expiring<i32, Slice> = time.expiry().create(&db, "blobs", blobs)?;
     values.put_for(1, &[1; 1000], ms(10))?;
@@ -248,7 +248,7 @@ fn an_older_value_never_shines_through() -> Result<(), Error> {
         numbers.put(2, 0)?;
         time.set(10);
         let hidden = |step: &str| -> Result<(), Error> {
-            assert_eq!((numbers.get(1)?, numbers.contains(1)?), (None, false), "{beneath} {step}");
+            assert_eq!((numbers.get(1)?, numbers.contains_key(1)?), (None, false), "{beneath} {step}");
             assert_eq!(keys(numbers.iter())?, [0, 2], "{beneath} {step}");
             Ok(())
         };
@@ -306,7 +306,7 @@ fn the_moment_comes_before_the_state() -> Result<(), Error> {
     });
     let numbers: Expiring<i32, u8> = prolonging.open(numbers.keyspace().clone())?;
     assert_eq!(numbers.get(1)?, Some(1));
-    assert!(numbers.contains(1)?);
+    assert!(numbers.contains_key(1)?);
     assert_eq!(numbers.multi_get(&[1])?, [Some(1)]);
     assert_eq!(keys(numbers.iter())?, [1]);
     assert_eq!(keys(numbers.range(..))?, [1]);
@@ -333,7 +333,7 @@ fn a_snapshot_goes_by_one_moment() -> Result<(), Error> {
     // What a snapshot sees is not dropped, however long ago it has expired.
     time.set(30);
     compact(&numbers)?;
-    assert_eq!((early.get(1)?, early.contains(2)?), (Some(2), true));
+    assert_eq!((early.get(1)?, early.contains_key(2)?), (Some(2), true));
     assert_eq!(keys(early.iter().rev())?, [3, 2, 1]);
     assert_eq!(keys(numbers.at(&snapshot).iter())?, [3]);
     assert_eq!(keys(numbers.at(&snapshot).as_of(at(19)).iter())?, [2, 3]);
@@ -369,7 +369,7 @@ fn batches_and_transactions() -> Result<(), Error> {
         numbers.put_for_in(transaction, 2, 20, ms(10))?;
         numbers.put_for_in(transaction, 5, 10_000, ms(0))?;
         assert_eq!(sum(&numbers.within(transaction))?, 121);
-        assert!(!numbers.within(transaction).contains(5)?);
+        assert!(!numbers.within(transaction).contains_key(5)?);
         Ok::<_, Error>(())
     })?;
     assert_eq!(sum(&numbers)?, 121);
@@ -387,7 +387,7 @@ fn batches_and_transactions() -> Result<(), Error> {
 fn reopening_needs_the_filter_and_keeps_expiries() -> Result<(), Error> {
     let time = Time::default();
     let options = options(&time.expiry());
-    let db = Db::open("expiring", options.clone())?;
+    let db = options.clone().open("expiring")?;
     let numbers: Expiring<i32, u8> = time.expiry().create(&db, "entries", keyspace_options())?;
     numbers.put_for(1, 1, ms(10))?;
     numbers.put_for(2, 2, ms(20))?;
@@ -395,9 +395,9 @@ fn reopening_needs_the_filter_and_keeps_expiries() -> Result<(), Error> {
     db.close()?;
 
     let without = Options { operators: Default::default(), ..options.clone() };
-    assert!(matches!(Db::open("expiring", without), Err(OpenError::Unregistered { .. })));
+    assert!(matches!(without.open("expiring"), Err(OpenError::Unregistered { .. })));
     time.set(10);
-    let db = Db::open("expiring", options)?;
+    let db = options.open("expiring")?;
     let numbers: Expiring<i32, u8> = time.expiry().open(db.keyspace("entries")?)?;
     assert_eq!(keys(numbers.iter())?, [2]);
     compact(&numbers)?;
@@ -429,7 +429,7 @@ fn the_filter_cannot_be_forgotten() -> Result<(), Error> {
     // In the keyspace.
     let mut options = options(&expiry);
     options.operators = options.operators.with_filter(Arc::new(Other));
-    let db = Db::open("expiring", options)?;
+    let db = options.open("expiring")?;
     assert_eq!(refused(expiry.open(db.default_keyspace().clone())), "none");
     let other = KeyspaceOptions { compaction_filter: Some("other".into()), ..KeyspaceOptions::default() };
     assert_eq!(refused(expiry.create(&db, "entries", other)), "other");
@@ -440,13 +440,13 @@ fn the_filter_cannot_be_forgotten() -> Result<(), Error> {
         "option `compaction_filter` does not accept `none`: entries that expire need `tamis-typed.expiring`"
     );
     // In the database.
-    let db = Db::open("expiring", Options::in_memory())?;
+    let db = Options::in_memory().open("expiring")?;
     let error = expiry.create::<i32, u8>(&db, "entries", KeyspaceOptions::default()).unwrap_err();
     assert!(matches!(error, Error::Tamis(tamis::Error::Admin(AdminError::Unregistered { .. }))));
     // The default keyspace has the option from each opening.
     let mut options = self::options(&expiry);
     options.keyspace.compaction_filter = Some(Expiry::NAME.into());
-    let db = Db::open("expiring", options)?;
+    let db = options.open("expiring")?;
     expiry.open::<i32, u8>(db.default_keyspace().clone())?.put(1, 1)
 }
 
@@ -463,11 +463,11 @@ fn damaged_values_are_errors() -> Result<(), Error> {
     for key in [1, 2] {
         let error = texts.get(key).unwrap_err();
         assert_eq!(error.source().expect("a reason").to_string(), "expiry: fewer than eight bytes");
-        assert!(matches!(texts.contains(key), Err(Error::Value(_))));
+        assert!(matches!(texts.contains_key(key), Err(Error::Value(_))));
     }
     assert!(matches!(texts.multi_get(&[5, 1]), Err(Error::Value(_))));
     assert_eq!(texts.get(3)?.as_deref(), Some(""));
-    assert!(matches!(texts.get(4), Err(Error::Value(_))) && texts.contains(4)?);
+    assert!(matches!(texts.get(4), Err(Error::Value(_))) && texts.contains_key(4)?);
     let errors = |iter: Unexpired<i32, String>| iter.map(|entry| entry.is_err()).collect::<Vec<_>>();
     assert_eq!(errors(texts.iter()), [true, true, false, true, false]);
     time.set(10);
@@ -549,7 +549,7 @@ proptest! {
             for key in 0..6 {
                 let value = model.get(&key).map(|(_, value)| *value);
                 prop_assert_eq!(numbers.get(key)?, value);
-                prop_assert_eq!(numbers.contains(key)?, value.is_some());
+                prop_assert_eq!(numbers.contains_key(key)?, value.is_some());
             }
             prop_assert!(numbers.keyspace().iter().count() >= expected.len());
             if let Some((snapshot, moment, expected)) = &snapshot {

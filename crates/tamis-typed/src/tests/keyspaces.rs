@@ -45,7 +45,7 @@ fn entries_are_read_from_both_ends() -> Result<(), Error> {
     assert_eq!((&numbers).into_iter().count(), 5);
 
     numbers.delete(3)?;
-    assert!(!numbers.contains(3)? && numbers.contains(0)?);
+    assert!(!numbers.contains_key(3)? && numbers.contains_key(0)?);
     assert_eq!(numbers.multi_get(&[0, 3, 9])?, [Some("0".to_owned()), None, Some("nine".to_owned())]);
     numbers.delete_range(..7)?;
     assert_eq!(keys(numbers.iter())?, [7, 9]);
@@ -133,7 +133,7 @@ fn entries_of_other_types_are_errors() -> Result<(), Error> {
     assert_eq!(entries[1].as_ref().unwrap_err().to_string(), "a stored value could not be decoded");
     assert!(matches!(numbers.get(2), Err(Error::Value(_))));
     assert!(matches!(numbers.multi_get(&[1, 2]), Err(Error::Value(_))));
-    assert!(numbers.contains(2)?);
+    assert!(numbers.contains_key(2)?);
     assert_eq!(numbers.iter().keys().filter(Result::is_err).count(), 1);
 
     let lists: Typed<u16, Json<Vec<u8>>> = typed(&db);
@@ -143,7 +143,7 @@ fn entries_of_other_types_are_errors() -> Result<(), Error> {
     let maps: Typed<u16, Json<BTreeMap<Option<u8>, u8>>> = typed(&db);
     let error = maps.put(9, &BTreeMap::from([(None, 1)])).unwrap_err();
     assert_eq!(error.to_string(), "a value could not be encoded");
-    assert!(!maps.contains(9)?);
+    assert!(!maps.contains_key(9)?);
 
     // The database's own errors are passed on.
     let long: Typed<Vec<u8>, Slice> = typed(&db);

@@ -67,9 +67,9 @@ impl Engine for Tamis {
     fn settle(&self) -> Result<(), BenchError> {
         self.db.flush()?;
         if self.compaction {
-            self.db.settle()?;
+            self.db.wait_for_compaction()?;
         }
-        self.db.settle_filters()?;
+        self.db.wait_for_filters()?;
         Ok(())
     }
 

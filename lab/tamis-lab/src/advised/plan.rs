@@ -225,10 +225,10 @@ impl Job {
                 db.put(&key, value_of(&key))?;
             }
             db.flush()?;
-            db.settle()?;
+            db.wait_for_compaction()?;
         }
         candidate.flushes = flushes;
-        db.settle_filters()?;
+        db.wait_for_filters()?;
         let stats = db.stats();
         let tree = stats.keyspaces.first().cloned().unwrap_or_default();
         candidate.filter_bits = bits_per_key(&stats);
@@ -400,7 +400,7 @@ impl Plan for Job {
                     // This candidate's merges must not run during the next one's turn. The remaining ones would have
                     // taken processor time from later operations.
                     let begun = Instant::now();
-                    candidate.db.settle()?;
+                    candidate.db.wait_for_compaction()?;
                     let left = begun.elapsed().as_nanos() as f64 / (cores * ops.len().max(1) as f64);
                     if let Some(least) = candidate.times.last_mut() {
                         *least = least.min(asked + left);

@@ -134,7 +134,7 @@ pub(super) fn paid<T>(
 ) -> Result<T, BenchError> {
     let Some(fs) = fs else { return measure() };
     fs.set_on(true);
-    let result = measure().and_then(|measured| Ok(db.settle_filters().map(|()| measured)?));
+    let result = measure().and_then(|measured| Ok(db.wait_for_filters().map(|()| measured)?));
     fs.set_on(false);
     result
 }

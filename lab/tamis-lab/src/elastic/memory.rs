@@ -39,11 +39,11 @@ pub(super) fn common(asked: u64, fixed: impl IntoIterator<Item = u64>) -> u64 {
 
 /// Sets the budget of elastic filters to `bytes` and waits until units are loaded or dropped. Does nothing for other filters.
 pub(crate) fn equalize(db: &Db, bytes: u64) -> Result<(), BenchError> {
-    db.settle_filters()?;
+    db.wait_for_filters()?;
     match db.stats().elastic {
         Some(elastic) if elastic.budget_bytes != bytes => {
             db.set_filter_budget(bytes)?;
-            Ok(db.settle_filters()?)
+            Ok(db.wait_for_filters()?)
         }
         _ => Ok(()),
     }

@@ -100,7 +100,7 @@ pub(super) fn warm_up(
         let reading = read(job, &warm, pattern, stand.copy.db(), &stand.fill, (gets, part), progress)?;
         if stand.fs.is_some() {
             // On a real device, units requested by the gets would have had time to load.
-            stand.copy.db().settle_filters()?;
+            stand.copy.db().wait_for_filters()?;
         }
         equalize(stand.copy.db(), filter_bytes)?;
         Ok(reading)

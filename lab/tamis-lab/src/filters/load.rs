@@ -158,13 +158,13 @@ pub fn fill(
         db.flush()?;
         loading.flushes.record(flushing.elapsed().as_nanos() as u64);
         if in_step {
-            db.settle()?;
+            db.wait_for_compaction()?;
         }
         loading.ns += begun.elapsed().as_nanos() as u64;
         advance(places.end - places.start);
     }
     let settling = Instant::now();
-    db.settle()?;
+    db.wait_for_compaction()?;
     loading.ns += settling.elapsed().as_nanos() as u64;
     Ok(loading)
 }

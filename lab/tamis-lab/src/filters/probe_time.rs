@@ -10,7 +10,7 @@
 
 use std::time::Instant;
 
-use tamis::{Db, Options};
+use tamis::Db;
 use tamis_bench::BenchError;
 use tamis_bench::keys::KeySet;
 use tamis_bench::random::Random;
@@ -140,7 +140,7 @@ mod tests {
                 db.flush().unwrap();
             }
         }
-        db.settle_filters().unwrap();
+        db.wait_for_filters().unwrap();
         (dir, db)
     }
 

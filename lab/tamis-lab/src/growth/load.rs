@@ -76,8 +76,8 @@ pub(super) fn settle(db: &Db) -> Result<(u64, u64), BenchError> {
     db.flush()?;
     let flush_ns = ns_since(begun);
     let begun = Instant::now();
-    db.settle()?;
-    db.settle_filters()?;
+    db.wait_for_compaction()?;
+    db.wait_for_filters()?;
     Ok((flush_ns, ns_since(begun)))
 }
 
@@ -111,7 +111,7 @@ fn ns_since(begun: Instant) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tamis::Options;
+    
     use tamis_bench::progress::NoProgress;
 
     use super::*;

@@ -114,8 +114,8 @@ fn measure(
 fn settle(db: &Db) -> Result<u64, BenchError> {
     let begun = std::time::Instant::now();
     db.flush()?;
-    db.settle()?;
-    db.settle_filters()?;
+    db.wait_for_compaction()?;
+    db.wait_for_filters()?;
     Ok(begun.elapsed().as_millis() as u64)
 }
 

@@ -9,9 +9,9 @@ use super::*;
 const HEAD: &str = "\
 # Options
 
-Every option has a default that works. Set one in Rust (`Options { cache_bytes: 64 << 20, ..Options::default() }`), in
-any other language by its name and text, or with `-o NAME=VALUE` on the command line. `tamis options NAME` prints what
-this page says. `zstd` needs a build with the feature of that name.
+Every option has a default that works. Set one in Rust (`Options::default().cache_bytes(64 << 20).open(path)`), in any
+other language by its name and text, or with `-o NAME=VALUE` on the command line. `tamis options NAME` prints what this
+page says. `zstd` needs a build with the feature of that name.
 
 * An option of a keyspace is a field of `options.keyspace` in Rust. Among a database's options, it has the prefix
   `keyspace.`: `tamis load --db ./data -o keyspace.filter=ribbon words.tsv`. Python has no prefix:
