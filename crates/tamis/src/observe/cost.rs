@@ -64,7 +64,7 @@ counters! {
     /// The cost of reads. Sums over operations; subtract two readings to get the cost in between.
     #[non_exhaustive]
     pub struct ReadCost / ReadCells {
-        /// Point lookups: a `get` or `contains` counts as one, a `multi_get` of n keys as n.
+        /// Point lookups: a `get` or `contains_key` counts as one, a `multi_get` of n keys as n.
         gets,
         /// Point lookups that found a value.
         found,

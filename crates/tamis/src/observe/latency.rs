@@ -64,7 +64,7 @@ macro_rules! operations {
 }
 
 operations! {
-    /// A `get` or `contains`; one in about 256 of each thread.
+    /// A `get` or `contains_key`; one in about 256 of each thread.
     Get get,
     /// A `multi_get` of any number of keys; one in 16 of each thread.
     MultiGet multi_get,
