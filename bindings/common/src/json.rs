@@ -55,7 +55,6 @@ pub fn verify(db: &Db) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use tamis::Options;
 
     use super::*;
 

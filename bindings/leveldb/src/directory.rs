@@ -149,7 +149,6 @@ pub unsafe extern "C" fn leveldb_repair_db(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tamis::Db;
     use tamis::options::FilterPolicy;
 
     fn options() -> tamis::Options {
