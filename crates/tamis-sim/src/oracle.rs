@@ -78,6 +78,9 @@ struct Operation {
     effects: Vec<Effect>,
 }
 
+/// The values of a key with the numbers of the operations that wrote them, ascending.
+type Values = Vec<(usize, Option<Vec<u8>>)>;
+
 #[derive(Clone, Debug, Default)]
 struct Client {
     /// Operation `n` is at index `n - 1`.
@@ -86,8 +89,7 @@ struct Client {
     acknowledged: usize,
     /// The last durable operation.
     durable: usize,
-    /// The values of each key with the numbers of the operations that wrote them, ascending.
-    values: BTreeMap<Place, Vec<(usize, Option<Vec<u8>>)>>,
+    values: BTreeMap<Place, Values>,
 }
 
 impl Client {

@@ -78,7 +78,7 @@ impl Keyspace {
     /// # let db = tamis::Db::open(dir.path())?;
     /// # (0..1000).for_each(|i| db.put(format!("key{i:03}"), "value").unwrap());
     /// let snapshot = db.snapshot();
-    /// let parts = db.split::<&str>(.., 4)?;
+    /// let parts = db.split_range::<&str>(.., 4)?;
     /// let counts = std::thread::scope(|scope| {
     ///     let snapshot = &snapshot;
     ///     let readers: Vec<_> =
