@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match db.put(vec![b'k'; tamis::MAX_KEY_BYTES + 1], "") {
         Err(WriteError::KeyTooLong { len, max }) => println!("a key of {len} bytes, at most {max}: a bug"),
         Err(WriteError::Suspended { cause }) => {
-            println!("the disk failed, writes resume by themselves: {cause}")
+            println!("the disk is full or failed; writes resume by themselves: {cause}")
         }
         Err(WriteError::Storage(error)) if error.is_out_of_space() => {
             println!("the disk is full: delete something")

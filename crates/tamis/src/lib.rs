@@ -5,7 +5,7 @@
 //! and tables are merged in the background. Start with [`Db`].
 //!
 //! ```
-//! use tamis::{Db, Durability, Options, WriteBatch};
+//! use tamis::{Db, Durability, WriteBatch};
 //!
 //! # let dir = tempfile::tempdir()?;
 //! let db = Db::open(dir.path().join("my-data"))?;
