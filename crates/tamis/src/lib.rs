@@ -1,5 +1,5 @@
-//! An embeddable key-value storage engine, made for fast reads: **a get hashes its key once, asks
-//! its filters once, and touches one block**.
+//! An embeddable key-value storage engine: **a get hashes its key once, asks its filters once, and
+//! touches one block**.
 //!
 //! tamis is an LSM-tree: writes go to a log and a memtable, memtables are flushed to sorted tables,
 //! and tables are merged in the background. Start with [`Db`].
