@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::documents::words;
 use crate::support::{Place, Ran, run, tamis};
 use crate::usage::{help, names};
 use crate::watching::Served;
@@ -24,7 +25,7 @@ const RUNS: &[&str] = &[
     "del --db OTHER --prefix c",
     "scan --db DB",
     "explain --db DB b",
-    "explain --db DB --range a c",
+    "explain --db DB --scan 2 a",
     "stats --db DB",
     "top --once --db DB",
     "heatmap --db DB",
@@ -34,7 +35,7 @@ const RUNS: &[&str] = &[
     "keyspaces drop --db OTHER users",
     "compact --db OTHER",
     "options",
-    "advise --keys 1000 --quick --workload get",
+    "advise --keys 1000 --quick --workload \"get 9, put 1\"",
     "bench --keys 1000 --workload get-empty",
     "stress --rounds 1 --kill-within 1",
     "soak --seconds 1 --threads 1",
@@ -59,8 +60,8 @@ impl Small {
 
     fn run(&self, line: &str) -> Ran {
         let mut tamis = tamis();
-        for word in line.split(' ') {
-            tamis.arg(match word {
+        for word in words(line) {
+            tamis.arg(match &word[..] {
                 "DB" | "OTHER" | "NEW" | "INPUT" | "TABLE" | "EXPORT" => self.0.path(&word.to_lowercase()),
                 word => word.to_owned(),
             });
