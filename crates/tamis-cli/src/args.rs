@@ -33,7 +33,10 @@ Whatever begins with a dash is an option: keys and values that do come after `--
                   is to be read; 3 the database or the system failed.\n\nExamples:\n  tamis --db ./tamis-demo                        the main job\n  \
                   tamis stats --db ./tamis-demo                  the resulting tree\n  \
                   tamis scan --db ./tamis-demo --prefix IS/      all places in Iceland\n  \
-                  tamis bench --workload get-empty,get-existing  a measurement",
+                  tamis bench --workload get-empty,get-existing  a measurement\n\nEnvironment:\n  \
+                  TMPDIR          where a database is made that is given no directory\n  \
+                  TAMIS_COMPLETE  set by the script of `tamis completions`, which asks\n                  \
+                  this program what to offer",
     args_conflicts_with_subcommands = true,
     // Narrower terminals are asked for their width.
     max_term_width = 80
@@ -298,6 +301,8 @@ impl KeyspaceArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
     use tamis_bench::ValueSizes;
 
@@ -343,6 +348,77 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+    }
+
+    /// Commands without `--json`, and why.
+    const WITHOUT_JSON: &[(&str, &str)] = &[
+        ("put", "prints nothing"),
+        ("keyspaces create", "prints nothing"),
+        ("keyspaces set", "prints nothing"),
+        ("checkpoint", "prints nothing"),
+        ("dump", "shows a file to a person, its keys and values cut; programs get them from `export`"),
+        ("completions", "prints a script"),
+        ("man", "prints a manual page"),
+        ("experiment", "prints nothing, and names another program"),
+        ("stress-child", "is for `stress`, which reads what it prints"),
+        #[cfg(not(feature = "object-store"))]
+        ("backup", "prints nothing, and names another build"),
+    ];
+
+    /// Calls a function with each command that has no commands below it, and its name.
+    fn each_command(of: &clap::Command, name: &str, act: &mut impl FnMut(&str, &clap::Command)) {
+        for command in of.get_subcommands() {
+            let name = format!("{name} {}", command.get_name());
+            match command.has_subcommands() {
+                true => each_command(command, &name, act),
+                false => act(name.trim(), command),
+            }
+        }
+    }
+
+    #[test]
+    fn what_prints_prints_json() {
+        let mut without = Vec::new();
+        let mut check = |name: &str, command: &clap::Command| match command
+            .get_arguments()
+            .find(|arg| arg.get_long() == Some("json"))
+        {
+            Some(json) => assert!(!json.get_action().takes_values() && json.get_help().is_some(), "{name}"),
+            None => without.push(name.to_owned()),
+        };
+        check("", &command());
+        each_command(&command(), "", &mut check);
+        let mut known: Vec<&str> = WITHOUT_JSON.iter().map(|(name, _)| *name).collect();
+        (without.sort(), known.sort());
+        assert_eq!(without, known, "each command has --json, or a reason why it has not");
+    }
+
+    /// A shell is offered every command and every option of each.
+    #[test]
+    fn completions_are_complete() {
+        let offered = |words: &[&str]| -> Vec<String> {
+            let words: Vec<OsString> = ["tamis"].iter().chain(words).map(OsString::from).collect();
+            let last = words.len() - 1;
+            let offered = clap_complete::engine::complete(&mut command(), words, last, None).unwrap();
+            offered.iter().map(|one| one.get_value().to_string_lossy().into_owned()).collect()
+        };
+        fn check(command: &clap::Command, path: &[&str], offered: &impl Fn(&[&str]) -> Vec<String>) {
+            let (commands, options) = (offered(&[path, &[""]].concat()), offered(&[path, &["--"]].concat()));
+            for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+                assert!(
+                    commands.iter().any(|name| name == below.get_name()),
+                    "{path:?} {}",
+                    below.get_name()
+                );
+                check(below, &[path, &[below.get_name()]].concat(), offered);
+            }
+            for option in
+                command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(|arg| arg.get_long())
+            {
+                assert!(options.contains(&format!("--{option}")), "{path:?} --{option}: {options:?}");
+            }
+        }
+        check(&command(), &[], &offered);
     }
 
     #[test]

@@ -46,6 +46,16 @@ pub(crate) fn bytes(object: &mut serde_json::Map<String, Value>, name: &str, byt
     };
 }
 
+/// Returns a key and its value, unless it is left out.
+pub(crate) fn entry(key: &[u8], value: Option<&[u8]>, as_hex: bool) -> Value {
+    let mut object = serde_json::Map::new();
+    bytes(&mut object, "key", key, as_hex);
+    if let Some(value) = value {
+        bytes(&mut object, "value", value, as_hex);
+    }
+    object.into()
+}
+
 macro_rules! fields {
     ($from:expr, $($field:ident),* $(,)?) => { json!({ $(stringify!($field): $from.$field),* }) };
 }
@@ -131,7 +141,7 @@ fn damaged_table(table: &DamagedTable) -> Value {
     value
 }
 
-fn keyspace(stats: &KeyspaceStats) -> Value {
+pub(crate) fn keyspace(stats: &KeyspaceStats) -> Value {
     let mut value = fields!(
         stats,
         name,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use tamis::Db;
 use tamis::operators::Operators;
 use tamis_bench::Progress as _;
@@ -61,7 +61,7 @@ struct RepositoryArgs {
     /// Try a request again after this time (60s, 5m); 8 MiB must get through in it
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     timeout: Duration,
-    /// Print JSON
+    /// Print JSON: one object, or one per backup of a list and per state shipped
     #[arg(long)]
     json: bool,
 }
@@ -208,7 +208,7 @@ pub(crate) fn run(command: BackupCommand, out: &mut Out) -> Result<Outcome, Fail
         BackupCommand::Verify(args) => verify(&args, out),
         BackupCommand::Restore(args) => restore(&args, out),
         BackupCommand::Prune(args) => prune(&args, out),
-        BackupCommand::Ship(args) => ship(&args),
+        BackupCommand::Ship(args) => ship(&args, out),
     }
 }
 
@@ -229,7 +229,7 @@ fn follower(dir: &Path) -> Result<Db, Failure> {
     Ok(stored_options(dir)?.open_follower(dir)?)
 }
 
-fn ship(args: &ShipArgs) -> Result<Outcome, Failure> {
+fn ship(args: &ShipArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let repository = args.repository.open()?;
     let mut options = ShipOptions::default();
     options.interval = Duration::from_millis(args.interval_ms.max(1));
@@ -247,8 +247,17 @@ fn ship(args: &ShipArgs) -> Result<Outcome, Failure> {
             }
             failure = shipped.failure;
         }
-        // A line for each power of two, and then every thousand.
-        if let Some(last) = shipped.last.filter(|_| shipped.states >= told) {
+        // Progress for people, a line for each power of two, and then every thousand; for programs
+        // the newest state, whenever it is another one.
+        if args.repository.json {
+            if let Some(last) = shipped.last.filter(|_| shipped.states > told) {
+                let mut object = written_object(&last);
+                object["seconds"] = shipped.took.as_secs_f64().into();
+                out.json(&object)?;
+                out.flush()?;
+                told = shipped.states;
+            }
+        } else if let Some(last) = shipped.last.filter(|_| shipped.states >= told) {
             note(&format!(
                 "state {}, up to sequence number {}: sent {} in {} ms",
                 last.number,
@@ -263,15 +272,16 @@ fn ship(args: &ShipArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
+fn written_object(written: &Written) -> Value {
+    let Written { number, last_seq, files, bytes: all, objects_sent, bytes_sent, .. } = written;
+    json!({ "number": number, "last_seq": last_seq, "files": files, "bytes": all, "objects_sent": objects_sent,
+        "bytes_sent": bytes_sent })
+}
+
 fn print_written(written: &Written, args: &RepositoryArgs, out: &mut Out) -> Result<(), Failure> {
     let Written { number, last_seq, files, bytes: all, objects_sent, bytes_sent, .. } = written;
     match args.json {
-        true => writeln!(
-            out,
-            "{}",
-            json!({ "number": number, "last_seq": last_seq, "files": files, "bytes": all,
-                "objects_sent": objects_sent, "bytes_sent": bytes_sent })
-        )?,
+        true => out.json(&written_object(written))?,
         false => writeln!(
             out,
             "backup {number}: {} in {}, up to sequence number {}; sent {} in {}",
@@ -309,9 +319,9 @@ fn list(args: &ListArgs, out: &mut Out) -> Result<Outcome, Failure> {
         let age = listing.written.elapsed().unwrap_or_default();
         if args.repository.json {
             let written = listing.written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            let row = json!({ "number": state.number, "written": written.as_secs(), "last_seq": state.last_seq,
+            let row = json!({ "number": state.number, "written_unix_seconds": written.as_secs(), "last_seq": state.last_seq,
                 "files": state.files.len(), "bytes": state.bytes(), "writer": state.writer, "epoch": state.epoch });
-            writeln!(out, "{row}")?;
+            out.json(&row)?;
             continue;
         }
         table.row([
@@ -329,7 +339,7 @@ fn list(args: &ListArgs, out: &mut Out) -> Result<Outcome, Failure> {
     }
     for (number, what) in &damaged {
         match args.repository.json {
-            true => writeln!(out, "{}", json!({ "number": number, "damaged": what }))?,
+            true => out.json(&json!({ "number": number, "damaged": what }))?,
             false => writeln!(out, "backup {number} cannot be restored: {what}")?,
         }
     }
@@ -347,7 +357,7 @@ fn verify(args: &VerifyArgs, out: &mut Out) -> Result<Outcome, Failure> {
     if args.repository.json {
         let row = json!({ "number": state.number, "objects": verified.objects, "bytes": verified.bytes,
             "problems": verified.problems });
-        writeln!(out, "{row}")?;
+        out.json(&row)?;
     } else {
         for problem in &verified.problems {
             out.page(&format!("{problem}\n"), 2)?;
@@ -381,11 +391,8 @@ fn restore(args: &RestoreArgs, out: &mut Out) -> Result<Outcome, Failure> {
         }
     }
     match args.repository.json {
-        true => writeln!(
-            out,
-            "{}",
-            json!({ "number": number, "last_seq": last_seq, "files": files, "bytes": all, "bytes_there": bytes_there, "passed_over": passed_over })
-        )?,
+        true => out.json(&json!({ "number": number, "last_seq": last_seq, "files": files, "bytes": all,
+            "bytes_there": bytes_there, "passed_over": passed_over }))?,
         false => writeln!(
             out,
             "restored backup {number} up to sequence number {}: {} in {}",
@@ -410,7 +417,7 @@ fn prune(args: &PruneArgs, out: &mut Out) -> Result<Outcome, Failure> {
         let row = json!({ "states_kept": pruned.states_kept, "states_removed": pruned.states_removed,
             "objects_kept": pruned.objects_kept, "bytes_kept": pruned.bytes_kept,
             "objects_removed": pruned.objects_removed, "bytes_removed": pruned.bytes_removed, "failed": pruned.failed, "damaged": pruned.damaged });
-        writeln!(out, "{row}")?;
+        out.json(&row)?;
     } else {
         let done = if args.dry_run { "would be removed" } else { "removed" };
         writeln!(

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use tamis::ingest::{ExternalTableBuilder, ExternalTableInfo};
 use tamis::{ExternalTableError, Options};
 use tamis_bench::Progress;
@@ -14,6 +14,7 @@ use tamis_bench::report::counted;
 use crate::args::KEYS_HELP;
 use crate::failure::{Failure, Outcome};
 use crate::input::InputArgs;
+use crate::json as to_json;
 use crate::output::Out;
 use crate::progress::Reporter;
 use crate::records::RecordError;
@@ -112,19 +113,28 @@ fn at_line(line: u64, error: ExternalTableError) -> Failure {
 }
 
 fn print(info: &ExternalTableInfo, replaced: u64, as_json: bool, out: &mut Out) -> Result<(), Failure> {
+    let path = info.path.display();
     let largest = match &info.largest {
-        Bound::Included(key) | Bound::Excluded(key) => excerpt(key, 64),
-        Bound::Unbounded => "the end".to_owned(),
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
     };
-    let (smallest, path) = (excerpt(&info.smallest, 64), info.path.display());
     if as_json {
-        let object = json!({
+        let mut object = json!({
             "path": path.to_string(), "entries": info.entries, "replaced": replaced, "bytes": info.bytes,
-            "raw_bytes": info.raw_bytes, "smallest": smallest, "largest": largest,
+            "raw_bytes": info.raw_bytes, "largest": null,
         });
+        if let Value::Object(object) = &mut object {
+            to_json::bytes(object, "smallest", &info.smallest, false);
+            if let Some(key) = largest {
+                object.remove("largest");
+                to_json::bytes(object, "largest", key, false);
+            }
+        }
         out.json(&object)?;
         return Ok(());
     }
+    let smallest = excerpt(&info.smallest, 64);
+    let largest = largest.map_or_else(|| "the end".to_owned(), |key| excerpt(key, 64));
     let (entries, bytes) = (counted(info.entries, "entries"), counted(info.bytes, "bytes"));
     out.page(&format!("{path}: {entries} from {smallest} to {largest}, {bytes}\n"), 2)?;
     if replaced > 0 {

@@ -5,6 +5,7 @@ use clap::Args;
 use crate::args::{DbArgs, KeyspaceArgs};
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
+use crate::json;
 use crate::output::Out;
 use crate::values::PublishArgs;
 
@@ -25,6 +26,9 @@ pub(crate) struct CompactArgs {
     /// Run only the compactions that are due
     #[arg(long)]
     due: bool,
+    /// Print one JSON object: the keyspace, as in `tamis stats --json`
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: CompactArgs, out: &mut Out) -> Result<Outcome, Failure> {
@@ -38,7 +42,10 @@ pub(crate) fn run(args: CompactArgs, out: &mut Out) -> Result<Outcome, Failure> 
         keyspace.compact()?;
     }
     let width = out.width();
-    out.page(&stats::shape(&keyspace, width), 16)?;
+    match args.json {
+        true => out.json(&json::keyspace(&keyspace.stats()))?,
+        false => out.page(&stats::shape(&keyspace, width), 16)?,
+    }
     drop((publisher, keyspace));
     db.close()?;
     Ok(Outcome::Done)

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::ops::Bound;
 
 use clap::Args;
+use serde_json::{Value, json};
 use tamis::{Keyspace, ReadError, WriteBatch};
 use tamis_bench::report::counted;
 
@@ -50,6 +51,9 @@ pub(crate) struct DelArgs {
     /// Sync: return once the deletion would survive a power cut
     #[arg(long)]
     sync: bool,
+    /// Print one JSON object: the number of keys, as far as they were counted
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: DelArgs, out: &mut Out) -> Result<Outcome, Failure> {
@@ -96,14 +100,28 @@ pub(crate) fn run(args: DelArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let db = keyspace.database();
     write(&db, batch, args.sync)?;
     db.close()?;
+    if args.json {
+        out.json(&object(&deleted))?;
+    }
     match deleted {
         None => {}
+        Some(Ok(_)) if args.json => {}
         Some(Ok(keys)) if keys > COUNTED => writeln!(out, "deleted more than {}", counted(COUNTED, "keys"))?,
         Some(Ok(keys)) => writeln!(out, "deleted {}", counted(keys, "keys"))?,
         // What cannot be read can be deleted.
         Some(Err(error)) => note(&format!("deleted, and not counted: {error}")),
     }
     Ok(Outcome::Done)
+}
+
+/// Returns the number of deleted keys: null if it is not known, as keys that are named are deleted
+/// without a look at them.
+fn object(deleted: &Option<Result<u64, ReadError>>) -> Value {
+    match deleted {
+        Some(Ok(keys)) if *keys > COUNTED => json!({ "deleted": null, "more_than": COUNTED }),
+        Some(Ok(keys)) => json!({ "deleted": keys }),
+        Some(Err(_)) | None => json!({ "deleted": null }),
+    }
 }
 
 /// Returns the number of keys in a range: one more than [`COUNTED`] if there are so many.

@@ -94,7 +94,7 @@ pub(crate) fn run(args: ExportArgs, out: &mut Out) -> Result<Outcome, Failure> {
         true => {
             let Counts { keyspaces, entries } = counts;
             let bytes = fs::metadata(path).map_or(0, |file| file.len());
-            writeln!(out, "{}", json!({ "keyspaces": keyspaces, "entries": entries, "bytes": bytes }))?;
+            out.json(&json!({ "keyspaces": keyspaces, "entries": entries, "bytes": bytes }))?;
         }
         false => writeln!(out, "{}", summary(counts))?,
     }

@@ -8,6 +8,7 @@ use tamis_bench::report::counted;
 
 use crate::args::{DbArgs, KEYS_HELP, KeyspaceArgs};
 use crate::failure::{Failure, Outcome};
+use crate::json;
 use crate::output::{Out, note};
 use crate::text;
 
@@ -33,6 +34,9 @@ pub(crate) struct GetArgs {
     /// Print a huge value whole on a terminal, too
     #[arg(long)]
     full: bool,
+    /// Print one JSON object: the key and its value, as `tamis scan --json`
+    #[arg(long, conflicts_with_all = ["raw", "full"])]
+    json: bool,
 }
 
 pub(crate) fn run(args: GetArgs, out: &mut Out) -> Result<Outcome, Failure> {
@@ -42,6 +46,10 @@ pub(crate) fn run(args: GetArgs, out: &mut Out) -> Result<Outcome, Failure> {
         note("not found");
         return Ok(Outcome::Negative);
     };
+    if args.json {
+        out.json(&json::entry(&key, Some(&value), args.hex))?;
+        return Ok(Outcome::Done);
+    }
     if out.is_terminal() && !args.raw {
         let most = if args.full { usize::MAX } else { text::MOST_SHOWN };
         let (shown, was_cut) = match args.hex {

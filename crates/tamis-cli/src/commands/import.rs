@@ -107,9 +107,7 @@ pub(crate) fn run(args: ImportArgs, out: &mut Out) -> Result<Outcome, Failure> {
     let seconds = start.elapsed().as_secs_f64();
     let Counts { keyspaces, entries } = done;
     match args.json {
-        true => {
-            writeln!(out, "{}", json!({ "keyspaces": keyspaces, "entries": entries, "seconds": seconds }))?
-        }
+        true => out.json(&json!({ "keyspaces": keyspaces, "entries": entries, "seconds": seconds }))?,
         false => writeln!(
             out,
             "{} of {} imported, {seconds:.2} s",

@@ -83,6 +83,9 @@ pub(crate) struct DropArgs {
     /// The keyspace
     #[arg(add = ArgValueCompleter::new(complete::keyspaces))]
     name: String,
+    /// Print one JSON object: what it had
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(command: KeyspacesCommand, out: &mut Out) -> Result<Outcome, Failure> {
@@ -101,6 +104,13 @@ pub(crate) fn run(command: KeyspacesCommand, out: &mut Out) -> Result<Outcome, F
             let held = db.keyspace(&args.name)?.stats();
             db.drop_keyspace(&args.name)?;
             db.close()?;
+            if args.json {
+                out.json(&json!({
+                    "name": held.name, "entries": held.entries, "memtable_entries": held.memtable_entries,
+                    "table_bytes": held.table_bytes,
+                }))?;
+                return Ok(Outcome::Done);
+            }
             let entries = counted(held.entries + held.memtable_entries, "entries");
             let name = printable(args.name.as_bytes());
             writeln!(out, "dropped keyspace {name}: {entries}, {} of tables", bytes(held.table_bytes))?;

@@ -121,7 +121,7 @@ pub(crate) fn run(args: LoadArgs, out: &mut Out) -> Result<Outcome, Failure> {
     }
     let Account { loaded, bad, bytes, .. } = account;
     if args.json {
-        let mut object = json!({ "loaded": loaded, "bad": bad, "bytes": bytes, "seconds": seconds });
+        let mut object = json!({ "loaded": loaded, "bad": bad, "raw_bytes": bytes, "seconds": seconds });
         if let Err(failure) = &result {
             object["failed"] = account.failed(failure);
         }

@@ -42,7 +42,7 @@ pub(crate) fn run(args: OptionsArgs, out: &mut Out) -> Result<Outcome, Failure> 
                 "name": info.name, "default": info.default, "takes": info.takes,
                 "class": info.class.name(), "doc": info.doc,
             });
-            writeln!(out, "{object}")?;
+            out.json(&object)?;
             continue;
         }
         if class != Some(info.class) {

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::ops::Bound;
 
 use clap::{Args, ValueEnum};
-use serde_json::Value;
 use tamis::ReadError;
 use tamis_bench::report::counted;
 
@@ -148,12 +147,8 @@ impl Printer {
             Format::Text => self.line(text::printable, key, value, out),
             Format::Hex => self.line(text::hex, key, value, out),
             Format::Jsonl => {
-                let mut object = serde_json::Map::new();
-                json::bytes(&mut object, "key", key, self.hex);
-                if !self.keys_only {
-                    json::bytes(&mut object, "value", value, self.hex);
-                }
-                writeln!(out, "{}", json::line(&Value::Object(object)))
+                let value = Some(value).filter(|_| !self.keys_only);
+                writeln!(out, "{}", json::line(&json::entry(key, value, self.hex)))
             }
         }
     }

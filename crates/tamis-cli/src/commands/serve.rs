@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
 use crate::http::{self, Answer};
@@ -38,6 +39,9 @@ pub(crate) struct ServeArgs {
     write: bool,
     #[command(flatten)]
     publish: PublishArgs,
+    /// Print one JSON object with the addresses, once they are served
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(args: &ServeArgs, out: &mut Out) -> Result<Outcome, Failure> {
@@ -58,7 +62,11 @@ pub(crate) fn run(args: &ServeArgs, out: &mut Out) -> Result<Outcome, Failure> {
         .collect();
     let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    writeln!(out, "http://{address}/metrics\nhttp://{address}/")?;
+    let (metrics, page) = (format!("http://{address}/metrics"), format!("http://{address}/"));
+    match args.json {
+        true => out.json(&json!({ "metrics": metrics, "page": page }))?,
+        false => writeln!(out, "{metrics}\n{page}")?,
+    }
     out.flush()?;
     let mut cached = Cached { watch, last: None };
     http::serve(listener, &mut |path| answer(&mut cached, path)).map_err(failed)?;

@@ -31,6 +31,10 @@ pub(crate) struct TopArgs {
     /// Print one page and end; with rates if the writer publishes, after two readings
     #[arg(long)]
     once: bool,
+    /// Print one JSON object per reading instead of a page: every metric, and what counters grew by
+    /// in a second since the reading before
+    #[arg(long)]
+    json: bool,
 }
 
 /// The size of a page where there is no terminal.
@@ -54,17 +58,19 @@ pub(crate) fn run(args: &TopArgs, out: &mut Out) -> Result<Outcome, Failure> {
             std::thread::sleep(Duration::from_millis(250));
             reading = watched.read()?;
         }
-        return page(out, &reading).map(|()| Outcome::Done);
+        return args.print(out, &reading).map(|()| Outcome::Done);
     }
     let terminal = Term::stdout();
-    if terminal.is_term() && std::io::stdin().is_terminal() {
+    if !args.json && terminal.is_term() && std::io::stdin().is_terminal() {
         live(&terminal, &mut watched, first, interval)?;
         return Ok(Outcome::Done);
     }
     let mut reading = first;
     loop {
-        page(out, &reading)?;
-        writeln!(out)?;
+        args.print(out, &reading)?;
+        if !args.json {
+            writeln!(out)?;
+        }
         out.flush()?;
         std::thread::sleep(interval);
         reading = watched.read()?;
@@ -90,11 +96,16 @@ impl Watched {
     }
 }
 
-fn page(out: &mut Out, reading: &Reading) -> Result<(), Failure> {
-    for line in Frame::of(reading).lines(out.width().min(PAGE.0), PAGE.1) {
-        writeln!(out, "{}", line.trim_end())?;
+impl TopArgs {
+    fn print(&self, out: &mut Out, reading: &Reading) -> Result<(), Failure> {
+        if self.json {
+            return Ok(out.json(&reading.to_json())?);
+        }
+        for line in Frame::of(reading).lines(out.width().min(PAGE.0), PAGE.1) {
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Draws until a key says to quit. A failed reading is shown and tried again: only the keys end

@@ -23,6 +23,13 @@ impl Samples {
         samples
     }
 
+    /// Returns all numbers with their metrics and labels.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Labels, f64)> {
+        self.0
+            .iter()
+            .flat_map(|(name, all)| all.iter().map(move |(labels, value)| (&name[..], labels, *value)))
+    }
+
     /// Returns all numbers of a metric with their labels.
     pub(crate) fn all(&self, name: &str) -> &[(Labels, f64)] {
         self.0.get(name).map_or(&[], Vec::as_slice)

@@ -49,7 +49,7 @@ fn shown(text: &str) -> Vec<Shown> {
 }
 
 /// Splits at blanks outside of double quotes.
-fn words(line: &str) -> Vec<String> {
+pub(crate) fn words(line: &str) -> Vec<String> {
     let parts = line.split('"').enumerate();
     parts
         .flat_map(|(at, part)| match at % 2 {

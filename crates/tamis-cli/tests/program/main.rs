@@ -3,6 +3,7 @@
 mod advise;
 mod documents;
 mod filters;
+mod json;
 mod keyspaces;
 mod loading;
 mod operators;

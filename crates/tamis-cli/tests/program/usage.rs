@@ -49,16 +49,14 @@ fn listed(help: &str) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-fn help(command: &[&str]) -> String {
+pub(crate) fn help(command: &[&str]) -> String {
     let mut tamis = tamis();
     tamis.args(command).arg("--help");
     run(tamis, b"").ok()
 }
 
-/// `tamis put --db DIR --durability sync` stored the key `--durability`, and `tamis get --db DIR
-/// --keyspace` looked for the key `--keyspace`.
-#[test]
-fn options_that_do_not_exist_are_refused_by_every_command() {
+/// The commands that `tamis --help` lists, with the parts of those that have any.
+pub(crate) fn names() -> Vec<String> {
     let mut names = listed(&help(&[]));
     // In a build without it, it takes any words and says so.
     names.retain(|name| name != "backup");
@@ -69,6 +67,14 @@ fn options_that_do_not_exist_are_refused_by_every_command() {
             names.extend(parts.iter().map(|part| format!("{name} {part}")));
         }
     }
+    names
+}
+
+/// `tamis put --db DIR --durability sync` stored the key `--durability`, and `tamis get --db DIR
+/// --keyspace` looked for the key `--keyspace`.
+#[test]
+fn options_that_do_not_exist_are_refused_by_every_command() {
+    let names = names();
     for name in &names {
         let known = |line: &str| {
             line.strip_prefix(&**name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))

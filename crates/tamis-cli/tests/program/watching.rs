@@ -19,12 +19,18 @@ impl Served {
         let mut child = command.spawn().expect("the program starts");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
-        let address = line.trim().strip_prefix("http://").and_then(|line| line.strip_suffix("/metrics"));
+        let url = match args.contains(&"--json") {
+            true => serde_json::from_str::<serde_json::Value>(&line)
+                .ok()
+                .and_then(|object| Some(object["metrics"].as_str()?.to_owned())),
+            false => Some(line.trim().to_owned()),
+        };
+        let address = url.as_deref().and_then(|url| url.strip_prefix("http://")?.strip_suffix("/metrics"));
         let address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
         Served { child, address }
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").expect("it reads");
         let mut answer = String::new();

@@ -1,5 +1,6 @@
 //! What `tamis top` shows: lines of text, made of two readings.
 
+use serde_json::{Map, Value, json};
 use tamis_bench::report::{bytes, counted, grouped};
 
 use crate::text::{excerpt, folded};
@@ -59,6 +60,33 @@ impl Reading {
             Origin::Published { interval, .. } => Some(interval),
             Origin::ReadOnly | Origin::Own => None,
         }
+    }
+
+    /// Returns the reading for programs. The path stands for the label `database` of all metrics.
+    pub(super) fn to_json(&self) -> Value {
+        let published = match self.origin {
+            Origin::Published { age, interval } => {
+                json!({ "age_seconds": age, "interval_seconds": interval })
+            }
+            Origin::ReadOnly | Origin::Own => Value::Null,
+        };
+        let metric = |(name, labels, value): (&str, &Labels, f64)| {
+            let of: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+            let mut metric = json!({ "name": name, "value": number(value) });
+            let own = labels.iter().filter(|(name, _)| name != "database");
+            metric["labels"] =
+                own.map(|(name, value)| (name.clone(), value[..].into())).collect::<Map<_, Value>>().into();
+            if name.ends_with("_total") {
+                metric["per_second"] = self.rate(name, &of).into();
+            }
+            metric
+        };
+        json!({
+            "path": self.name,
+            "published": published,
+            "since_seconds": self.since.as_ref().map(|(_, seconds)| *seconds),
+            "metrics": self.now.iter().map(metric).collect::<Vec<_>>(),
+        })
     }
 
     fn get(&self, name: &str) -> f64 {
@@ -301,6 +329,15 @@ impl Frame {
         };
         let folded: Vec<String> = self.0.iter().map(|line| folded(line, width, INDENT)).collect();
         folded.iter().flat_map(|line| line.split('\n')).take(height).map(fit).collect()
+    }
+}
+
+/// A number as it is, without a fraction if it has none.
+fn number(value: f64) -> Value {
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    match value.fract() == 0.0 && value.abs() < EXACT {
+        true => (value as i64).into(),
+        false => value.into(),
     }
 }
 
