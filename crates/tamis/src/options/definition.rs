@@ -117,10 +117,10 @@ options_table! {
              limit, the keyspaces that pin the oldest log are flushed; at the limit, writers wait for those \
              flushes. Bounds recovery time.";
         Expert, reserve_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
-            "Most disk space to hold in reserve for a full disk. The reserve is a sixteenth of what tables take; if \
-             logs hold more, it is larger, but usually at most a quarter of what tables take. A full disk releases \
-             it, so that deletes, flushes and compactions still work while other writes are refused. 0 reserves \
-             none.";
+            "The most disk space to hold in reserve for a full disk. The reserve is a sixteenth of the tables and \
+             blob files, or the size of the logs if that is more. While much space is free, it is at most a \
+             quarter of the tables and blob files. A full disk releases it; deletes, flushes and compactions then \
+             still work, and other writes are refused. 0 reserves none.";
         Tuning, max_open_files: usize = "1000", Count { min: 0, max: 1 << 30 },
             "Maximum number of open table files if tables are not mapped; 0 means no limit. A read-only opening or a \
              follower has no limit. A mapped table needs no descriptor. Reads in progress, logs and background jobs \
@@ -150,10 +150,11 @@ options_table! {
              `listeners`, with what it did: at most ten in a second. While it is set, every operation is timed, \
              which costs a get about 50 ns. `none`: only a sample is timed.";
         Expert, log_writes: LogWrites = "auto", OneOf,
-            "How an unsynced write reaches the log: copied into a `mapped` part of it, prepared ahead by a background \
-             thread, or by a `system` call. Either way it survives the process. `mapped` applies to ext4 and tmpfs \
-             on Linux; as with mapped tables, a file that another program truncates, and a device that fails, kill \
-             the process. `auto` is `mapped` where `read_mode` is.";
+            "How an unsynced write reaches the log. `mapped`: it is copied into a mapped part of the log, which a \
+             background thread prepares. `system`: by a system call. Either way it survives the process. `mapped` \
+             applies to ext4 and tmpfs on Linux. With it, as with mapped tables, a file that another program \
+             truncates, and a device that fails, kill the process. `auto` is `mapped` if `read_mode` is `mapped`, \
+             else `system`.";
         Expert, async_reads: AsyncReads = "auto", OneOf,
             "How block reads overlap when several are needed at once (`multi_get`, positioning an iterator in \
              several runs) and tables are not mapped: through `io-uring`, in `threads`, or not at all (`off`). \
@@ -258,8 +259,8 @@ options_table! {
             "Entries between two keys stored in full within a block. A smaller interval makes searches shorter and \
              blocks larger.";
         Basic, compression: CompressionPerLevel = "none,none,lz4", Levels,
-            "Compression of each level from 0 on; the last one applies to all deeper levels. Compressed blocks must \
-             be decompressed into the cache before they are read.";
+            "How the blocks of each level are compressed. Compressed blocks must be decompressed into the cache \
+             before they are read.";
         Tuning, blob_threshold: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "Size from which flushes and compactions store a value apart from its key, in a blob file; 0 stores all \
              values in the tables. Compactions rewrite such a value only with its file: because of garbage, or to \
@@ -268,13 +269,15 @@ options_table! {
             "Compactions rewrite a blob file once no table refers to this share of it any more: its other values go \
              to a new file. A smaller share takes less space and rewrites more.";
         Basic, filter: FilterPolicy = "blocked-bloom", Levels,
-            "Filter of the tables of each level from 0 on; the last one applies to all deeper levels. \
-             `blocked-bloom` touches one cache line per lookup; `ribbon` and `fuse` are smaller and slower; \
-             `elastic` filters come in units, and the units that save the most block reads are kept in memory, for \
-             when not all filters fit; `surf`, `snarf`, `rosetta`, `rencoder` and `grafite` also let range reads \
-             skip runs that hold nothing in the range; `none` searches every run that covers the key. `grf` \
-             is one filter for the whole tree, and so for all levels; so is `external:NAME`, which the program supplies. \
-             `auto` is `blocked-bloom` or `grf`, whichever suits the tree's runs and its reads at the time.";
+            "The filter of each level's tables. `blocked-bloom` touches one cache line per lookup. `ribbon` and \
+             `fuse` are smaller and slower. `elastic` filters come in units; those that save the most block reads \
+             are kept in memory, for when not all filters fit. `surf`, `snarf`, `rosetta`, `rencoder` and \
+             `grafite` also let range reads skip runs that hold nothing in the range. `none` searches every run \
+             that covers the key. `grf` is one filter for the whole tree, and so for all levels; so is \
+             `external:NAME`, which the program supplies. `auto` is `blocked-bloom` or `grf`, whichever suits the \
+             tree's runs and its reads at the time. Three short names are accepted, too: `bloom` means \
+             `bloom-rotation`, `elastic` means `elastic-rotation`, `surf` means `surf-real`. Names that end in \
+             `-double` or `-independent` need a build with the feature `measure`.";
         Basic, bits_per_key: f64 = "10", Real { min: 0.5, max: 64.0, unit: "bits" },
             "Filter memory per key, whether in its table's filter or in a global one. With 10 bits about one absent \
              key in a hundred costs a block read.";
@@ -299,9 +302,9 @@ options_table! {
             "How much of a level one merge takes: all of it, some tables, or groups of tables that overlap \
              perfectly. `auto` suits the policy.";
         Tuning, size_ratio: PerLevel<u64> = "10", Counts { min: 2, max: 1000 },
-            "How many times larger each level is than the one above (for tiering: how many runs of a level make one \
-             of the next), for each level from 0 on; level 0 itself collects level0_runs. Larger ratios make fewer \
-             levels to read and, with leveling, more bytes rewritten per byte written.";
+            "How many times larger a level is than the one above. For tiering: how many runs of a level make one \
+             of the next. Level 0 itself collects `level0_runs`. Larger ratios make fewer levels to read and, \
+             with leveling, more bytes rewritten per byte written.";
         Tuning, retain_bytes: u64 = "unlimited", Bytes { min: 4 * KIB, max: NO_LIMIT },
             "Bytes of tables, and of their values in blob files, that `fifo` and `time-window` keep; the oldest tables \
              beyond that are dropped.";
@@ -316,9 +319,9 @@ options_table! {
             "Size at which a compaction starts the next table. Smaller tables make for smaller compactions and more \
              files.";
         Tuning, level0_runs: usize = "4", Count { min: 1, max: NO_LIMIT },
-            "Runs in level 0 that trigger a compaction. While flushes follow each other within seconds, a leveling level \
-             takes twice as many at once (but fewer than slowdown_runs). A larger number saves rewriting but adds runs \
-             that reads must search.";
+            "Runs in level 0 that trigger a compaction. With leveling it takes twice as many (but fewer than \
+             `slowdown_runs`) while flushes follow each other within seconds. More runs save rewriting, but reads \
+             must search all of them.";
         Expert, slowdown_runs: usize = "20", Count { min: 1, max: NO_LIMIT },
             "Runs in level 0 at which writes are slowed down; at least level0_runs.";
         Expert, stop_runs: usize = "36", Count { min: 1, max: NO_LIMIT },

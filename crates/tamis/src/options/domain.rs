@@ -324,10 +324,10 @@ impl<T: Words> Domain<PerLevel<T>> for Levels {
 
     fn expected(&self) -> String {
         format!(
-            "for each level from 0 on {}, separated by commas, at most {} of them; the last one applies to all \
-             deeper levels",
-            Domain::<T>::expected(&OneOf),
-            PerLevel::<T>::MAX_LEVELS
+            "up to {} values, separated by commas: the first is for level 0, the last also for all deeper \
+             levels. Each is {}",
+            PerLevel::<T>::MAX_LEVELS,
+            Domain::<T>::expected(&OneOf)
         )
     }
 
@@ -442,11 +442,11 @@ impl Domain<PerLevel<u64>> for Counts {
 
     fn expected(&self) -> String {
         format!(
-            "for each level from 0 on a whole number from {} to {}, separated by commas, at most {} of them; the \
-             last one applies to all deeper levels",
+            "up to {} values, separated by commas: the first is for level 0, the last also for all deeper \
+             levels. Each is a whole number from {} to {}",
+            PerLevel::<u64>::MAX_LEVELS,
             self.min,
-            self.max,
-            PerLevel::<u64>::MAX_LEVELS
+            self.max
         )
     }
 }
@@ -557,8 +557,8 @@ mod tests {
         }
         let complaint = levels.complaint("lzma");
         let listed = match cfg!(feature = "zstd") {
-            true => "one of none, lz4, zstd, separated",
-            false => "one of none, lz4 (not in this build: zstd), separated",
+            true => "one of none, lz4, zstd",
+            false => "one of none, lz4 (not in this build: zstd)",
         };
         assert!(complaint.contains(listed), "{complaint}");
         assert_eq!(levels.parse(&"lz4,".repeat(1000)), None);

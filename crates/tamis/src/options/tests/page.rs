@@ -9,9 +9,17 @@ use super::*;
 const HEAD: &str = "\
 # Options
 
-Every option has a default that works. Set one in Rust (`Options::default().cache_bytes(64 << 20).open(path)`), in any
-other language by its name and text, or with `-o NAME=VALUE` on the command line. `tamis options NAME` prints what this
-page says. `zstd` needs a build with the feature of that name.
+Every option has a default that works. In Rust, each option is a method. In any other language, it is set by its name
+and text, and on the command line with `-o NAME=VALUE`. `tamis options NAME` prints what this page says. `zstd` needs a
+build with the feature of that name.
+
+```rust
+use tamis::{Durability, KeyspaceOptions, Options};
+
+let keyspace = KeyspaceOptions::default().blob_threshold(4 << 10);
+let options = Options::default().cache_bytes(256 << 20).durability(Durability::Sync).keyspace(keyspace);
+let db = options.open(\"my-data\")?;
+```
 
 * An option of a keyspace is a field of `options.keyspace` in Rust. Among a database's options, it has the prefix
   `keyspace.`: `tamis load --db ./data -o keyspace.filter=ribbon words.tsv`. Python has no prefix:
@@ -21,15 +29,14 @@ page says. `zstd` needs a build with the feature of that name.
 * A file of lines `name = value` is read by `Options::from_text`; `#` begins a comment, and the last line wins.
 * The file `OPTIONS` in a database's directory has the options of its last opening for writing. `Db::open` does not
   read it; `Options::stored_in` does.
-* **Every `tamis` command that opens a database reads `OPTIONS`.** So it runs with your program's options, or with those
-  of an earlier command: an `-o` of a command that writes is stored for the next one. If the file is damaged, commands
-  fail until you [remove it](failures.md#damage).
+* **Every `tamis` command that opens a database reads `OPTIONS`**, and so runs with your program's options. A command
+  that writes stores its own `-o` there; later commands then use that, too. If the file is damaged, commands fail until
+  you [remove it](failures.md#damage).
 * Options of the database change at the next opening. [Changing options](running.md#changing-options) says which
   options of a keyspace can change, and when.
 * Some options are for experiments only. They need the feature `measure`, and [the
   lab](../lab/README.md#options-for-experiments) lists them. The `tamis` program has that feature, so `tamis options`
-  prints them, too. Four values of [`filter`](#filter) below also need it: `bloom-double`, `bloom-independent`,
-  `elastic-double` and `elastic-independent`.
+  prints them, too. Four values of [`filter`](#filter) also need it.
 
 ";
 
