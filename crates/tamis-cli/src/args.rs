@@ -389,7 +389,8 @@ mod tests {
         check("", &command());
         each_command(&command(), "", &mut check);
         let mut known: Vec<&str> = WITHOUT_JSON.iter().map(|(name, _)| *name).collect();
-        (without.sort(), known.sort());
+        without.sort();
+        known.sort();
         assert_eq!(without, known, "each command has --json, or a reason why it has not");
     }
 

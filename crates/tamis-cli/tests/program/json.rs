@@ -122,7 +122,7 @@ fn every_command_that_takes_json_prints_it() {
         let fits = |line: &&str| {
             line.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         };
-        RUNS.iter().any(|line| fits(&line))
+        RUNS.iter().any(fits)
     };
     for name in names() {
         let has_json = help(&name.split(' ').collect::<Vec<_>>()).contains("--json");
