@@ -240,8 +240,8 @@ fn caches_are_marked_where_filters_and_tables_outgrow_them() {
             "get, existing key",
             "seek",
             "put",
-            "model: filters outgrow L2 (1.0 MiB)",
-            "model: tables outgrow L3 (32.0 MiB)"
+            "model: filters > L2",
+            "model: tables > L3"
         ]
     );
     // 1.5 bytes of filters and indexes a key, and 30 of tables.
