@@ -108,8 +108,7 @@ pub fn svg(frame: &Frame<'_>, draw: impl FnOnce(&Canvas)) -> String {
 
 /// Returns the viridis colour of a share, 0 (dark) to 1; the lightness changes evenly.
 pub fn viridis(share: f64) -> u32 {
-    const STOPS: [u32; 8] =
-        [0x440154, 0x46327f, 0x365c8d, 0x277f8f, 0x1fa288, 0x4ac26e, 0xa0db39, 0xfee825];
+    const STOPS: [u32; 8] = [0x440154, 0x46327f, 0x365c8d, 0x277f8f, 0x1fa288, 0x4ac26e, 0xa0db39, 0xfee825];
     let place = share.clamp(0.0, 1.0) * 7.0;
     let at = (place as usize).min(6);
     let part = |shift: u32| {

@@ -88,10 +88,11 @@ impl Picture<'_> {
         let scale = Scale::of(densities);
         let most =
             self.segments.iter().map(|segment| segment.units.max(segment.enabled)).max().unwrap_or(0).max(1);
+        let strips = "A strip for each run, newest on top: hotness as colour, filter units as height.";
         let frame = Frame {
             id: "heatmap",
             title: &self.title(),
-            desc: &self.totals().unwrap_or_default(),
+            desc: &format!("{strips} {}", self.totals().unwrap_or_default()),
             size: place((WIDTH, height)),
             shown: WIDTH.into(),
             letters: SMALL.into(),

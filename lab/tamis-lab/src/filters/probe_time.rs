@@ -122,6 +122,8 @@ impl Nothing {
 
 #[cfg(test)]
 mod tests {
+    use tamis::Options;
+
     use super::*;
     use crate::filters::Side;
 

@@ -89,8 +89,10 @@ pub(super) fn runs(ops: &[OpRow], loads: &[LoadRow]) -> View {
     let at = |row: &OpRow| row.runs_asked as f64;
     // A legend has five names at most. Gets of existing keys are the same with every filter: the second panel has them.
     let first = ops.first().map(|row| &row.side);
-    let shown = |row: &&OpRow| row.measurement.workload != Workload::GetExisting.name() || Some(&row.side) == first;
-    let all = ops.iter().filter(shown).map(|row| (format!("{}, {}", words(row), row.side), timed(at(row), row)));
+    let shown =
+        |row: &&OpRow| row.measurement.workload != Workload::GetExisting.name() || Some(&row.side) == first;
+    let all =
+        ops.iter().filter(shown).map(|row| (format!("{}, {}", words(row), row.side), timed(at(row), row)));
     let all = lines("Time of an operation by the number of runs", x(), time_axis(), false, all);
     let of = |op: Workload| {
         let of = ops.iter().filter(|row| row.measurement.workload == op.name());

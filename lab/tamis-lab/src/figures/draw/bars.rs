@@ -176,6 +176,8 @@ impl<'p> Plot<'p> {
         let right = WIDTH - MARGIN - values.fold(16.0, f64::max);
         let across = |value: f64| left + self.scale.place(value) * (right - left);
         self.draw_axis(canvas, (left, right), &across);
+        let floor = self.floor();
+        canvas.line(&[(left, self.head.height()), (left, floor), (right, floor)], FAINT, 2.0);
 
         let mut top = self.head.height();
         for row in &self.rows {
@@ -184,7 +186,7 @@ impl<'p> Plot<'p> {
             match row {
                 Row::Gap => {}
                 Row::Group(name) => {
-                    // On its own background: grid lines end at the bar.
+                    // On its own background: axis and grid lines do not cross it.
                     canvas.rectangle([(0.0, top), (WIDTH, top + height)], PAPER);
                     canvas.bold(name, (MARGIN, middle), Anchor::Start, INK);
                 }
@@ -194,11 +196,6 @@ impl<'p> Plot<'p> {
             }
             top += height;
         }
-        canvas.line(
-            &[(left, self.head.height()), (left, self.floor()), (right, self.floor())],
-            FAINT,
-            2.0,
-        );
         self.draw_below(canvas)
     }
 
@@ -244,12 +241,7 @@ impl<'p> Plot<'p> {
         write(canvas, &self.value(bar), (end + 8.0, middle), Anchor::Start, INK);
     }
 
-    fn draw_axis(
-        &self,
-        canvas: &Canvas,
-        (left, right): (f64, f64),
-        across: &impl Fn(f64) -> f64,
-    ) {
+    fn draw_axis(&self, canvas: &Canvas, (left, right): (f64, f64), across: &impl Fn(f64) -> f64) {
         let (top, floor) = (self.head.height(), self.floor());
         for &value in &self.scale.fine {
             canvas.line(&[(across(value), top), (across(value), floor)], FINE, 1.5);

@@ -36,12 +36,7 @@ impl Legend {
     }
 
     /// Draws the legend downwards from `top`; `sample` draws the sample of the n-th name between two positions.
-    pub(super) fn draw(
-        &self,
-        canvas: &Canvas,
-        top: f64,
-        sample: impl Fn(usize, At, At),
-    ) {
+    pub(super) fn draw(&self, canvas: &Canvas, top: f64, sample: impl Fn(usize, At, At)) {
         for (n, name, x, row) in &self.entries {
             let y = top + (*row as f64 + 0.5) * LINE;
             sample(*n, (*x, y), (x + SAMPLE, y));

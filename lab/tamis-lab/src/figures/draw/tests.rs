@@ -275,15 +275,12 @@ fn names_are_escaped() {
 
 #[test]
 fn panels_of_a_page_do_not_share_names() {
-    let id =
-        |panel: &Panel| svg(panel).split('"').find(|part| part.ends_with("-d")).unwrap().to_owned();
+    let id = |panel: &Panel| svg(panel).split('"').find(|part| part.ends_with("-d")).unwrap().to_owned();
     let one = lines("same", vec![series("a", &[(1.0, 2.0)])]);
     let other = lines("same", vec![series("a", &[(1.0, 3.0)])]);
     assert_eq!(id(&one), id(&one));
     assert_ne!(id(&one), id(&other));
-    assert!(
-        svg_named(&one, &Sides::default(), "here").contains("aria-labelledby=\"here-t here-d\"")
-    );
+    assert!(svg_named(&one, &Sides::default(), "here").contains("aria-labelledby=\"here-t here-d\""));
 }
 
 /// Three lines at sizes of caches made a legend of seven.
@@ -307,7 +304,10 @@ fn one_side_alone_may_have_a_colour_and_bars_may_be_bold() {
     let groups = vec![("get".to_owned(), vec![bar("own", &[1.0]), bar("other", &[2.0])])];
     let strong = vec![("get".to_owned(), "other".to_owned())];
     let svg = super::svg(&bars("peers", &[], groups), &Sides::beside("own", strong));
-    assert_eq!((svg.matches("<rect class=\"c0072b2\"").count(), svg.matches("<rect class=\"cb4bcc5\"").count()), (1, 1));
+    assert_eq!(
+        (svg.matches("<rect class=\"c0072b2\"").count(), svg.matches("<rect class=\"cb4bcc5\"").count()),
+        (1, 1)
+    );
     // The title, the group's name, and the bar's name and value.
     assert_eq!(svg.matches("font-weight").count(), 4, "{svg}");
     assert!(svg.contains(".tamis-picture .c0072b2{color:#56b4e9}"), "dark mode");
