@@ -261,7 +261,7 @@ mod tests {
         assert_eq!((count("<rect class=\"c0072b2\""), count("<rect class=\"cb4bcc5\"")), (5, 20));
         // The title, the names of the five, and bars as bold as the table's cells: tamis in each, LevelDB in two.
         assert_eq!(count("font-weight"), 1 + 5 + (5 + 2) * 2, "{svg}");
-        assert!(svg.contains("absent get: tamis 218 ns, RocksDB 1.2 µs"), "{svg}");
+        assert!(svg.contains("absent get: tamis 218 ns, RocksDB 1.19 µs"), "{svg}");
         assert!(svg.contains("prefers-color-scheme: dark"));
         assert!(picture(&summary, "../x").unwrap_err().contains("below the document"));
         assert!(picture(&Summary::of(&rows_of("runs", "seek", TWO)), "x").unwrap_err().contains("to draw"));
