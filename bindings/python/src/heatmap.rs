@@ -45,6 +45,5 @@ pub(crate) fn draw(
     }
     let (name, elastic) = (excerpt(db.path().display().to_string().as_bytes(), TITLE), db.stats().elastic);
     let picture = Picture { name: &name, elastic: elastic.as_ref(), segments: &segments, by, what, hex };
-    let svg = picture.to_svg().map_err(|error| invalid_argument(format!("could not draw: {error}")))?;
-    Ok((svg, segments))
+    Ok((picture.to_svg(), segments))
 }

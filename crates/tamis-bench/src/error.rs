@@ -39,14 +39,6 @@ pub enum BenchError {
     /// The request cannot be carried out; the text says what is possible.
     #[error("{0}")]
     Request(String),
-    /// A picture could not be drawn.
-    #[error("could not draw `{panel}`: {text}")]
-    Draw {
-        /// Its title.
-        panel: String,
-        /// The drawing library's message.
-        text: String,
-    },
     /// A temporary directory could not be made, or a file could not be read.
     #[error("could not {operation} {}: {source}", path.display())]
     Io {

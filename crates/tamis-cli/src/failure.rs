@@ -202,7 +202,6 @@ impl From<BenchError> for Failure {
             BenchError::Keys(_) | BenchError::Request(_) => Failure::usage(error),
             BenchError::WrongAnswer { .. } | BenchError::Store { .. } => Failure::Problem(error.to_string()),
             BenchError::Io { .. } => Failure::usage(error),
-            BenchError::Draw { .. } => Failure::database(error),
         }
     }
 }

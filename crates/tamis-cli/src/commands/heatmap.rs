@@ -83,7 +83,7 @@ pub(crate) fn run(args: HeatmapArgs, out: &mut Out) -> Result<Outcome, Failure> 
             what: args.what,
             hex: args.hex,
         };
-        picture.to_svg().map_err(|error| Failure::database(format!("could not draw: {error}")))?
+        picture.to_svg()
     };
     match &args.out {
         None => out.write_all(text.as_bytes())?,

@@ -7,7 +7,7 @@
 //! [`printable`](crate::text::printable).
 
 use crate::numbers::{bytes, grouped, mean, small};
-use crate::picture::{self, Anchor, Canvas, DrawError, Drawn, Lettering, RGBColor};
+use crate::picture::{self, Anchor, At, Canvas, Colour, FAINT, FINE, Frame, INK};
 use tamis::stats::{ElasticStats, SegmentStats};
 
 use super::axis::{Axis, By};
@@ -15,19 +15,20 @@ use super::scale::{Scale, Shade};
 use super::strip::{self, Column, What};
 use crate::text::{excerpt, hex};
 
-/// In pixels. Text of size [`SMALL`] is 7 points high when the page is printed 20 cm wide.
+/// In pixels. Text of size [`SMALL`] is 12 pixels high on a page 860 pixels wide, and 8 points high
+/// in print 20 cm wide.
 const WIDTH: i32 = 1500;
 const MARGIN: i32 = 20;
 /// Where the columns begin, and their number, one pixel each.
 const LEFT: i32 = 230;
-const COLUMNS: i32 = 1060;
-const HEAD: i32 = 90;
+const COLUMNS: i32 = 1020;
+const HEAD: i32 = 96;
 const LANE: i32 = 26;
 /// The distance from one run to the next of its level, and to the next level.
 const RUN: i32 = 2 * LANE + 12;
 const LEVEL_GAP: i32 = 14;
 /// The heights of a keyspace's name and of the keys below its runs.
-const NAME: i32 = 40;
+const NAME: i32 = 44;
 const AXIS: i32 = 84;
 const LEGEND: i32 = 112;
 
@@ -38,14 +39,11 @@ const MARKS: usize = 4;
 /// The number of characters shown of a key.
 const KEY_TEXT: usize = 24;
 
-const SMALL: i32 = 18;
-const LARGE: i32 = 25;
+const SMALL: i32 = 21;
+const LARGE: i32 = 29;
 
-const INK: RGBColor = RGBColor(30, 30, 30);
-const FAINT: RGBColor = RGBColor(110, 110, 110);
-/// The background of the unit lanes.
-const GROUND: RGBColor = RGBColor(238, 238, 238);
-const UNITS: RGBColor = RGBColor(60, 60, 60);
+/// The heights that show units.
+const UNITS: Colour = Colour(0x3c3c3c, 0xc4ccd4);
 
 /// The contents of the picture.
 pub struct Picture<'a> {
@@ -78,11 +76,7 @@ struct Level<'a> {
 
 impl Picture<'_> {
     /// Returns the picture as SVG.
-    ///
-    /// # Errors
-    ///
-    /// Fails if plotters cannot draw it.
-    pub fn to_svg(&self) -> Result<String, DrawError> {
+    pub fn to_svg(&self) -> String {
         let panels: Vec<Panel<'_>> = self
             .segments
             .chunk_by(|a, b| a.keyspace == b.keyspace)
@@ -94,45 +88,63 @@ impl Picture<'_> {
         let scale = Scale::of(densities);
         let most =
             self.segments.iter().map(|segment| segment.units.max(segment.enabled)).max().unwrap_or(0).max(1);
-        picture::svg((WIDTH as u32, height as u32), |area| {
-            self.head(area)?;
+        let strips = "A strip for each run, newest on top: hotness as colour, filter units as height.";
+        let frame = Frame {
+            id: "heatmap",
+            title: &self.title(),
+            desc: &format!("{strips} {}", self.totals().unwrap_or_default()),
+            size: place((WIDTH, height)),
+            shown: WIDTH.into(),
+            letters: SMALL.into(),
+        };
+        picture::svg(&frame, |area| {
+            self.head(area);
             let mut top = HEAD;
             for panel in &panels {
-                self.panel(area, panel, top, names, scale, most)?;
+                self.panel(area, panel, top, names, scale, most);
                 top += panel.height(names);
             }
             self.legend(area, top, scale, most)
         })
     }
 
-    fn head(&self, area: &Canvas<'_>) -> Drawn {
-        let title = format!("Hotness and filter units over the keys of {}", self.name);
-        text(area, title, (MARGIN, 18), LARGE, INK, Anchor::Start)?;
-        let Some(elastic) = self.elastic else { return Ok(()) };
+    fn title(&self) -> String {
+        format!("Hotness and filter units over the keys of {}", self.name)
+    }
+
+    /// Returns the line below the title.
+    fn totals(&self) -> Option<String> {
+        let elastic = self.elastic?;
         // A database that was just opened has answered nothing yet, but has its stored hotness.
         let gets = match elastic.gets {
             0 => "hotness as stored".to_owned(),
             gets => format!("{} gets", grouped(gets)),
         };
-        let line = format!(
+        Some(format!(
             "E = {} expected wasted block reads per get   ·   {} bits per key   ·   {} of a budget of {}   ·   {gets}",
             small(elastic.expected_extra_reads),
             mean(elastic.bits_per_key()),
             bytes(elastic.used_bytes),
             bytes(elastic.budget_bytes)
-        );
-        text(area, line, (MARGIN, 54), SMALL, INK, Anchor::Start)
+        ))
+    }
+
+    fn head(&self, area: &Canvas) {
+        text(area, self.title(), (MARGIN, 18), LARGE, INK, Anchor::Start);
+        if let Some(line) = self.totals() {
+            text(area, line, (MARGIN, 58), SMALL, INK, Anchor::Start);
+        }
     }
 
     fn panel(
         &self,
-        area: &Canvas<'_>,
+        area: &Canvas,
         panel: &Panel<'_>,
         top: i32,
         names: bool,
         scale: Option<Scale>,
         most: u32,
-    ) -> Drawn {
+    ) {
         let mut y = top;
         if names {
             text(
@@ -142,18 +154,18 @@ impl Picture<'_> {
                 LARGE,
                 INK,
                 Anchor::Start,
-            )?;
+            );
             y += NAME;
         }
         for level in &panel.levels {
             for run in &level.runs {
-                self.run(area, &panel.axis, run, y, scale, most)?;
+                self.run(area, &panel.axis, run, y, scale, most);
                 y += RUN;
             }
             if level.left_out > 0 {
                 let line =
                     format!("level {}: … and {} older runs", level.level, grouped(level.left_out as u64));
-                text(area, line, (LEFT, y), SMALL, FAINT, Anchor::Start)?;
+                text(area, line, (LEFT, y), SMALL, FAINT, Anchor::Start);
                 y += RUN / 2;
             }
             y += LEVEL_GAP;
@@ -163,22 +175,22 @@ impl Picture<'_> {
 
     fn run(
         &self,
-        area: &Canvas<'_>,
+        area: &Canvas,
         axis: &Axis<'_>,
         run: &[SegmentStats],
         top: i32,
         scale: Option<Scale>,
         most: u32,
-    ) -> Drawn {
+    ) {
         let whole = strip::whole(run.iter(), self.what);
         let (middle, below) = (top + LANE / 2, top + LANE + LANE / 2);
         let name = format!("level {}, run {}", run[0].level, run[0].run);
-        side(area, name, LEFT - 12, middle, Anchor::End, INK)?;
+        side(area, name, LEFT - 12, middle, Anchor::End, INK);
         let keys = run.iter().map(|segment| segment.keys).sum();
-        side(area, format!("{} keys", grouped(keys)), LEFT - 12, below, Anchor::End, FAINT)?;
+        side(area, format!("{} keys", grouped(keys)), LEFT - 12, below, Anchor::End, FAINT);
         let right = LEFT + COLUMNS + 12;
-        side(area, format!("{} lookups/get", small(whole.lookups)), right, middle, Anchor::Start, INK)?;
-        side(area, format!("{} units", mean(whole.units())), right, below, Anchor::Start, INK)?;
+        side(area, format!("{} lookups/get", small(whole.lookups)), right, middle, Anchor::Start, INK);
+        side(area, format!("{} units", mean(whole.units())), right, below, Anchor::Start, INK);
 
         let spans = run.iter().map(|segment| (segment, axis.span(segment)));
         let columns = strip::columns(spans, self.what, COLUMNS as usize);
@@ -186,31 +198,30 @@ impl Picture<'_> {
         for (from, to, shade) in strip::stretches(&columns, shade) {
             // One extra pixel under the neighbour avoids a seam when the picture is scaled.
             let more = usize::from(columns.get(to).is_some_and(Option::is_some));
-            area.rectangle(filled(from, to + more, top, top + LANE), shade.colour())?;
+            rectangle(area, filled(from, to + more, top, top + LANE), shade.colour());
         }
         let ground = top + 2 * LANE;
         for (from, to, ()) in strip::stretches(&columns, |_| ()) {
-            area.rectangle(filled(from, to, top + LANE + 2, ground), GROUND)?;
+            rectangle(area, filled(from, to, top + LANE + 2, ground), FINE);
         }
         let height = |column: &Column| height(column.units(), most);
         for (from, to, some) in strip::stretches(&columns, |column| height(column) > 0) {
             if some {
                 let steps = strip::stretches(&columns[from..to], height);
-                area.shape(outline(&steps, from, ground), UNITS)?;
+                area.shape(&outline(&steps, from, ground).into_iter().map(place).collect::<Vec<_>>(), UNITS);
             }
         }
-        Ok(())
     }
 
     /// Draws some keys below the runs and a line that explains the axis.
-    fn axis(&self, area: &Canvas<'_>, axis: &Axis<'_>, top: i32) -> Drawn {
-        area.line(vec![(LEFT, top), (LEFT + COLUMNS, top)], INK, 1)?;
+    fn axis(&self, area: &Canvas, axis: &Axis<'_>, top: i32) {
+        line(area, [(LEFT, top), (LEFT + COLUMNS, top)], INK);
         let marks = axis.marks(MARKS);
         let keys: Vec<&[u8]> = marks.iter().map(|(_, key)| *key).collect();
         for ((place, _), key) in marks.iter().zip(self.labels(&keys)) {
             let x = LEFT + (place * f64::from(COLUMNS)).round() as i32;
-            area.line(vec![(x, top), (x, top + 8)], INK, 1)?;
-            text(area, key, (x, top + 14), SMALL, INK, Anchor::Middle)?;
+            line(area, [(x, top), (x, top + 8)], INK);
+            text(area, key, (x, top + 14), SMALL, INK, Anchor::Middle);
         }
         let line = match self.by {
             By::Data => "keys in order: equal widths hold equal numbers of keys".to_owned(),
@@ -255,19 +266,19 @@ impl Picture<'_> {
         (0..keys.len()).map(one).collect()
     }
 
-    fn legend(&self, area: &Canvas<'_>, top: i32, scale: Option<Scale>, most: u32) -> Drawn {
-        area.line(vec![(MARGIN, top), (WIDTH - MARGIN, top)], GROUND, 1)?;
+    fn legend(&self, area: &Canvas, top: i32, scale: Option<Scale>, most: u32) {
+        line(area, [(MARGIN, top), (WIDTH - MARGIN, top)], FINE);
         let (bar, below) = (top + 42, top + 42 + LANE + 4);
         let what = match self.what {
             What::Hotness => "hotness: lookups of absent keys, per get and key",
             What::Asked => "lookups, per get and key",
         };
-        text(area, what.to_owned(), (MARGIN, top + 12), SMALL, INK, Anchor::Start)?;
-        let swatch = |x: i32, colour: RGBColor, name: &str| -> Drawn {
-            area.rectangle([(x, bar), (x + 40, bar + LANE)], colour)?;
+        text(area, what.to_owned(), (MARGIN, top + 12), SMALL, INK, Anchor::Start);
+        let swatch = |x: i32, colour: Colour, name: &str| {
+            rectangle(area, [(x, bar), (x + 40, bar + LANE)], colour);
             text(area, name.to_owned(), (x, below), SMALL, INK, Anchor::Start)
         };
-        swatch(MARGIN, Shade::nothing().colour(), "none")?;
+        swatch(MARGIN, Shade::nothing().colour(), "none");
         if let Some(scale) = scale {
             let (from, step) = (MARGIN + 90, 6);
             let shades = Shade::all();
@@ -275,30 +286,30 @@ impl Picture<'_> {
             for (at, shade) in shades.enumerate() {
                 let x = from + at as i32 * step;
                 let right = (x + step + 1).min(from + width);
-                area.rectangle([(x, bar), (right, bar + LANE)], shade.colour())?;
+                rectangle(area, [(x, bar), (right, bar + LANE)], shade.colour());
             }
             for (place, name) in scale.marks() {
                 let x = from + (place * f64::from(width)).round() as i32;
-                area.line(vec![(x, bar + LANE), (x, bar + LANE + 5)], INK, 1)?;
-                text(area, name, (x, below + 3), SMALL, INK, Anchor::Middle)?;
+                line(area, [(x, bar + LANE), (x, bar + LANE + 5)], INK);
+                text(area, name, (x, below + 3), SMALL, INK, Anchor::Middle);
             }
         }
-        let x = 640;
+        let x = 650;
         let line = format!("lower strip: filter units in memory, 0 to {most}");
-        text(area, line, (x, top + 12), SMALL, INK, Anchor::Start)?;
+        text(area, line, (x, top + 12), SMALL, INK, Anchor::Start);
         let step = (300 / (most as i32 + 1)).clamp(8, 44);
         let right = x + step * (most as i32 + 1);
-        area.rectangle([(x, bar + 2), (right, bar + LANE)], GROUND)?;
+        rectangle(area, [(x, bar + 2), (right, bar + LANE)], FINE);
         for units in 1..=most {
             let (left, high) = (x + step * units as i32, height(units.into(), most));
-            area.rectangle([(left, bar + LANE - high), (left + step, bar + LANE)], UNITS)?;
+            rectangle(area, [(left, bar + LANE - high), (left + step, bar + LANE)], UNITS);
         }
         for units in [0, most] {
             let middle = x + step * units as i32 + step / 2;
-            text(area, units.to_string(), (middle, below), SMALL, INK, Anchor::Middle)?;
+            text(area, units.to_string(), (middle, below), SMALL, INK, Anchor::Middle);
         }
-        area.frame([(1240, bar), (1280, bar + LANE)], FAINT)?;
-        text(area, "white: no keys here".to_owned(), (1240, below), SMALL, INK, Anchor::Start)
+        area.edges([place((1230, bar)), place((1270, bar + LANE))], FAINT, 1.0);
+        text(area, "empty: no keys here".to_owned(), (1230, below), SMALL, INK, Anchor::Start)
     }
 }
 
@@ -357,18 +368,26 @@ fn ellipsis(text: String, limit: usize) -> String {
     if text.len() <= limit { text } else { text.chars().take(limit - 1).chain(['…']).collect() }
 }
 
+fn place((x, y): (i32, i32)) -> At {
+    (x.into(), y.into())
+}
+
+fn rectangle(area: &Canvas, corners: [(i32, i32); 2], colour: Colour) {
+    area.rectangle(corners.map(place), colour);
+}
+
+fn line(area: &Canvas, ends: [(i32, i32); 2], colour: Colour) {
+    area.line(&ends.map(place), colour, 1.0);
+}
+
 /// Draws text below a point.
-fn text(area: &Canvas<'_>, text: String, at: (i32, i32), size: i32, colour: RGBColor, side: Anchor) -> Drawn {
-    area.text(&text, at, style(size, colour, side, true))
+fn text(area: &Canvas, text: String, (x, y): (i32, i32), size: i32, colour: Colour, side: Anchor) {
+    area.sized(&text, place((x, y + size / 2)), side, colour, size.into());
 }
 
 /// Draws text beside a lane.
-fn side(area: &Canvas<'_>, text: String, x: i32, middle: i32, side: Anchor, colour: RGBColor) -> Drawn {
-    area.text(&text, (x, middle), style(SMALL, colour, side, false))
-}
-
-fn style(size: i32, colour: RGBColor, anchor: Anchor, below: bool) -> Lettering<'static> {
-    Lettering { family: "sans-serif", size: f64::from(size), bold: false, colour, anchor, below }
+fn side(area: &Canvas, text: String, x: i32, middle: i32, side: Anchor, colour: Colour) {
+    area.text(&text, place((x, middle)), side, colour);
 }
 
 #[cfg(test)]

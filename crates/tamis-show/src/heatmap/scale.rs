@@ -2,9 +2,9 @@
 //! grey is zero.
 //!
 //! Colours are those of viridis, from its light end. Its lightness changes evenly, so the hottest
-//! segments are darkest on white paper and in a grey-scale copy, too.
+//! segments are darkest on white paper and in a grey-scale copy, too. On dark paper they are lightest.
 
-use crate::picture::{RGBColor, viridis};
+use crate::picture::{Colour, viridis};
 
 /// The number of distinct colours. Columns of one shade are drawn as one rectangle.
 const SHADES: u8 = 64;
@@ -13,7 +13,7 @@ const SHADES: u8 = 64;
 const MOST_DECADES: i32 = 6;
 
 /// The colour of segments that were never looked up.
-const NOTHING: RGBColor = RGBColor(222, 222, 222);
+const NOTHING: Colour = Colour(0xdedede, 0x343a41);
 
 /// The decades from the smallest to the largest of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,10 +73,10 @@ impl Shade {
         Shade(0)
     }
 
-    pub(super) fn colour(self) -> RGBColor {
-        match self.0.checked_sub(1) {
+    pub(super) fn colour(self) -> Colour {
+        match self.0.checked_sub(1).map(|shade| f64::from(shade) / f64::from(SHADES - 1)) {
             None => NOTHING,
-            Some(shade) => viridis(1.0 - f64::from(shade) / f64::from(SHADES - 1)),
+            Some(share) => Colour(viridis(1.0 - share), viridis(share)),
         }
     }
 }
@@ -101,12 +101,12 @@ mod tests {
     use super::*;
 
     /// Returns the perceived lightness of a colour: CIE L* of sRGB, 0 to 100.
-    fn lightness(colour: RGBColor) -> f64 {
-        let linear = |byte: u8| {
-            let c = f64::from(byte) / 255.0;
+    fn lightness(colour: u32) -> f64 {
+        let linear = |shift: u32| {
+            let c = f64::from(colour >> shift & 0xff) / 255.0;
             if c <= 0.040_45 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
         };
-        let y = 0.2126 * linear(colour.0) + 0.7152 * linear(colour.1) + 0.0722 * linear(colour.2);
+        let y = 0.2126 * linear(16) + 0.7152 * linear(8) + 0.0722 * linear(0);
         116.0 * y.cbrt() - 16.0
     }
 
@@ -134,11 +134,12 @@ mod tests {
             "values beyond the ends look like the ends"
         );
         assert_eq!(scale.shade(f64::NAN), Shade::nothing());
-        let lights: Vec<f64> = Shade::all().map(|shade| lightness(shade.colour())).collect();
+        let lights: Vec<f64> = Shade::all().map(|shade| lightness(shade.colour().0)).collect();
         assert!(lights.windows(2).all(|pair| pair[1] < pair[0]), "{lights:?}");
         assert!(lights[0] - lights[63] > 70.0, "{lights:?}");
-        let RGBColor(r, g, b) = Shade::nothing().colour();
-        assert!(r == g && g == b);
+        let dark: Vec<f64> = Shade::all().map(|shade| lightness(shade.colour().1)).collect();
+        assert!(dark.windows(2).all(|pair| pair[1] > pair[0]), "lighter on dark paper: {dark:?}");
+        assert_eq!(Shade::nothing().colour().0, 0xdedede, "grey");
     }
 
     /// Even steps of the logarithm are even steps of the colour.

@@ -126,9 +126,9 @@ fn plot_rates(report: &mut Report, set: &KeySet, rates: &[Rate]) {
             report.plots.push(Plot {
                 name: format!("rate-{}-{}-{}", set.name, class.file_name(), width.replace('^', "")),
                 title: format!("False positives: {}, {what}, {} queries", set.name, class.text()),
-                x: Axis::new("bits per key (spent)", ""),
-                y: Axis::new("false-positive rate", "").log(),
-                series: by_filter(of_plot.map(|rate| (rate.filter, rate.bits, rate.rate))),
+                x: Axis::new("size of the filter", "bits/key"),
+                y: Axis::new("false positives", "%").log(),
+                series: by_filter(of_plot.map(|rate| (rate.filter, rate.bits, 100.0 * rate.rate))),
             });
         }
     }
@@ -148,7 +148,7 @@ fn plot_speeds(report: &mut Report, set: &KeySet, speeds: &[Speed]) {
         report.plots.push(Plot {
             name: format!("time-{}-{name}", set.name),
             title: format!("{title}: {}", set.name),
-            x: Axis::new("bits per key (spent)", ""),
+            x: Axis::new("size of the filter", "bits/key"),
             y: Axis::new("time", "ns").log(),
             series: by_filter(points),
         });

@@ -6,9 +6,11 @@
 use std::path::{Component, Path};
 
 use tamis_lab::documents::Section;
+use tamis_lab::figures::draw::{self, Sides};
+use tamis_lab::figures::{Axis, Bar, Kind, Panel};
 
 use super::figure::Figure;
-use super::summary::{Group, Spread, Summary, is_tamis};
+use super::summary::{Group, Spread, Summary};
 use super::tables::{Grid, GridRow};
 use super::text;
 
@@ -169,159 +171,35 @@ const FILE: &str = "engines.svg";
 /// The picture's title.
 const TITLE: &str = "Time per operation, by engine";
 
-/// What the horizontal axis shows.
-const AXIS: &str = "logarithmic scale, shorter is better; bold: the fastest, or a tie with it";
-
-/// Values of the axis, in nanoseconds, with their labels.
-static TICKS: [(f64, &str); 16] = [
-    (10.0, "10 ns"),
-    (20.0, "20 ns"),
-    (50.0, "50 ns"),
-    (100.0, "100 ns"),
-    (200.0, "200 ns"),
-    (500.0, "500 ns"),
-    (1e3, "1 µs"),
-    (2e3, "2 µs"),
-    (5e3, "5 µs"),
-    (10e3, "10 µs"),
-    (20e3, "20 µs"),
-    (50e3, "50 µs"),
-    (100e3, "100 µs"),
-    (200e3, "200 µs"),
-    (500e3, "500 µs"),
-    (1e6, "1 ms"),
-];
-
-/// A bar of the picture.
-struct Bar {
-    /// Whether it is of tamis.
-    own: bool,
-    engine: &'static str,
-    ns: f64,
-    /// Whether the table has it in bold.
-    strong: bool,
-}
-
 /// Returns the README's picture, whose file is in `dir` beside the document.
 pub(super) fn picture(summary: &Summary, dir: &str) -> Result<Section, String> {
     if !Path::new(dir).components().all(|part| matches!(part, Component::Normal(_))) {
         return Err(format!("pictures are below the document, and {dir} is not"));
     }
-    let mut groups: Vec<(&str, Vec<Bar>)> = Vec::new();
+    let (mut groups, mut bold) = (Vec::new(), Vec::new());
     for pick in &FRONT {
         let Some(group) = pick.find(summary) else { continue };
         let spreads = ENGINES.map(|(system, _)| group.spread(system, Figure::NsPerOp));
-        let bold = strong(Figure::NsPerOp, &spreads);
-        let bar = |(at, (system, engine)): (usize, Engine)| {
-            let ns = spreads[at].as_ref()?.median;
-            Some(Bar { own: is_tamis(system), engine, ns, strong: bold.contains(&(at + 1)) })
-        };
-        groups.push((pick.name, ENGINES.into_iter().enumerate().filter_map(bar).collect()));
+        let strong = strong(Figure::NsPerOp, &spreads);
+        bold.extend(strong.iter().map(|at| (pick.name.to_owned(), ENGINES[at - 1].1.to_owned())));
+        let bars = ENGINES.iter().zip(&spreads).filter_map(|((_, engine), spread)| {
+            let parts = vec![spread.as_ref()?.median];
+            Some(Bar { name: (*engine).to_owned(), parts, spread: None })
+        });
+        groups.push((pick.name.to_owned(), bars.collect()));
     }
-    let svg = svg(&groups).ok_or_else(|| "the rows have nothing to draw".to_owned())?;
+    if groups.is_empty() {
+        return Err("the rows have nothing to draw".to_owned());
+    }
+    let panel = Panel {
+        title: TITLE.to_owned(),
+        x: Axis::new("bold: the fastest, or a tie with it", ""),
+        y: Axis::new("time, logarithmic; shorter is better", "ns").log(),
+        kind: Kind::Bars { parts: Vec::new(), groups },
+    };
+    let svg = draw::svg(&panel, &Sides::beside(ENGINES[0].1, bold));
     let text = format!("![{TITLE}; the table below has the values]({dir}/{FILE})");
     Ok(Section { text, files: vec![(Path::new(dir).join(FILE), svg)] })
-}
-
-const WIDTH: f64 = 640.0;
-const MARGIN: f64 = 16.0;
-/// The left end of all bars, right of the engines' names.
-const LEFT: f64 = 96.0;
-/// The right end of the axis; the longest bar has its value beyond.
-const RIGHT: f64 = 560.0;
-/// Height of a bar with what separates it from the next one.
-const LANE: f64 = 18.0;
-const THICK: f64 = 13.0;
-/// Height of a group's name.
-const NAME: f64 = 26.0;
-/// Height of the title.
-const HEAD: f64 = 44.0;
-/// Height of the axis below the bars.
-const FOOT: f64 = 58.0;
-
-const STYLE: &str = "\
-text { font: 14px -apple-system, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #1f2328; }
-.title { font-size: 17px; font-weight: 600; }
-.strong { font-weight: 600; }
-.faint { fill: #59636e; }
-.paper { fill: #ffffff; }
-.grid { stroke: #d8dee4; }
-.own { fill: #0072b2; }
-.peer { fill: #b4bcc5; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3; }
-  .faint { fill: #9198a1; }
-  .paper { fill: #0d1117; }
-  .grid { stroke: #30363d; }
-  .own { fill: #56b4e9; }
-  .peer { fill: #59636e; }
-}
-";
-
-/// Draws groups of horizontal bars; `None` if there are none, or none of the values fits on the axis.
-fn svg(groups: &[(&str, Vec<Bar>)]) -> Option<String> {
-    let all = || groups.iter().flat_map(|(_, bars)| bars).map(|bar| bar.ns);
-    let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
-    // Every bar has a length.
-    let first = TICKS.iter().rposition(|(at, _)| *at < least)?;
-    let last = TICKS.iter().position(|(at, _)| *at >= most)?;
-    let ticks = &TICKS[first..=last];
-    let (from, to) = (TICKS[first].0, TICKS[last].0);
-    let x = |ns: f64| LEFT + (RIGHT - LEFT) * (ns / from).ln() / (to / from).ln();
-    let rows: usize = groups.iter().map(|(_, bars)| bars.len()).sum();
-    let bottom = HEAD + groups.len() as f64 * NAME + rows as f64 * LANE;
-    let height = bottom + FOOT;
-    let said: Vec<String> = groups.iter().map(|(name, bars)| said(name, bars)).collect();
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-         viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"t d\">\n\
-         <title id=\"t\">{TITLE}</title>\n<desc id=\"d\">{}.</desc>\n<style>\n{STYLE}</style>\n\
-         <rect class=\"paper\" width=\"{WIDTH}\" height=\"{height}\" rx=\"6\"/>\n",
-        said.join(". ")
-    );
-    out += &label((MARGIN, 28.0), "title", "start", TITLE);
-    for (ns, name) in ticks {
-        let at = x(*ns);
-        out += &format!(
-            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{HEAD}\" y2=\"{bottom:.1}\"/>\n"
-        );
-        out += &label((at, bottom + 20.0), "faint", "middle", name);
-    }
-    out += &label(((LEFT + RIGHT) / 2.0, bottom + 42.0), "faint", "middle", AXIS);
-    let mut top = HEAD;
-    for (name, bars) in groups {
-        out += &label((MARGIN, top + 18.0), "strong", "start", name);
-        top += NAME;
-        for bar in bars {
-            let kind = if bar.own { "own" } else { "peer" };
-            let letters = if bar.strong { "strong" } else { "plain" };
-            let (end, base) = (x(bar.ns), top + THICK - 1.5);
-            out += &label((LEFT - 8.0, base), letters, "end", bar.engine);
-            out += &format!(
-                "<rect class=\"{kind}\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{THICK}\"/>\n",
-                end - LEFT
-            );
-            out += &label((end + 6.0, base), letters, "start", &time(bar.ns));
-            top += LANE;
-        }
-    }
-    Some(out + "</svg>\n")
-}
-
-/// Returns a line of text whose baseline is at `at`. Text must not contain markup.
-fn label(at: (f64, f64), class: &str, anchor: &str, text: &str) -> String {
-    let (x, y) = at;
-    format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>\n")
-}
-
-/// Returns a group in words.
-fn said(name: &str, bars: &[Bar]) -> String {
-    let bars: Vec<String> = bars.iter().map(|bar| format!("{} {}", bar.engine, time(bar.ns))).collect();
-    format!("{name}: {}", bars.join(", "))
-}
-
-fn time(ns: f64) -> String {
-    if ns < 999.5 { format!("{} ns", ns.round()) } else { format!("{:.1} µs", ns / 1000.0) }
 }
 
 #[cfg(test)]
@@ -379,16 +257,11 @@ mod tests {
         let (path, svg) = &section.files[0];
         assert_eq!(path, Path::new("docs/pictures/engines.svg"));
         let count = |what: &str| svg.matches(what).count();
-        // Four reads and a load, of five engines.
-        assert_eq!((count("class=\"own\""), count("class=\"peer\"")), (5, 20));
-        assert_eq!(
-            (count("<text"), count("</text>")),
-            (5 + 25 * 2 + count("class=\"grid\"") + 2, count("<text"))
-        );
-        // The names of the five, and bars as bold as the table's cells: tamis in each, LevelDB in two.
-        assert_eq!(count("class=\"strong\""), 5 + (5 + 2) * 2, "{svg}");
-        assert!(svg.contains("absent get: tamis 218 ns, RocksDB 1.2 µs"), "{svg}");
-        assert!(svg.contains(">200 ns</text>") && svg.contains(">50 µs</text>") && !svg.contains(">100 ns<"));
+        // Four reads and a load, of five engines: tamis in blue, the others in grey.
+        assert_eq!((count("<rect class=\"c0072b2\""), count("<rect class=\"cb4bcc5\"")), (5, 20));
+        // The title, the names of the five, and bars as bold as the table's cells: tamis in each, LevelDB in two.
+        assert_eq!(count("font-weight"), 1 + 5 + (5 + 2) * 2, "{svg}");
+        assert!(svg.contains("absent get: tamis 218 ns, RocksDB 1.19 µs"), "{svg}");
         assert!(svg.contains("prefers-color-scheme: dark"));
         assert!(picture(&summary, "../x").unwrap_err().contains("below the document"));
         assert!(picture(&Summary::of(&rows_of("runs", "seek", TWO)), "x").unwrap_err().contains("to draw"));

@@ -139,7 +139,7 @@ fn picture(
     let found = found(loaded, name, scale)?;
     let panel = nth(&found.view.panels, number).ok_or_else(|| format!("{name} has no picture {number}"))?;
     let sides = draw::Sides::of(&found.view.panels);
-    let svg = draw::svg(panel, &sides).map_err(|error| error.to_string())?;
+    let svg = draw::svg(panel, &sides);
     let path = format!("{dir}/{name}-{scale}-{number}.svg");
     Ok(Section {
         text: format!("![{}: {}]({path})", escaped(found.about.title), escaped(&panel.title)),
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(table, "**Costs**\n\n| filter | ns |\n| --- | ---: |\n| a_b\\_ | 12 |\n");
         let picture = of("picture test-steps default 1").unwrap();
         assert_eq!(picture.text, "![Steps: Y over X!](pictures/test-steps-default-1.svg)");
-        let drawn = draw::svg(&loaded.view.panels[0], &draw::Sides::of(&loaded.view.panels)).unwrap();
+        let drawn = draw::svg(&loaded.view.panels[0], &draw::Sides::of(&loaded.view.panels));
         assert_eq!(picture.files, [("pictures/test-steps-default-1.svg".into(), drawn)]);
         let elsewhere = of("picture test-steps default 1 docs/pictures").unwrap();
         assert_eq!(elsewhere.text, "![Steps: Y over X!](docs/pictures/test-steps-default-1.svg)");

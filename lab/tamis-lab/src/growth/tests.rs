@@ -235,14 +235,7 @@ fn caches_are_marked_where_filters_and_tables_outgrow_them() {
     let names: Vec<&str> = series.iter().map(|line| &line.name[..]).collect();
     assert_eq!(
         names,
-        [
-            "get, absent key",
-            "get, existing key",
-            "seek",
-            "put",
-            "model: filters outgrow L2 (1.0 MiB)",
-            "model: tables outgrow L3 (32.0 MiB)"
-        ]
+        ["get, absent key", "get, existing key", "seek", "put", "model: filters > L2", "model: tables > L3"]
     );
     // 1.5 bytes of filters and indexes a key, and 30 of tables.
     let at = |line: usize| series[line].points[0].x.round() as u64;

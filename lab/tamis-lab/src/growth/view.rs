@@ -87,7 +87,12 @@ pub(super) fn keys(ops: &[OpRow], loads: &[LoadRow]) -> View {
 pub(super) fn runs(ops: &[OpRow], loads: &[LoadRow]) -> View {
     let x = || Axis::new("runs", "").log();
     let at = |row: &OpRow| row.runs_asked as f64;
-    let all = ops.iter().map(|row| (format!("{}, {}", words(row), row.side), timed(at(row), row)));
+    // A legend has five names at most. Gets of existing keys are the same with every filter: the second panel has them.
+    let first = ops.first().map(|row| &row.side);
+    let shown =
+        |row: &&OpRow| row.measurement.workload != Workload::GetExisting.name() || Some(&row.side) == first;
+    let all =
+        ops.iter().filter(shown).map(|row| (format!("{}, {}", words(row), row.side), timed(at(row), row)));
     let all = lines("Time of an operation by the number of runs", x(), time_axis(), false, all);
     let of = |op: Workload| {
         let of = ops.iter().filter(|row| row.measurement.workload == op.name());
@@ -140,7 +145,7 @@ fn marks(ops: &[OpRow], lines: &[Series]) -> Vec<Series> {
     let (first, last) =
         points().fold((f64::INFINITY, 0.0f64), |(a, b), point| (a.min(point.x), b.max(point.x)));
     let mark = |what: &str, of: &Outgrown, keys: f64| {
-        let name = format!("model: {what} outgrow {} ({})", of.cache, bytes(of.bytes));
+        let name = format!("model: {what} > {}", of.cache);
         let points = vec![Point::new(keys, low), Point::new(keys, high)];
         (first < keys && keys < last && low < high).then_some(Series { name, points })
     };

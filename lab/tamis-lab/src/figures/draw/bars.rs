@@ -3,13 +3,12 @@
 //! Bars are horizontal, so that names of any length fit beside them in letters that are readable on a telephone, with
 //! the value behind each bar. With many bars that are not stacked, names go to the legend and values to the tables.
 
-use super::canvas::{Anchor, Canvas, Drawn, FAINT, FINE, GRID, INK, LINE, SIZE, WIDTH};
 use super::legend::Legend;
 use super::scale::{Scale, shows};
+use super::{Anchor, Canvas, FAINT, FINE, GRID, INK, LINE, MARGIN, PAPER, SIZE, WIDTH};
 use super::{Head, Sides, caption, style, text};
 use crate::figures::{Axis, Bar, Panel};
 
-const MARGIN: f64 = 12.0;
 /// Heights of a bar with a name, and of one without.
 const ROW: f64 = 34.0;
 const THIN: f64 = 15.0;
@@ -24,8 +23,8 @@ const MANY: usize = 36;
 enum Row<'p> {
     /// The name of a group.
     Group(String),
-    /// A bar: its name, if shown here, and the index of its side.
-    Bar(Option<String>, usize, &'p Bar),
+    /// A bar: its name, if shown here, and whether that is bold; and the index of its side.
+    Bar(Option<(String, bool)>, usize, &'p Bar),
     /// Empty space.
     Gap,
 }
@@ -99,7 +98,8 @@ impl<'p> Plot<'p> {
                     true => name(group),
                     false => name(&bar.name),
                 };
-                Row::Bar((!thin).then_some(label), among.index(&bar.name), bar)
+                let strong = among.is_strong(group, &bar.name);
+                Row::Bar((!thin).then_some((label, strong)), among.index(&bar.name), bar)
             }));
         }
 
@@ -162,10 +162,10 @@ impl<'p> Plot<'p> {
         self.floor() + 10.0 + lines as f64 * LINE + self.legend.height() + MARGIN
     }
 
-    pub(super) fn draw(&self, canvas: &Canvas<'_, '_>) -> Drawn {
-        self.head.draw(canvas)?;
+    pub(super) fn draw(&self, canvas: &Canvas) {
+        self.head.draw(canvas);
         let names = self.rows.iter().map(|row| match row {
-            Row::Bar(Some(name), ..) => text::width(name, SIZE) + 10.0,
+            Row::Bar(Some((name, _)), ..) => text::width(name, SIZE) + 10.0,
             _ => 0.0,
         });
         let values = self.rows.iter().map(|row| match row {
@@ -175,7 +175,9 @@ impl<'p> Plot<'p> {
         let left = MARGIN + names.fold(0.0, f64::max);
         let right = WIDTH - MARGIN - values.fold(16.0, f64::max);
         let across = |value: f64| left + self.scale.place(value) * (right - left);
-        self.draw_axis(canvas, (left, right), &across)?;
+        self.draw_axis(canvas, (left, right), &across);
+        let floor = self.floor();
+        canvas.line(&[(left, self.head.height()), (left, floor), (right, floor)], FAINT, 2.0);
 
         let mut top = self.head.height();
         for row in &self.rows {
@@ -184,24 +186,16 @@ impl<'p> Plot<'p> {
             match row {
                 Row::Gap => {}
                 Row::Group(name) => {
-                    // On a white background: grid lines end at the bar.
-                    canvas.shape(
-                        &[(0.0, top), (WIDTH, top), (WIDTH, top + height), (0.0, top + height)],
-                        super::WHITE,
-                    )?;
-                    canvas.bold(name, (MARGIN, middle), Anchor::Start, INK)?;
+                    // On its own background: axis and grid lines do not cross it.
+                    canvas.rectangle([(0.0, top), (WIDTH, top + height)], PAPER);
+                    canvas.bold(name, (MARGIN, middle), Anchor::Start, INK);
                 }
                 Row::Bar(name, side, bar) => {
-                    self.draw_bar(canvas, (name.as_deref(), *side, bar), left, middle, &across)?
+                    self.draw_bar(canvas, (name.as_ref(), *side, bar), left, middle, &across);
                 }
             }
             top += height;
         }
-        canvas.line(
-            &[(left, self.head.height()), (left, self.floor()), (right, self.floor())],
-            FAINT,
-            2.0,
-        )?;
         self.draw_below(canvas)
     }
 
@@ -217,44 +211,40 @@ impl<'p> Plot<'p> {
 
     fn draw_bar(
         &self,
-        canvas: &Canvas<'_, '_>,
-        (name, side, bar): (Option<&str>, usize, &Bar),
+        canvas: &Canvas,
+        (name, side, bar): (Option<&(String, bool)>, usize, &Bar),
         left: f64,
         middle: f64,
         across: &impl Fn(f64) -> f64,
-    ) -> Drawn {
+    ) {
         let half = if self.thin { THIN / 2.0 - 1.0 } else { 11.0 };
         let mut end = left;
         for (n, from, to) in ends(self.axis, bar) {
             let from = if from > 0.0 { across(from) } else { left };
             end = across(to);
             let style = if self.piles { n } else { side };
-            style::fill(canvas, style, (from, middle - half), (end, middle + half))?;
+            style::fill(canvas, style, (from, middle - half), (end, middle + half));
         }
         if let Some((a, b)) = bar.spread.filter(|(a, b)| a.is_finite() && b.is_finite()) {
             let (a, b) = (across(a), across(b));
-            // A white outline, since the whisker lies over the bar.
-            canvas.line(&[(a, middle), (b, middle)], super::WHITE, 5.0)?;
-            canvas.line(&[(a, middle), (b, middle)], INK, 2.0)?;
+            // An outline, since the whisker lies over the bar.
+            canvas.line(&[(a, middle), (b, middle)], PAPER, 5.0);
+            canvas.line(&[(a, middle), (b, middle)], INK, 2.0);
             for x in [a, b] {
-                canvas.line(&[(x, middle - half * 0.6), (x, middle + half * 0.6)], INK, 2.0)?;
+                canvas.line(&[(x, middle - half * 0.6), (x, middle + half * 0.6)], INK, 2.0);
             }
             end = end.max(a).max(b);
         }
-        let Some(name) = name else { return Ok(()) };
-        canvas.text(name, (left - 10.0, middle), Anchor::End, INK)?;
-        canvas.text(&self.value(bar), (end + 8.0, middle), Anchor::Start, INK)
+        let Some((name, strong)) = name else { return };
+        let write = if *strong { Canvas::bold } else { Canvas::text };
+        write(canvas, name, (left - 10.0, middle), Anchor::End, INK);
+        write(canvas, &self.value(bar), (end + 8.0, middle), Anchor::Start, INK);
     }
 
-    fn draw_axis(
-        &self,
-        canvas: &Canvas<'_, '_>,
-        (left, right): (f64, f64),
-        across: &impl Fn(f64) -> f64,
-    ) -> Drawn {
+    fn draw_axis(&self, canvas: &Canvas, (left, right): (f64, f64), across: &impl Fn(f64) -> f64) {
         let (top, floor) = (self.head.height(), self.floor());
         for &value in &self.scale.fine {
-            canvas.line(&[(across(value), top), (across(value), floor)], FINE, 1.5)?;
+            canvas.line(&[(across(value), top), (across(value), floor)], FINE, 1.5);
         }
         let mut free = f64::NEG_INFINITY;
         for (value, label) in &self.scale.ticks {
@@ -262,25 +252,24 @@ impl<'p> Plot<'p> {
             if !(left - 1.0..=right + 1.0).contains(&x) {
                 continue;
             }
-            canvas.line(&[(x, top), (x, floor)], GRID, 1.5)?;
+            canvas.line(&[(x, top), (x, floor)], GRID, 1.5);
             let at = x.clamp(half, WIDTH - half);
             if at - half >= free {
-                canvas.text(label, (at, floor + 8.0 + LINE / 2.0), Anchor::Middle, INK)?;
+                canvas.text(label, (at, floor + 8.0 + LINE / 2.0), Anchor::Middle, INK);
                 free = at + half + 12.0;
             }
         }
-        Ok(())
     }
 
-    fn draw_below(&self, canvas: &Canvas<'_, '_>) -> Drawn {
+    fn draw_below(&self, canvas: &Canvas) {
         let mut y = self.floor() + 10.0 + LINE;
         for line in &self.below {
-            canvas.text(line, (WIDTH - MARGIN, y + LINE / 2.0), Anchor::End, FAINT)?;
+            canvas.text(line, (WIDTH - MARGIN, y + LINE / 2.0), Anchor::End, FAINT);
             y += LINE;
         }
         self.legend.draw(canvas, y, |n, (from, y), (to, _)| {
             style::fill(canvas, self.legend_styles[n], (from, y - 10.0), (to, y + 10.0))
-        })?;
+        });
         super::notes(canvas, &self.note, y + self.legend.height())
     }
 }

@@ -1,12 +1,10 @@
 //! The legend, below the data and never over it.
 
-use super::canvas::{Anchor, At, Canvas, Drawn, INK, LINE, SIZE, WIDTH};
-use super::text;
+use super::{Anchor, At, Canvas, INK, LINE, MARGIN, SIZE, WIDTH, text};
 
 /// Width of the sample before a name, including margins.
 const SAMPLE: f64 = 56.0;
 const GAP: f64 = 10.0;
-const MARGIN: f64 = 12.0;
 
 /// Names in rows; each takes the width of its text.
 pub(super) struct Legend {
@@ -38,17 +36,11 @@ impl Legend {
     }
 
     /// Draws the legend downwards from `top`; `sample` draws the sample of the n-th name between two positions.
-    pub(super) fn draw(
-        &self,
-        canvas: &Canvas<'_, '_>,
-        top: f64,
-        sample: impl Fn(usize, At, At) -> Drawn,
-    ) -> Drawn {
+    pub(super) fn draw(&self, canvas: &Canvas, top: f64, sample: impl Fn(usize, At, At)) {
         for (n, name, x, row) in &self.entries {
             let y = top + (*row as f64 + 0.5) * LINE;
-            sample(*n, (*x, y), (x + SAMPLE, y))?;
-            canvas.text(name, (x + SAMPLE + GAP, y), Anchor::Start, INK)?;
+            sample(*n, (*x, y), (x + SAMPLE, y));
+            canvas.text(name, (x + SAMPLE + GAP, y), Anchor::Start, INK);
         }
-        Ok(())
     }
 }

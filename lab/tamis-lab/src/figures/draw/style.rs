@@ -1,25 +1,14 @@
 //! Styles of sides: colours that remain distinguishable with colour-blindness, and marks, dashes and hatches that work
 //! in greyscale.
 
-use tamis_bench::picture::{RGBColor, WHITE};
+use tamis_bench::picture::{At, Canvas, Colour, PAPER, PEER, SIDES};
 
-use super::canvas::{At, Canvas, Drawn};
-
-/// After Okabe and Ito (2008), with the light ones darkened for lines on white; black is the last one.
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 128, 93),
-    RGBColor(176, 85, 138),
-    RGBColor(20, 20, 20),
-    RGBColor(62, 155, 214),
-    RGBColor(178, 130, 0),
-    RGBColor(118, 118, 118),
-];
+/// The style of bars beside the one side that has a colour.
+pub(super) const PEERS: usize = usize::MAX;
 
 /// Returns the colour of the n-th side.
-pub(super) fn colour(n: usize) -> RGBColor {
-    COLOURS[n % COLOURS.len()]
+pub(super) fn colour(n: usize) -> Colour {
+    SIDES[n % SIDES.len()]
 }
 
 /// Returns the dash pattern of the n-th theory or model.
@@ -36,7 +25,7 @@ const MARKS: usize = 12;
 const RADIUS: f64 = 7.5;
 
 /// Draws the mark of the n-th side.
-pub(super) fn mark(canvas: &Canvas<'_, '_>, n: usize, at: At, colour: RGBColor) -> Drawn {
+pub(super) fn mark(canvas: &Canvas, n: usize, at: At, colour: Colour) {
     let (x, y) = at;
     let ring = |sides: &[(f64, f64)]| -> Vec<At> {
         sides.iter().map(|(dx, dy)| (x + dx * RADIUS, y + dy * RADIUS)).collect()
@@ -47,7 +36,7 @@ pub(super) fn mark(canvas: &Canvas<'_, '_>, n: usize, at: At, colour: RGBColor) 
     const DIAMOND: [(f64, f64); 4] = [(0.0, -1.25), (1.0, 0.0), (0.0, 1.25), (-1.0, 0.0)];
     let hollow = |sides: &[(f64, f64)]| {
         let mut ring = ring(sides);
-        canvas.shape(&ring, WHITE)?;
+        canvas.shape(&ring, PAPER);
         ring.push(ring[0]);
         canvas.line(&ring, colour, 2.5)
     };
@@ -58,19 +47,19 @@ pub(super) fn mark(canvas: &Canvas<'_, '_>, n: usize, at: At, colour: RGBColor) 
         2 => canvas.shape(&ring(&UP), colour),
         3 => hollow(&DIAMOND),
         4 => {
-            stroke((-1.0, -1.0), (1.0, 1.0))?;
+            stroke((-1.0, -1.0), (1.0, 1.0));
             stroke((-1.0, 1.0), (1.0, -1.0))
         }
         5 => hollow(&SQUARE),
         6 => canvas.shape(&ring(&DOWN), colour),
         7 => hollow(&UP),
         8 => {
-            canvas.disk(at, RADIUS, colour)?;
-            canvas.disk(at, RADIUS - 3.0, WHITE)
+            canvas.disk(at, RADIUS, colour);
+            canvas.disk(at, RADIUS - 3.0, PAPER)
         }
         9 => canvas.shape(&ring(&DIAMOND), colour),
         10 => {
-            stroke((-1.2, 0.0), (1.2, 0.0))?;
+            stroke((-1.2, 0.0), (1.2, 0.0));
             stroke((0.0, -1.2), (0.0, 1.2))
         }
         _ => hollow(&DOWN),
@@ -79,17 +68,18 @@ pub(super) fn mark(canvas: &Canvas<'_, '_>, n: usize, at: At, colour: RGBColor) 
 
 /// Draws a bar, or a part of one, in the style of the n-th side: filled, or hatched on a tint of its colour. `from` is
 /// the upper left corner, `to` the lower right one.
-pub(super) fn fill(canvas: &Canvas<'_, '_>, n: usize, from: At, to: At) -> Drawn {
+pub(super) fn fill(canvas: &Canvas, n: usize, from: At, to: At) {
     /// Distance between the lines of a hatch.
     const STEP: f64 = 9.0;
     let colour = colour(n);
-    let tint = |c: u8| 255 - ((255 - u16::from(c)) / 4) as u8;
-    let light = RGBColor(tint(colour.0), tint(colour.1), tint(colour.2));
     let ((x0, y0), (x1, y1)) = (from, to);
-    let corners = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)];
-    let outlined = |ground: RGBColor| {
-        canvas.shape(&corners, ground)?;
-        canvas.line(&[corners[0], corners[1], corners[2], corners[3], corners[0]], colour, 1.5)
+    if n == PEERS {
+        return canvas.rectangle([from, to], PEER);
+    }
+    let outlined = |tint: f64| {
+        canvas.rectangle([from, to], PAPER);
+        canvas.tinted([from, to], colour, tint);
+        canvas.edges([from, to], colour, 1.5);
     };
     // Each hatch is one line that zigzags between the borders: one element, however long the bar.
     let steps = |from: f64, to: f64| {
@@ -98,7 +88,9 @@ pub(super) fn fill(canvas: &Canvas<'_, '_>, n: usize, from: At, to: At) -> Drawn
     let snake = |ends: Vec<(At, At)>| {
         let turn = |(at, (a, b)): (usize, (At, At))| if at % 2 == 0 { [a, b] } else { [b, a] };
         let places: Vec<At> = ends.into_iter().enumerate().flat_map(turn).collect();
-        if places.is_empty() { Ok(()) } else { canvas.line(&places, colour, 1.5) }
+        if !places.is_empty() {
+            canvas.line(&places, colour, 1.5);
+        }
     };
     let rising = || {
         steps(x0 + y0, x1 + y1).map(|c| {
@@ -108,27 +100,27 @@ pub(super) fn fill(canvas: &Canvas<'_, '_>, n: usize, from: At, to: At) -> Drawn
     };
     let falling = || rising().map(|((ax, ay), (bx, by))| ((ax, y0 + y1 - ay), (bx, y0 + y1 - by)));
     match n % 7 {
-        0 => canvas.shape(&corners, colour),
+        0 => canvas.rectangle([from, to], colour),
         1 => {
-            outlined(light)?;
+            outlined(0.25);
             snake(rising().collect())
         }
-        2 => outlined(light),
+        2 => outlined(0.25),
         3 => {
-            outlined(light)?;
+            outlined(0.25);
             snake(falling().collect())
         }
         4 => {
-            outlined(WHITE)?;
+            outlined(0.0);
             snake(steps(x0, x1).map(|x| ((x, y0), (x, y1))).collect())
         }
         5 => {
-            outlined(WHITE)?;
-            snake(rising().collect())?;
+            outlined(0.0);
+            snake(rising().collect());
             snake(falling().collect())
         }
         _ => {
-            outlined(WHITE)?;
+            outlined(0.0);
             snake(steps(y0, y1).map(|y| ((x0, y), (x1, y))).collect())
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::figures::{Bar, Point, Series};
 
 /// Draws a single panel.
-fn svg(panel: &Panel) -> Result<String, BenchError> {
+fn svg(panel: &Panel) -> String {
     super::svg(panel, &Sides::of([panel]))
 }
 
@@ -36,13 +36,13 @@ fn bars(title: &str, parts: &[&str], groups: Vec<(String, Vec<Bar>)>) -> Panel {
 
 /// Parses a panel's SVG and checks what holds for every picture: it has a size and names, and everything is within it.
 fn check(panel: &Panel, more: impl FnOnce(&Document<'_>)) {
-    let svg = svg(panel).unwrap();
+    let svg = svg(panel);
     let document = Document::parse(&svg).unwrap_or_else(|error| panic!("{error}\n{svg}"));
     let root = document.root_element();
     assert_eq!(root.tag_name().name(), "svg");
     assert_eq!(root.tag_name().namespace(), Some("http://www.w3.org/2000/svg"));
     let size: Vec<f64> = root.attribute("viewBox").unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
-    assert!(size[2] == 1440.0 && size[3] >= 100.0, "{size:?}");
+    assert!(size[2] == 720.0 && size[3] >= 100.0, "{size:?}");
     let kinds: Vec<&str> =
         root.children().filter(Node::is_element).map(|n| n.tag_name().name()).take(2).collect();
     assert_eq!(kinds, ["title", "desc"]);
@@ -112,29 +112,23 @@ fn lines_have_marks_and_theoretical_lines_have_dashes() {
         let desc = content(document.descendants().find(|node| node.has_tag_name("desc")).unwrap());
         assert!(desc.contains("rotation: 900 ns at 6, 1.2 µs at 8, 30 µs at 10."), "{desc}");
         // Both have the colour of the side.
-        let strokes = |width: &str| {
-            let lines = document
-                .descendants()
-                .filter(|n| n.has_tag_name("polyline") && n.attribute("stroke-width") == Some(width));
-            lines
-                .map(|n| n.attribute("stroke").unwrap().to_owned())
-                .collect::<std::collections::BTreeSet<_>>()
-        };
-        assert_eq!(strokes("6").len(), 1);
+        let lines = document.descendants().filter(|n| n.attribute("stroke-width") == Some("3"));
+        let colours: std::collections::BTreeSet<_> = lines.map(|n| n.attribute("class").unwrap()).collect();
+        assert_eq!(colours.len(), 1);
     });
 }
 
 #[test]
 fn whiskers_are_drawn_and_the_axis_holds_them() {
     let mut panel = lines("spread", vec![series("a", &[(1.0, 100.0), (2.0, 200.0)])]);
-    let before = svg(&panel).unwrap();
+    let before = svg(&panel);
     let Kind::Lines(series) = &mut panel.kind else { unreachable!() };
     series[0].points[0].spread = Some((10.0, 90_000.0));
     series[0].points[1].spread = Some((f64::NAN, 1.0));
     check(&panel, |document| {
         assert!(texts(document).contains(&"10 µs".to_owned()));
         let lines = |svg: &str| svg.matches("<polyline").count();
-        assert!(lines(&svg(&panel).unwrap()) >= lines(&before) + 3);
+        assert!(lines(&svg(&panel)) >= lines(&before) + 3);
     });
 }
 
@@ -281,15 +275,42 @@ fn names_are_escaped() {
 
 #[test]
 fn panels_of_a_page_do_not_share_names() {
-    let id =
-        |panel: &Panel| svg(panel).unwrap().split('"').find(|part| part.ends_with("-d")).unwrap().to_owned();
+    let id = |panel: &Panel| svg(panel).split('"').find(|part| part.ends_with("-d")).unwrap().to_owned();
     let one = lines("same", vec![series("a", &[(1.0, 2.0)])]);
     let other = lines("same", vec![series("a", &[(1.0, 3.0)])]);
     assert_eq!(id(&one), id(&one));
     assert_ne!(id(&one), id(&other));
-    assert!(
-        svg_named(&one, &Sides::default(), "here").unwrap().contains("aria-labelledby=\"here-t here-d\"")
+    assert!(svg_named(&one, &Sides::default(), "here").contains("aria-labelledby=\"here-t here-d\""));
+}
+
+/// Three lines at sizes of caches made a legend of seven.
+#[test]
+fn upright_lines_are_named_above_and_not_in_the_legend() {
+    let upright = |name: &str, x: f64| series(name, &[(x, 10.0), (x, 900.0)]);
+    let measured = series("get", &[(1.0, 10.0), (9.0, 900.0)]);
+    let marks = [upright("model: filters > L2", 2.0), upright("model: tables > L2", 8.9)];
+    check(&lines("caches", [vec![measured], marks.to_vec()].concat()), |document| {
+        let texts = texts(document);
+        assert!(texts.contains(&"filters > L2".to_owned()) && !texts.iter().any(|t| t.contains("model")));
+        assert_eq!(count(document, "circle"), 3);
+        // A name that has no room to the right of its line is left of it.
+        let right = document.descendants().find(|n| content(*n) == "tables > L2").unwrap();
+        assert_eq!(right.attribute("text-anchor"), Some("end"));
+    });
+}
+
+#[test]
+fn one_side_alone_may_have_a_colour_and_bars_may_be_bold() {
+    let groups = vec![("get".to_owned(), vec![bar("own", &[1.0]), bar("other", &[2.0])])];
+    let strong = vec![("get".to_owned(), "other".to_owned())];
+    let svg = super::svg(&bars("peers", &[], groups), &Sides::beside("own", strong));
+    assert_eq!(
+        (svg.matches("<rect class=\"c0072b2\"").count(), svg.matches("<rect class=\"cb4bcc5\"").count()),
+        (1, 1)
     );
+    // The title, the group's name, and the bar's name and value.
+    assert_eq!(svg.matches("font-weight").count(), 4, "{svg}");
+    assert!(svg.contains(".tamis-picture .c0072b2{color:#56b4e9}"), "dark mode");
 }
 
 /// Regression: in a panel that lacks a side, the others took the colours and marks of their neighbours.
@@ -304,8 +325,8 @@ fn a_side_looks_the_same_in_all_panels_of_a_figure() {
     let sides = Sides::of(&panels);
     // The first has a disk, the second does not; the side's colour is in all of them.
     for (n, panel) in panels.iter().enumerate() {
-        let svg = super::svg(panel, &sides).unwrap();
+        let svg = super::svg(panel, &sides);
         assert_eq!(svg.contains("<circle"), n == 0);
-        assert!(svg.contains("#D55E00"), "{n}");
+        assert!(svg.contains("cd55e00"), "{n}");
     }
 }

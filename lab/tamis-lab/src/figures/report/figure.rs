@@ -38,12 +38,8 @@ pub(super) fn article(page: &mut Page, figure: &Loaded) {
             let sides = draw::Sides::of(&figure.view.panels);
             page.tag("div", &[("class", "plots")], |page| {
                 for (n, panel) in figure.view.panels.iter().enumerate() {
-                    page.tag("figure", &[], |page| {
-                        match draw::svg_named(panel, &sides, &format!("{anchor}-p{n}")) {
-                            Ok(svg) => page.picture(&svg),
-                            Err(error) => page.text_tag("figcaption", &[], &error.to_string()),
-                        }
-                    });
+                    let svg = draw::svg_named(panel, &sides, &format!("{anchor}-p{n}"));
+                    page.tag("figure", &[], |page| page.picture(&svg));
                 }
             });
         }
