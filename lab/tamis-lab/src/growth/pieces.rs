@@ -150,7 +150,7 @@ fn ns_since(begun: Instant) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    
+
     use tamis_bench::progress::NoProgress;
 
     use super::*;
