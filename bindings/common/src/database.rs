@@ -38,7 +38,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// As [`Options::open_read_only`].
+    /// As [`tamis::Options::open_read_only`].
     pub fn open_read_only(path: impl AsRef<Path>, opening: Opening) -> Result<Database, Failure> {
         Ok(Database {
             publisher: Mutex::new(None),

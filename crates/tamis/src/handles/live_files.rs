@@ -171,8 +171,8 @@ impl Db {
     /// it, and opens as such. The files can be read as long as the result lives.
     ///
     /// A writer first syncs everything; writes wait for that and for the files to be opened. A
-    /// [follower](Options::open_follower) returns the files it has caught up with. If [logs are
-    /// kept](crate::changes) for readers of changes, they are included; a follower reads each of
+    /// [follower](crate::Options::open_follower) returns the files it has caught up with. If [logs
+    /// are kept](crate::changes) for readers of changes, they are included; a follower reads each of
     /// them once.
     ///
     /// # Errors
