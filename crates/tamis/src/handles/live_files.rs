@@ -172,8 +172,8 @@ impl Db {
     ///
     /// A writer first syncs everything; writes wait for that and for the files to be opened. A
     /// [follower](crate::Options::open_follower) returns the files it has caught up with. If [logs
-    /// are kept](crate::changes) for readers of changes, they are included; a follower reads each of
-    /// them once.
+    /// are kept](crate::changes) for readers of changes, they are included; a follower reads each
+    /// of them once.
     ///
     /// # Errors
     ///
