@@ -381,7 +381,7 @@ bool tamis_cancel_compactions(const struct tamis_db *db, struct tamis_error **er
 // Waits until no flush or compaction is due.
 bool tamis_wait_for_compaction(const struct tamis_db *db, struct tamis_error **error);
 
-// Makes all acknowledged writes survive a power cut.
+// Makes all acknowledged writes survive a power failure.
 bool tamis_sync(const struct tamis_db *db, struct tamis_error **error);
 
 // Makes a copy of the database, as of now, in the new directory `path`. Tables are hard links where the file system can.

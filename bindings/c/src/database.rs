@@ -199,7 +199,7 @@ pub unsafe extern "C" fn tamis_wait_for_compaction(
     })
 }
 
-/// Makes all acknowledged writes survive a power cut.
+/// Makes all acknowledged writes survive a power failure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tamis_sync(db: *const tamis_db, error: *mut *mut tamis_error) -> bool {
     guard(error, false, || {

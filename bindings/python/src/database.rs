@@ -226,7 +226,7 @@ impl Database {
         PyPrepared::all(slf.py(), Self::core(slf))
     }
 
-    /// Make every write acknowledged so far durable across a power cut.
+    /// Make every write acknowledged so far durable across a power failure.
     fn sync(slf: &Bound<'_, Self>) -> PyResult<()> {
         Self::with(slf, |db| db.sync().or_raise())
     }

@@ -20,7 +20,7 @@ use crate::report::report;
 /// An ordered map of the database, with its own options, filters and tree.
 ///
 /// A mapping from bytes to bytes. Writes are acknowledged with the durability of the database, or of the call: 'buffered' survives
-/// the death of the process, 'sync' a power cut.
+/// the death of the process, 'sync' a power failure.
 ///
 /// All methods that write raise InvalidArgument for keys beyond 64 KiB and values beyond 4 GiB - 1, ReadOnly in a database that was
 /// opened so, ClosedError, and IoError; then nothing of the write is visible.

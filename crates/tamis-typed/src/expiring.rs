@@ -25,7 +25,7 @@ use crate::value::Value;
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tamis::{Db, KeyspaceOptions, Options};
+/// # use tamis::{KeyspaceOptions, Options};
 /// # use tamis_typed::{Expiring, Expiry};
 /// let expiry = Expiry::default();
 /// let db = expiry.register(Options::in_memory()).open("logins")?;

@@ -14,7 +14,7 @@ use crate::value::Value;
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
-/// use tamis::{Db, Options};
+/// use tamis::Options;
 /// use tamis_typed::{Json, Typed};
 ///
 /// #[derive(Serialize, Deserialize)]

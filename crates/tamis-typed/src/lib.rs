@@ -1,7 +1,7 @@
 //! Typed keyspaces of a [tamis] database: keys and values of Rust types.
 //!
 //! ```
-//! use tamis::{Db, Durability, KeyspaceOptions, Options, Readable, WriteBatch};
+//! use tamis::{Durability, KeyspaceOptions, Options, Readable, WriteBatch};
 //! use tamis_typed::{Error, Typed};
 //!
 //! let db = Options::in_memory().open("places")?;

@@ -24,7 +24,7 @@ use crate::value::Value;
 /// value that it passes.
 ///
 /// ```
-/// # use tamis::{Db, Options};
+/// # use tamis::Options;
 /// # use tamis_typed::Typed;
 /// let db = Options::in_memory().open("balances")?;
 /// let balances: Typed<String, i64> = Typed::new(db.default_keyspace().clone());

@@ -113,7 +113,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("tasks done by each worker: {:?}", shares.iter().map(Vec::len).collect::<Vec<_>>());
     let done = std::collections::BTreeSet::from_iter(shares.concat());
     assert_eq!((done.len(), shares.concat().len()), (200, 200), "every task, and each once");
-    // Both tasks were delivered again. The worker that was thought dead finds that its lease is over.
+    // Both tasks were delivered again. The worker that was thought dead finds its lease over.
     assert!(done.contains(&tried.task) && done.contains(&lost.task));
     assert!(queue.change(&lost.key, None)?.is_none());
     Ok(())

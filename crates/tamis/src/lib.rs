@@ -23,7 +23,7 @@
 //! * [`Db`]: the default keyspace and operations on the whole database. [`Keyspace`]: one of
 //!   several that share a log.
 //! * [`WriteBatch`]: several writes, all or none, across keyspaces. [`Durability`]: when a write
-//!   survives a power cut.
+//!   survives a power failure.
 //! * [`Transaction`]: reads and writes that depend on each other, isolated from everyone else's.
 //! * [`Snapshot`]: the state at one point in time. [`Iter`]: ordered iteration from both ends.
 //!   [`Readable`]: anything that can be read, for generic functions.

@@ -7,7 +7,7 @@
 //! | `grf-huffman` | GRF with Huffman-coded run numbers in place of its codes (GRF_H in the GRF paper) |
 //!
 //! ```
-//! use tamis::{Db, Options};
+//! use tamis::Options;
 //!
 //! # let dir = std::env::temp_dir().join(format!("rivals-doc-{}", std::process::id()));
 //! let mut options = Options::default();

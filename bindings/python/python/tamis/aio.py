@@ -557,7 +557,7 @@ class Database(Keyspace):
         return [PreparedTransaction(one) for one in await asyncio.to_thread(self.plain.prepared_transactions)]
 
     async def sync(self) -> None:
-        """Make every write acknowledged so far durable across a power cut."""
+        """Make every write acknowledged so far durable across a power failure."""
         await asyncio.to_thread(self.plain.sync)
 
     async def wait_for_compaction(self) -> None:

@@ -135,7 +135,7 @@ class _Database(MutableMapping[Any, bytes]):
             self._writable_db().clear()
 
     def sync(self) -> None:
-        """Make all writes so far durable across a power cut."""
+        """Make all writes so far durable across a power failure."""
         with _errors():
             if not self._open_db().read_only:
                 self._db.sync()

@@ -48,7 +48,7 @@ pub(crate) struct DelArgs {
     /// Keys and bounds are hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Sync: return once the deletion would survive a power cut
+    /// Sync: return once the deletion would survive a power failure
     #[arg(long)]
     sync: bool,
     /// Print one JSON object: the number of keys, as far as they were counted

@@ -230,7 +230,7 @@ impl Account {
             (0, _) => "",
             (_, true) => " They are synced.",
             (_, false) => {
-                " They may not be synced: a power cut may lose the last of them; the end of this program does not."
+                " They may not be synced: a power failure may lose the last of them; the end of this program does not."
             }
         };
         if self.refused > 0 {

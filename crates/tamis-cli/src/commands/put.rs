@@ -32,7 +32,7 @@ pub(crate) struct PutArgs {
     /// Key and value are hexadecimal (except a value from standard input)
     #[arg(long)]
     hex: bool,
-    /// Sync: return once the write would survive a power cut
+    /// Sync: return once the write would survive a power failure
     #[arg(long)]
     sync: bool,
 }

@@ -1,4 +1,4 @@
-//! `tamis serve`: the metrics of a database over HTTP, for a scraper, and a page that shows them live.
+//! `tamis serve`: the metrics of a database over HTTP, for a scraper, and as a live page.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};

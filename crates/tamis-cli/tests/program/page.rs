@@ -1,6 +1,6 @@
 //! The page of `tamis serve`: with its headers, and in a headless Chromium at the widths of a
-//! telephone and a screen, light and dark. `TAMIS_BROWSER` names the browser if it is not in `PATH`;
-//! without one these tests are skipped, unless `CI_BROWSER=required`.
+//! telephone and a screen, light and dark. `TAMIS_BROWSER` names the browser if it is not in
+//! `PATH`; without one these tests are skipped, unless `CI_BROWSER=required`.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -2,7 +2,8 @@
 //! grey is zero.
 //!
 //! Colours are those of viridis, from its light end. Its lightness changes evenly, so the hottest
-//! segments are darkest on white paper and in a grey-scale copy, too. On dark paper they are lightest.
+//! segments are darkest on white paper and in a grey-scale copy, too. On dark paper they are
+//! lightest.
 
 use crate::picture::{Colour, viridis};
 

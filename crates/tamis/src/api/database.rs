@@ -46,10 +46,10 @@ impl Db {
     /// Those of [`put`](Db::put).
     ///
     /// ```
-    /// use tamis::{Db, Durability, Options};
+    /// use tamis::{Durability, Options};
     ///
     /// let db = Options::in_memory().open("accounts")?;
-    /// db.put_with("balance", "100", Durability::Sync)?; // survives a power cut
+    /// db.put_with("balance", "100", Durability::Sync)?; // survives a power failure
     /// # Ok::<(), tamis::Error>(())
     /// ```
     pub fn put_with(
@@ -239,7 +239,7 @@ impl Db {
     ///
     /// [`AdminError::Write`] if the database is closed or writes stop meanwhile.
     pub fn wait_for_filters(&self) -> Result<(), AdminError> {
-        self.inner().settle_filters()
+        self.inner().wait_for_filters()
     }
 
     /// Changes [`filter_budget_bytes`](Options::filter_budget_bytes) while the database is in use,
@@ -285,7 +285,7 @@ impl Db {
     /// [`AdminError::Write`] if the handle is read-only or closed, or writes are stopped or
     /// suspended.
     pub fn wait_for_compaction(&self) -> Result<(), AdminError> {
-        self.inner().settle()
+        self.inner().wait_for_compaction()
     }
 
     /// Copies the database as of now to the new directory `path`, where it can be opened like any
@@ -330,7 +330,7 @@ impl Db {
     ///
     /// ```
     /// # use tamis::ingest::{ExternalTableBuilder, IngestOptions};
-    /// # use tamis::{Db, KeyspaceOptions, Options};
+    /// # use tamis::{Db, KeyspaceOptions};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path().join("db"))?;
     /// let names = db.create_keyspace("names", KeyspaceOptions::default())?;

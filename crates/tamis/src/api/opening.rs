@@ -15,8 +15,8 @@ impl Options {
     /// Opens the database in `path`, creating it if the options allow.
     ///
     /// Replays the log. A torn tail that was never synced is cut off with a warning (see
-    /// [`Stats::warnings`](crate::stats::Stats::warnings)). Costs one read of each table's metadata and one flush of the log's
-    /// contents.
+    /// [`Stats::warnings`](crate::stats::Stats::warnings)). Costs one read of each table's metadata
+    /// and one flush of the log's contents.
     ///
     /// # Errors
     ///

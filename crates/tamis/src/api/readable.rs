@@ -23,7 +23,7 @@ use crate::transaction::optimistic::Transaction;
 /// of them. It is sealed: no other type can implement it, so later versions may add methods.
 ///
 /// ```
-/// use tamis::{Db, Options, ReadError, Readable};
+/// use tamis::{Db, ReadError, Readable};
 ///
 /// fn count(from: impl Readable, prefix: &str) -> Result<usize, ReadError> {
 ///     from.prefix(prefix).try_fold(0, |count, item| item.map(|_| count + 1))

@@ -26,7 +26,7 @@ use crate::options::KeyspaceOptions;
 ///
 /// ```
 /// use tamis::ingest::{ExternalTableBuilder, IngestOptions};
-/// use tamis::{Db, KeyspaceOptions, Options};
+/// use tamis::{Db, KeyspaceOptions};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("cities.tam");
@@ -186,7 +186,7 @@ impl ExternalTableBuilder {
         self.parts.as_ref().map_or(0, |parts| parts.table.estimated_bytes())
     }
 
-    /// Writes the rest, and makes the file and its name survive a power cut. After an error the
+    /// Writes the rest, and makes the file and its name survive a power failure. After an error the
     /// file is removed, if possible.
     ///
     /// # Errors

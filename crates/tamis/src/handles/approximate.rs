@@ -12,8 +12,8 @@ use crate::jobs::covered::share_of;
 use crate::observe::cost::ReadCost;
 use crate::read::Bounds;
 
-/// A range of keys as returned by [`Keyspace::split_range`], to be passed to [`Keyspace::range`] and
-/// others.
+/// A range of keys as returned by [`Keyspace::split_range`], to be passed to [`Keyspace::range`]
+/// and others.
 pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The most separators taken from one table, so that a large table costs no more than a small one.

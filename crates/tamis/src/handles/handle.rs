@@ -59,7 +59,7 @@ impl Drop for Handle {
 /// import needed.
 ///
 /// ```
-/// use tamis::{Db, Options};
+/// use tamis::Db;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let db = Db::open(dir.path())?;

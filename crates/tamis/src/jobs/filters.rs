@@ -261,7 +261,7 @@ impl Session {
     }
 
     /// Waits until no keyspace's filter has work under way or due.
-    pub(crate) fn settle_filters(&self) -> Result<(), AdminError> {
+    pub(crate) fn wait_for_filters(&self) -> Result<(), AdminError> {
         self.gate.check_process()?;
         let mut state = self.state();
         let State { filters, catalogue, .. } = &mut *state;

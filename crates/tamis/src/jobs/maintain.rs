@@ -77,7 +77,7 @@ impl Session {
 
     /// Waits until no work is running, and none is due that can run: compactions that are paused or
     /// lack room do not count.
-    pub(crate) fn settle(&self) -> Result<(), AdminError> {
+    pub(crate) fn wait_for_compaction(&self) -> Result<(), AdminError> {
         self.gate.check_process()?;
         self.check_ready()?;
         let busy = |state: &State, ks: &KeyspaceInner| {

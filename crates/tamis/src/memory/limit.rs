@@ -32,7 +32,7 @@ use crate::sync::Mutex;
 ///
 /// ```
 /// use tamis::options::MemoryLimit;
-/// use tamis::{Db, Options};
+/// use tamis::Options;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let limit = MemoryLimit::new(256 << 20);

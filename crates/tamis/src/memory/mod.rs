@@ -54,7 +54,7 @@ const LEAST_STEP: u64 = 4096;
 ///
 /// ```
 /// use tamis::options::SharedReadMemory;
-/// use tamis::{Db, Options};
+/// use tamis::Options;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let memory = SharedReadMemory::new(64 << 20);

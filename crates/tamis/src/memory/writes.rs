@@ -55,7 +55,7 @@ const EXCESS_SHARE: u64 = 8;
 ///
 /// ```
 /// use tamis::options::SharedWriteMemory;
-/// use tamis::{Db, Options};
+/// use tamis::Options;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let memory = SharedWriteMemory::new(64 << 20);

@@ -21,7 +21,7 @@ use crate::observe::stalls::StallCause;
 /// ```
 /// use std::sync::Arc;
 /// use tamis::events::Event;
-/// use tamis::{Db, Options};
+/// use tamis::Options;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let listener = |event: &Event| {

@@ -29,7 +29,7 @@ use crate::selector::SelectorKind;
 /// ```
 /// # use std::sync::Arc;
 /// # use tamis::operators::{Decision, CompactionFilter, Operators};
-/// # use tamis::{Db, Options};
+/// # use tamis::Options;
 /// #[derive(Debug)]
 /// struct DropEmpty;
 ///

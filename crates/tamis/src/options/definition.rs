@@ -190,8 +190,8 @@ options_table! {
         /// The file system to use; `None` is the operating system's, chosen by `read_mode`. Not
         /// part of the text form.
         file_system: Option<Arc<dyn FileSystem>> = None;
-        /// How often a [follower](Self::open_follower) catches up with the writer by itself; `None`:
-        /// when it is [told to](crate::Db::catch_up). Not part of the text form.
+        /// How often a [follower](Self::open_follower) catches up with the writer by itself;
+        /// `None`: when it is [told to](crate::Db::catch_up). Not part of the text form.
         follow_interval: Option<Duration> = None;
         /// The last write to be kept of a database that is opened, for a restore to a moment: what
         /// the logs have after it is dropped, and gone for good once the opening succeeds. A record
@@ -396,7 +396,7 @@ impl Options {
     /// it, which can be closed and opened again. All is gone with the last clone and handle.
     ///
     /// ```
-    /// use tamis::{Db, Options};
+    /// use tamis::Options;
     ///
     /// let options = Options::in_memory();
     /// let db = options.clone().open("any name")?;
@@ -834,8 +834,8 @@ fn available(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the options in the stored text of a keyspace that this build does not have, and that have
-/// another value than the default: the keyspace goes on without them.
+/// Returns the options in the stored text of a keyspace that this build does not have, and that
+/// have another value than the default: the keyspace goes on without them.
 pub(crate) fn ignored(text: &str) -> Vec<String> {
     ignored_where(text, |name| unavailable(name).is_some())
 }

@@ -264,7 +264,7 @@ fn print_duration(duration: Duration) -> String {
     format!("{} {name}", nanos / u128::from(*factor))
 }
 
-/// When an acknowledged write survives a power cut.
+/// When an acknowledged write survives a power failure.
 pub(super) struct DurabilityDomain;
 
 impl DurabilityDomain {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::options::words::{Words, value_of, word_of};
 
-/// When an acknowledged write survives a power cut. (A crash of the process alone loses nothing in
-/// any mode.)
+/// When an acknowledged write survives a power failure. (A crash of the process alone loses nothing
+/// in any mode.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Durability {

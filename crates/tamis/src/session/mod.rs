@@ -74,9 +74,9 @@
 //!
 //! # Publishing
 //!
-//! A writer inserts into memtables, then publishes its number ([`Committer::visible`]) in log order.
-//! A reader loads the view, then that number: it sees every entry at or below that number that
-//! the view can hold. The view is complete up to that number, or lacks only writes made after the
+//! A writer inserts into memtables, then publishes its number ([`Committer::visible`]), in the
+//! log's order. A reader loads the view, then that number: it sees every entry at or below that
+//! number that the view can hold. The view is complete up to that number, or lacks only writes made after the
 //! view was replaced, which form a suffix. Between the two loads the reader loads the keyspace's
 //! expiry horizon, below which entries have expired ([`expiry`](crate::session::expiry)).
 

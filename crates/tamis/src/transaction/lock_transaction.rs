@@ -35,7 +35,7 @@ use crate::transaction::writes::Writes;
 pub struct LockOptions {
     /// How long it waits for each lock.
     pub timeout: Duration,
-    /// When the commit survives a power cut; `None`: the database's option applies.
+    /// When the commit survives a power failure; `None`: the database's option applies.
     pub durability: Option<Durability>,
 }
 
@@ -63,7 +63,7 @@ impl Default for LockOptions {
 /// database, and memory until the transaction ends.
 ///
 /// ```
-/// use tamis::{Db, Options};
+/// use tamis::Db;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let db = Db::open(dir.path())?;

@@ -39,7 +39,7 @@ use crate::transaction::writes::Writes;
 /// stay open.
 ///
 /// ```
-/// use tamis::{Db, Options};
+/// use tamis::Db;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// let db = Db::open(dir.path())?;

@@ -28,7 +28,7 @@ pub enum Isolation {
 pub struct TransactionOptions {
     /// What the commit is validated against.
     pub isolation: Isolation,
-    /// When the commit survives a power cut; `None`: the database's option applies.
+    /// When the commit survives a power failure; `None`: the database's option applies.
     pub durability: Option<Durability>,
     /// How many times [`Db::transact`](crate::Db::transact) tries before it returns the last
     /// conflict; at least once.

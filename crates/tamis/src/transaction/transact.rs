@@ -68,7 +68,7 @@ impl Db {
     /// sets another limit.
     ///
     /// ```
-    /// use tamis::{Db, Error, Options};
+    /// use tamis::{Db, Error};
     ///
     /// # let dir = tempfile::tempdir()?;
     /// let db = Db::open(dir.path())?;

@@ -1,9 +1,9 @@
 //! Commits: how a batch gets through the log into the memtables and becomes visible to readers.
 //!
 //! Most batches commit alone: they need no sync, have no condition, and delete no ranges. Their
-//! writer holds the [log](crate::log)'s lock while it makes room (where it may wait for a flush) and
-//! appends its record. It then inserts its
-//! operations in parallel with other writers, and makes them visible in its turn.
+//! writer holds the [log](crate::log)'s lock while it makes room (where it may wait for a flush)
+//! and appends its record. It then inserts its operations in parallel with other writers, and makes
+//! them visible in its turn.
 //!
 //! Others commit in groups. A writer that finds no leader takes the log and commits its own batch
 //! together with all those queued in the meantime: as one log record, with one sync if any of them

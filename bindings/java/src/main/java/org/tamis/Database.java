@@ -358,7 +358,7 @@ public final class Database extends Keyspace {
         act(Native::cancelCompactions);
     }
 
-    /** Makes all acknowledged writes survive a power cut. */
+    /** Makes all acknowledged writes survive a power failure. */
     public void sync() {
         act(Native::sync);
     }

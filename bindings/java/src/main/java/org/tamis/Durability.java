@@ -3,7 +3,7 @@ package org.tamis;
 import java.time.Duration;
 import java.util.Objects;
 
-/** When an acknowledged write survives a power cut. Every one survives the death of the process. */
+/** When an acknowledged write survives a power failure. Every one survives the death of the process. */
 public final class Durability {
     /** Some seconds later. */
     public static final Durability BUFFERED = new Durability("buffered");
@@ -19,7 +19,7 @@ public final class Durability {
     /**
      * Returns the durability of writes that are synced together, once in a period.
      *
-     * @param period the longest time until a write survives a power cut
+     * @param period the longest time until a write survives a power failure
      * @return the durability
      */
     public static Durability every(Duration period) {

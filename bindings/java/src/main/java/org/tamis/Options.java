@@ -101,7 +101,7 @@ public final class Options {
     }
 
     /**
-     * Sets {@code durability}: when an acknowledged write survives a power cut.
+     * Sets {@code durability}: when an acknowledged write survives a power failure.
      *
      * @param durability the durability of writes that do not have their own
      * @return this
