@@ -80,6 +80,8 @@ pub(crate) fn stats(stats: &Stats) -> Value {
         stats,
         cache_used_bytes,
         cache_capacity_bytes,
+        record_cache_used_bytes,
+        record_cache_capacity_bytes,
         log_files,
         log_bytes,
         log_allocated_bytes,

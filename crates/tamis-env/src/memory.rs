@@ -38,7 +38,7 @@ enum Memory {
     None,
     Allocated(Layout),
     /// Only held: it is unmapped when it is dropped.
-    Mapped(#[expect(dead_code, reason = "it owns the memory")] MmapRaw),
+    Mapped(#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it owns the memory"))] MmapRaw),
 }
 
 // SAFETY: the pointer leads to memory that this value owns.
@@ -82,6 +82,23 @@ impl<T> PageBox<T> {
     /// Reports whether the memory is mapped.
     pub fn is_mapped(&self) -> bool {
         matches!(self.memory, Memory::Mapped(_))
+    }
+}
+
+impl PageBox<u8> {
+    /// Creates a slice of zeros in huge pages, if the system has them and it is large enough: for
+    /// random access, which would miss the TLB in small ones.
+    ///
+    /// # Panics
+    /// As [`zeroed`](Self::zeroed).
+    pub fn huge(len: usize) -> PageBox<u8> {
+        // SAFETY: a byte may be zero.
+        let bytes = unsafe { PageBox::zeroed(len) };
+        #[cfg(target_os = "linux")]
+        if let Memory::Mapped(map) = &bytes.memory {
+            let _ = map.advise(memmap2::Advice::HugePage); // only a hint
+        }
+        bytes
     }
 }
 

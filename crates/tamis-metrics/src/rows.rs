@@ -131,6 +131,10 @@ rows! {
     Gauge "tamis_running_compactions" "" [] "Compactions that are running.", one!(stats, stats.jobs.len());
     Gauge "tamis_cache_capacity_bytes" "bytes" [] "Capacity of the block cache.", one!(stats, stats.cache_capacity_bytes);
     Gauge "tamis_cache_used_bytes" "bytes" [] "Bytes in the block cache.", one!(stats, stats.cache_used_bytes);
+    Gauge "tamis_record_cache_capacity_bytes" "bytes" [] "Capacity of the record cache.",
+        one!(stats, stats.record_cache_capacity_bytes);
+    Gauge "tamis_record_cache_used_bytes" "bytes" [] "Bytes in the record cache.",
+        one!(stats, stats.record_cache_used_bytes);
     Gauge "tamis_filter_mapped_bytes" "bytes" [] "Filters that lie in mapped tables: page cache.",
         one!(stats, stats.filter_mapped_bytes);
     Gauge "tamis_log_files" "" [] "Log files that are still needed.", one!(stats, stats.log_files);

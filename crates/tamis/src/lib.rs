@@ -100,6 +100,7 @@ mod observe;
 pub mod operators;
 pub mod options;
 mod read;
+mod records;
 // From the documents of the formats, with no word of the engine.
 #[cfg(test)]
 #[allow(dead_code, unreachable_pub)]

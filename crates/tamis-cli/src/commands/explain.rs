@@ -197,6 +197,10 @@ fn cells(step: &ExplainStep) -> [String; 6] {
             "-".to_owned(),
             found_text(*found, filter),
         ],
+        ExplainStep::RecordCache { found } => {
+            let found = if *found { "found" } else { "not found" };
+            ["record cache", "-", "-", "-", "-", found].map(str::to_owned)
+        }
         ExplainStep::Run { level, run, table, filter, units: _, block, found } => [
             format!("level {level}, run {run}"),
             table.map_or_else(|| "no table covers it".to_owned(), |table| format!("{table:06}")),
@@ -299,6 +303,7 @@ fn step_object(step: &ExplainStep) -> Value {
         ExplainStep::Memtable { active, entries, filter, found } => json!({
             "kind": "memtable", "active": active, "entries": entries, "filter": answer(filter), "found": found,
         }),
+        ExplainStep::RecordCache { found } => json!({ "kind": "record_cache", "found": found }),
         ExplainStep::Run { level, run, table, filter, units, block, found } => json!({
             "kind": "run", "level": level, "run": run, "table": table, "filter": answer(filter), "found": found,
             "elastic": units.as_ref().map(|units| json!({

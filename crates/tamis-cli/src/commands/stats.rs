@@ -113,13 +113,16 @@ fn page(stats: &Stats, pictures: &[String], view: View) -> String {
     line(
         "memory",
         format!(
-            "memtables {}, filters {} ({} of it mapped), indexes {}, cached blocks {} of {}",
+            "memtables {}, filters {} ({} of it mapped), indexes {}, cached blocks {} of {}, \
+             cached records {} of {}",
             bytes(stats.memtable_bytes),
             bytes(stats.filter_bytes),
             bytes(stats.filter_mapped_bytes),
             bytes(stats.index_bytes),
             bytes(stats.cache_used_bytes),
-            bytes(stats.cache_capacity_bytes)
+            bytes(stats.cache_capacity_bytes),
+            bytes(stats.record_cache_used_bytes),
+            bytes(stats.record_cache_capacity_bytes)
         ),
     );
     for (i, text) in stats.elastic.iter().flat_map(elastic::lines).enumerate() {

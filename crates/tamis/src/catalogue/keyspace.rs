@@ -23,6 +23,7 @@ use crate::memtable::{ChunkPool, Memtable};
 use crate::operators::{KeyspaceOperators, Unregistered};
 use crate::options::{KeyspaceOptions, Options};
 use crate::read::{AllReads, Gaps, MemtableSlot, Memtables, Numbering, ReadCounters, View};
+use crate::records::{KeyspaceRecords, RecordCache, RunsChange};
 use crate::sampling::Sampler;
 use crate::select::TreeFilter;
 use crate::tree::open_table::OpenTable;
@@ -87,6 +88,8 @@ pub(crate) struct KeyspaceInner {
     pub(crate) reads: Arc<ReadCounters>,
     /// Where memtables get their memory.
     chunks: Arc<ChunkPool>,
+    /// If the database has a record cache.
+    pub(crate) records: Option<KeyspaceRecords>,
 }
 
 debug_as!(KeyspaceInner, "KeyspaceInner", keyspace => "name": keyspace.name());
@@ -97,6 +100,7 @@ pub(crate) struct SharedParts<'a> {
     pub(crate) reads: &'a AllReads,
     pub(crate) chunks: &'a Arc<ChunkPool>,
     pub(crate) numbering: &'a Arc<Numbering>,
+    pub(crate) records: &'a Option<Arc<RecordCache>>,
 }
 
 impl KeyspaceInner {
@@ -149,12 +153,14 @@ impl KeyspaceInner {
                 habits: Arc::default(),
                 rotation: 0,
                 edition: 0,
+                floor: 0,
             }),
             old_views: OldViews::new(),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
             reads,
             chunks,
+            records: shared.records.clone().map(|cache| KeyspaceRecords::new(id, cache)),
         }
     }
 
@@ -200,7 +206,14 @@ impl KeyspaceInner {
         let old = self.view.load();
         let (rotation, edition) = (old.rotation_of(&memtables), old.edition + 1);
         let (gaps, habits) = (old.gaps.clone(), old.habits.clone());
-        View { rotation, edition, memtables, selector, version, gaps, habits }
+        let loses_values = self.operators.filter.is_some() || self.shaping.load().policy.drops_data();
+        let change = match () {
+            () if loses_values => RunsChange::Other,
+            () if memtables.are(&old.memtables) => RunsChange::Merged,
+            () => RunsChange::Flushed,
+        };
+        let floor = self.records.as_ref().map_or(edition, |records| records.next_floor(edition, change));
+        View { rotation, edition, floor, memtables, selector, version, gaps, habits }
     }
 
     /// Returns the view of a version that brings values from outside the preceding memtables. A
@@ -208,7 +221,9 @@ impl KeyspaceInner {
     /// gaps.
     pub(crate) fn view_with_values(&self, memtables: Memtables, version: Arc<Version>) -> View {
         let view = self.view_of(memtables, version);
-        View { rotation: view.gaps.rotate(), ..view }
+        let (rotation, edition) = (view.gaps.rotate(), view.edition);
+        let other = |records: &KeyspaceRecords| records.next_floor(edition, RunsChange::Other);
+        View { rotation, floor: self.records.as_ref().map_or(edition, other), ..view }
     }
 
     /// Tells a table that joins the tree above `version`, and has no readers yet, how many gets to

@@ -154,7 +154,8 @@ impl Keyspace {
         };
         let view = held.map_or_else(|| self.inner.view.load(), Guard::from_inner);
         let (operator, sharing) = (self.inner.operators.merge.as_ref(), db.options.hash_sharing);
-        ReadAt { view, seq: pin.seq, horizon, operator, sharing }
+        let records = self.inner.records.as_ref();
+        ReadAt { view, seq: pin.seq, horizon, operator, sharing, records }
     }
 
     #[inline]

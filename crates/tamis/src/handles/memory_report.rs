@@ -45,6 +45,8 @@ parts! {
     spare_memtables,
     /// Blocks and blob file values in the block cache, with the overhead of each.
     block_cache,
+    /// Records in the record cache, with all overhead.
+    record_cache,
     /// Table filters, and units of elastic filters, on the heap.
     filters,
     /// Global filters.
@@ -79,6 +81,7 @@ impl MemoryReport {
             transaction_history: db.transactions.history.bytes(),
             spare_memtables: db.keyspaces.chunks.bytes() as u64,
             block_cache: db.files.cache.as_ref().map_or(0, |cache| cache.used_bytes()),
+            record_cache: db.files.records.as_ref().map_or(0, |records| records.used_bytes()),
             locks: db.transactions.locks.memory_bytes() as u64,
             log_buffers: db.log.memory_bytes() as u64,
             observers: (LatencyCounters::memory_bytes() + db.observed.observer.queue().memory_bytes()) as u64,

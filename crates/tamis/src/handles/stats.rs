@@ -47,6 +47,10 @@ pub struct Stats {
     pub cache_used_bytes: u64,
     /// The capacity of the block cache.
     pub cache_capacity_bytes: u64,
+    /// Bytes in the record cache, with all overhead.
+    pub record_cache_used_bytes: u64,
+    /// The capacity of the record cache.
+    pub record_cache_capacity_bytes: u64,
     /// The memory that block cache and elastic filters have together at the moment:
     /// `read_memory_bytes`, or the share of
     /// [`shared_read_memory`](crate::Options::shared_read_memory), which falls to 0 at closing;
@@ -329,6 +333,8 @@ impl Stats {
             memory: MemoryReport::of(db, &state),
             cache_used_bytes: db.files.cache.as_ref().map_or(0, |c| c.used_bytes()),
             cache_capacity_bytes: db.files.cache.as_ref().map_or(0, |c| c.capacity_bytes()),
+            record_cache_used_bytes: db.files.records.as_ref().map_or(0, |r| r.used_bytes()),
+            record_cache_capacity_bytes: db.files.records.as_ref().map_or(0, |r| r.capacity_bytes()),
             read_memory_bytes: db.elastic.read_memory(),
             overlapping_reads: db.files.reader_config.reads.as_ref().map(|reads| {
                 let (batches, count) = reads.counts();

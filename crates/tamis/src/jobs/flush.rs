@@ -13,6 +13,7 @@ use tamis_base::ids::LogId;
 use tamis_files::table::CursorOptions;
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::tombstones::Tombstones;
+use tamis_filter::Digest;
 use tamis_policy::compaction::deletes::{self, DeleteTimes};
 
 use crate::catalogue::keyspace::{CONSUMERS_KEYSPACE, KeyspaceInner};
@@ -29,6 +30,7 @@ use crate::observe::latency::Operation;
 use crate::observe::{Explained, span};
 use crate::read::merge::{MergeCursor, RunTables};
 use crate::read::{MemtableSlot, Memtables, key_range};
+use crate::records::Pass;
 use crate::select::TakenEpoch;
 use crate::session::Session;
 use crate::sync;
@@ -218,6 +220,7 @@ impl Session {
         if self.keyspaces.directory.load().len() > 1 || self.state().logs.keeps_changes() {
             self.log.sync_rolled()?;
         }
+        let records = forget_records(keyspace, slots);
         // Filter first: no rebuild may come between its update and the version that needs it.
         let _work = keyspace.filter.global().map(|global| global.insert_flushed(&opened));
         let mut state = self.state();
@@ -235,6 +238,12 @@ impl Session {
         // Their logs are released, and some of these numbers may be in no table.
         edit.last_seq = slots.iter().filter_map(|slot| slot.memtable.max_seq()).max();
         let without = |memtables: &Memtables| memtables.without(slots);
+        // Merges may drop range tombstones together with cached versions.
+        if let Some(pass) = &records
+            && !slots.iter().any(|slot| slot.memtable.has_range_tombstones())
+        {
+            pass.complete();
+        }
         self.keep_for_transactions(keyspace, slots);
         if edit.added.is_empty() {
             // Everything was shadowed: neither a table nor the log is needed.
@@ -244,6 +253,8 @@ impl Session {
         } else {
             self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
         }
+        // Under the lock, so that whoever waits for the flush finds the cache open.
+        drop(records);
         // Under the lock, so that the next image includes this flush.
         drop(taken);
         let memtables = || slots.iter().map(|slot| &slot.memtable);
@@ -327,3 +338,18 @@ impl Session {
 
 #[cfg(test)]
 mod tests;
+
+/// Removes the cached records of the keys in memtables that are about to become a run. While the
+/// result lives, reads of the keyspace add none.
+fn forget_records<'k>(keyspace: &'k KeyspaceInner, slots: &[Arc<MemtableSlot>]) -> Option<Pass<'k, impl Fn() -> u64 + 'k>> {
+    let pass = keyspace.records.as_ref()?.pass(|| keyspace.view.load().edition);
+    for slot in slots {
+        let mut cursor = slot.memtable.cursor();
+        cursor.seek_to_first();
+        while cursor.valid() {
+            pass.forget(Digest::of(cursor.key()));
+            cursor.next();
+        }
+    }
+    Some(pass)
+}

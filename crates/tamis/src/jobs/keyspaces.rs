@@ -48,6 +48,7 @@ impl Session {
                 reads: &self.keyspaces.read_counters,
                 chunks: &self.keyspaces.chunks,
                 numbering: &self.keyspaces.numbering,
+                records: &self.files.records,
             },
         ));
         self.expiry.join(&inner);

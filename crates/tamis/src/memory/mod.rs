@@ -40,17 +40,17 @@ use crate::sync::Mutex;
 /// A step is at least this many bytes: the size of a block.
 const LEAST_STEP: u64 = 4096;
 
-/// Memory for the block caches and elastic filters of several databases in one process, divided
-/// between them to save the most block reads. A handle: clones share the same memory.
+/// Memory for the block caches, elastic filters and record caches of several databases in one
+/// process, divided between them to save the most block reads. A handle: clones share the same
+/// memory.
 ///
 /// Every database opened with it
 /// ([`Options::shared_read_memory`](crate::Options::shared_read_memory)) has a share of it,
-/// initially an equal one, half of it for its block cache and half for the units of its elastic
-/// filters. While the databases are in use, memory moves in steps of a 64th of the total, from the
-/// cache or the filters where a byte saves fewer block reads to those where it saves more, within a
-/// database or between two. Worths are compared over the same number of gets of all databases. A
-/// database keeps at least a sixteenth of an equal share. A closed database leaves its share to the
-/// others.
+/// initially an equal one: a third each for its block cache, the units of its elastic filters and its
+/// record cache. While the databases are in use, memory moves in steps of a 64th of the total, from
+/// where a byte saves fewer block reads to where it saves more, within a database or between two.
+/// Worths are compared over the same number of gets of all databases. A database keeps at least
+/// three 32nds of an equal share. A closed database leaves its share to the others.
 ///
 /// ```
 /// use tamis::options::SharedReadMemory;
@@ -80,17 +80,21 @@ pub struct ReadMemoryShare {
     /// The database's directory.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serial::path"))]
     pub path: PathBuf,
-    /// Its share: the sum of the next two.
+    /// Its share: the sum of the next three.
     pub bytes: u64,
     /// The capacity of its block cache.
     pub cache_bytes: u64,
     /// The budget of its elastic filters.
     pub filter_bytes: u64,
+    /// The capacity of its record cache.
+    pub record_bytes: u64,
     /// The bytes in its block cache.
     pub cache_used_bytes: u64,
     /// The memory used by its elastic filters.
     pub filter_used_bytes: u64,
-    /// The number of steps that its block cache and its elastic filters gave or took.
+    /// The bytes in its record cache.
+    pub record_used_bytes: u64,
+    /// The number of steps that the three gave or took.
     pub steps: u64,
 }
 
@@ -101,10 +105,12 @@ pub(crate) enum Use {
     Blocks,
     /// The units of elastic filters.
     Filters,
+    /// The record cache.
+    Records,
 }
 
 /// All uses.
-pub(crate) const USES: [Use; 2] = [Use::Blocks, Use::Filters];
+pub(crate) const USES: [Use; 3] = [Use::Blocks, Use::Filters, Use::Records];
 
 /// A database as the shared memory sees it. The methods are called with the memory's lock held, and
 /// must take no lock that is held while reporting, joining or leaving.
@@ -162,14 +168,15 @@ impl SharedReadMemory {
         let share = |(&id, joined): (&u64, &Joined)| {
             let member = joined.member.as_ref().and_then(Weak::upgrade);
             let used = |of| member.as_ref().map_or(0, |member| member.used_bytes(of));
-            let (cache_bytes, filter_bytes) = (joined.told[&Use::Blocks], joined.told[&Use::Filters]);
             let share = ReadMemoryShare {
                 path: joined.path.clone(),
                 bytes: joined.told.values().sum(),
-                cache_bytes,
-                filter_bytes,
+                cache_bytes: joined.told[&Use::Blocks],
+                filter_bytes: joined.told[&Use::Filters],
+                record_bytes: joined.told[&Use::Records],
                 cache_used_bytes: used(Use::Blocks),
                 filter_used_bytes: used(Use::Filters),
+                record_used_bytes: used(Use::Records),
                 steps: inner.market.steps_of(id),
             };
             held.extend(member);

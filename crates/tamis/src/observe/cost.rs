@@ -72,6 +72,8 @@ counters! {
         digests,
         /// Memtable filters probed.
         memtable_probes,
+        /// Point lookups that the record cache answered.
+        record_hits,
         /// Table filters probed. A probe of a global filter counts once, however many runs it
         /// covers.
         filter_probes,

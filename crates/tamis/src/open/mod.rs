@@ -63,6 +63,7 @@ use crate::options::{
     AsyncReads, Incompatible, KeyspaceOptions, LogWrites, OnDamage, Options, ReadMode, incompatible,
 };
 use crate::read::{AllReads, Numbering};
+use crate::records::RecordCache;
 use crate::select::TreeFilter;
 use crate::session::committer::Committer;
 use crate::session::elastic::Elastic;
@@ -145,7 +146,7 @@ fn open_trees(
     let begun = tune::at_opening(dir, &mut options, &mut loaded.tree, read_only);
     let observer = Observer::new(dir, &options.listeners, options.slow_operation_threshold);
     let read_counters = Arc::new(AllReads::new(&observer));
-    let (elastic, cache) = Elastic::new(&options, dir, &read_counters);
+    let (elastic, cache, records) = Elastic::new(&options, dir, &read_counters);
     let reader_config = ReaderConfig {
         map: options.read_mode == ReadMode::Mapped,
         verify: options.verify_checksums.of_files(),
@@ -171,6 +172,7 @@ fn open_trees(
             reads: &read_counters,
             chunks: &chunks,
             numbering: &numbering,
+            records: &records,
         },
     };
     let directory = open_keyspaces(&opening, &loaded, &listed, declared, &mut warnings)?;
@@ -196,6 +198,7 @@ fn open_trees(
         garbage,
         chunks,
         numbering,
+        records,
     });
     complete(&session, warnings);
     if !read_only {
@@ -401,6 +404,7 @@ struct Opened<'a> {
     garbage: Arc<Garbage>,
     chunks: Arc<ChunkPool>,
     numbering: Arc<Numbering>,
+    records: Option<Arc<RecordCache>>,
 }
 
 fn compose(opened: Opened<'_>) -> Session {
@@ -468,6 +472,7 @@ fn compose(opened: Opened<'_>) -> Session {
             garbage,
             reader_config: opened.reader_config,
             cache: Some(opened.cache),
+            records: opened.records,
             filter_files,
         },
         snapshots: Mutex::default(),
@@ -629,6 +634,7 @@ pub(crate) fn open_newcomer(
             reads: &db.keyspaces.read_counters,
             chunks: &db.keyspaces.chunks,
             numbering: &db.keyspaces.numbering,
+            records: &db.files.records,
         },
     };
     let mut warnings = Vec::new();

@@ -90,12 +90,16 @@ options_table! {
         Basic, cache_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory of the block cache, which holds blocks that had to be read or decompressed; 0 turns it off. \
              Uncompressed blocks of mapped tables take none of it.";
+        Tuning, record_cache_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
+            "Memory of the record cache, which holds values of up to 4 KiB that gets read again and again. A get that \
+             finds one asks no filter and touches no block. 0 turns it off. With `read_memory_bytes` it is part of that.";
         Tuning, filter_budget_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory for the units of the `elastic` filters of all keyspaces together. It is never exceeded; which \
              units are loaded follows the reads.";
         Tuning, read_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
-            "One limit for the block cache and the units of `elastic` filters together, divided between them to \
-             save the most block reads; 0: each has its own limit, `cache_bytes` and `filter_budget_bytes`.";
+            "One limit for the block cache, the units of `elastic` filters and the record cache together, divided \
+             between them to save the most block reads; 0: each has its own limit, `cache_bytes`, \
+             `filter_budget_bytes` and `record_cache_bytes`.";
         Tuning, auto_memory_bytes: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "Memory for filters and the block cache together, within which the options' tuner chooses `filter`, \
              `bits_per_key`, `filter_allocation`, `compaction`, `merge` and `size_ratio` of every keyspace for its \
@@ -434,7 +438,9 @@ impl Options {
         if self.shared_read_memory.is_none() {
             return Ok(());
         }
-        for name in ["cache_bytes", "filter_budget_bytes", "read_memory_bytes", "auto_memory_bytes"] {
+        let limits =
+            ["cache_bytes", "record_cache_bytes", "filter_budget_bytes", "read_memory_bytes", "auto_memory_bytes"];
+        for name in limits {
             let field = Self::FIELDS.iter().find(|field| field.name == name).expect("an option");
             let (value, default) = ((field.print)(self), field.default);
             if value != default {

@@ -63,6 +63,11 @@ pub enum ExplainStep {
         /// Whether it held a visible version of the key.
         found: bool,
     },
+    /// The record cache was asked.
+    RecordCache {
+        /// Whether it had the newest version of the key in the runs, so that no run was considered.
+        found: bool,
+    },
     /// A run was considered.
     Run {
         /// Its level.
@@ -208,6 +213,9 @@ impl fmt::Display for Explanation {
                     write!(f, ", searched a memtable of {entries} entries")?;
                     f.write_str(if *found { " (found)" } else { "" })?;
                 }
+                ExplainStep::RecordCache { found } => {
+                    f.write_str(if *found { ", found in the record cache" } else { "" })?;
+                }
                 ExplainStep::Run { level, run, block: Some(block), found, .. } => {
                     let cached = if block.from_cache { ", cached" } else { "" };
                     write!(f, ", searched run {run} of level {level} ({} bytes{cached})", block.bytes)?;
@@ -286,7 +294,9 @@ impl ExplainRecorder {
             }
         }
         let found = self.steps.iter().any(|step| match step {
-            ExplainStep::Memtable { found, .. } | ExplainStep::Run { found, .. } => *found,
+            ExplainStep::Memtable { found, .. }
+            | ExplainStep::RecordCache { found }
+            | ExplainStep::Run { found, .. } => *found,
         });
         let outcome = match outcome {
             Lookup::Found { seq, value } => ExplainOutcome::Found { seq: *seq, value_bytes: value.len() },
@@ -351,6 +361,10 @@ impl Recorder for ExplainRecorder {
             filter,
             found,
         });
+    }
+
+    fn cached(&mut self, found: bool) {
+        self.steps.push(ExplainStep::RecordCache { found });
     }
 
     fn selected(&mut self, version: &Version, probe: &Probe<'_>, runs: Range<usize>, out: &Candidates) {

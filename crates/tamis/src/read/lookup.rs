@@ -17,6 +17,7 @@ use crate::io::batch::BatchReader;
 use crate::observe::cost::ReadCost;
 use crate::read::operands::{BaseValue, Operands, Order};
 use crate::read::{CountedGet, MemtableSlot, ReadAt};
+use crate::records::{KeyspaceRecords, Sight};
 use crate::select::{Candidate, Candidates, LeanKey, Probe, next_step};
 use crate::slice::Slice;
 use crate::tree::version::Version;
@@ -55,6 +56,7 @@ pub(crate) trait Recorder: ReadTrace {
 
     fn cost(&mut self) -> &mut ReadCost;
     fn hashed(&mut self, _digest: Option<Digest>) {}
+    fn cached(&mut self, _found: bool) {}
     fn memtable(&mut self, _slot: &MemtableSlot, _active: bool, _filter: FilterAnswer, _found: bool) {}
     fn selected(&mut self, _version: &Version, _probe: &Probe<'_>, _runs: Range<usize>, _out: &Candidates) {}
     fn searched(&mut self, _candidate: Candidate, _found: bool) {}
@@ -450,6 +452,18 @@ impl<'k> KeyLookup<'k> {
         Ok(Lookup::Found { seq: self.newest_operand, value })
     }
 
+    /// Tells the record cache, if there is one, what the runs have.
+    #[inline]
+    pub(super) fn remember(&self, at: &ReadAt<'_>, answer: &Lookup) {
+        if let (Some(records), Lookup::Found { seq, value }) = (at.records, answer)
+            && let Some(digest) = self.probe.shared_digest()
+            && self.operands.is_empty()
+            && at.seq >= at.view.version.max_seq
+        {
+            records.found(at.sight(), digest, self.probe.key, (*seq, value));
+        }
+    }
+
     /// Ends the lookup: reports a sampled get's filter probes to the selector.
     #[inline]
     pub(super) fn report(&mut self, at: &ReadAt<'_>) {
@@ -470,12 +484,74 @@ impl ReadAt<'_> {
         if let Some(answer) = lookup.search_memtables(self, recorder)? {
             return Ok(answer);
         }
+        match self.records {
+            Some(records) => self.get_cached(records, &mut lookup, recorder),
+            None => self.get_of_runs(&mut lookup, recorder),
+        }
+    }
+
+    #[inline(always)]
+    fn get_of_runs<R: Recorder>(
+        &self,
+        lookup: &mut KeyLookup<'_>,
+        recorder: &mut R,
+    ) -> Result<Lookup, ReadError> {
         let answer = lookup.search_runs(self, recorder);
         lookup.report(self);
         match answer {
             Ok(separated @ Lookup::Separated { .. }) => self.read_separated(separated, recorder),
             answer => answer,
         }
+    }
+
+    /// Asks the record cache before the runs, and tells it what they have.
+    #[inline(never)]
+    fn get_cached<R: Recorder>(
+        &self,
+        records: &KeyspaceRecords,
+        lookup: &mut KeyLookup<'_>,
+        recorder: &mut R,
+    ) -> Result<Lookup, ReadError> {
+        let (Some(digest), false) = (lookup.probe.shared_digest(), lookup.has_operands()) else {
+            return self.get_of_runs(lookup, recorder);
+        };
+        let key = lookup.probe.lean(digest);
+        if let Some(answer) = self.cached(records, &key, lookup.cover, recorder) {
+            return Ok(answer);
+        }
+        let answer = self.get_of_runs(lookup, recorder)?;
+        lookup.remember(self, &answer);
+        Ok(answer)
+    }
+
+    /// Returns what the record cache knows of the key's versions in the runs.
+    #[inline]
+    pub(super) fn cached<R: Recorder>(
+        &self,
+        records: &KeyspaceRecords,
+        key: &LeanKey<'_>,
+        cover: SeqNo,
+        recorder: &mut R,
+    ) -> Option<Lookup> {
+        let found = records.get(self.sight(), key.digest, key.key);
+        recorder.cached(found.is_some());
+        let (seq, value) = found?;
+        recorder.cost().record_hits += 1;
+        let answer = match cover {
+            cover if cover > seq => Lookup::DeletedByRange { seq: cover },
+            _ => Lookup::Found { seq, value },
+        };
+        if cfg!(debug_assertions)
+            && let Ok(truth) = self.get_of_runs(&mut KeyLookup::with_digest(key, cover), &mut ReadCost::default())
+        {
+            assert_eq!(answer.clone().value(), truth.value(), "a cached record of {:?}", key.key);
+        }
+        Some(answer)
+    }
+
+    #[inline]
+    fn sight(&self) -> Sight {
+        Sight { edition: self.view.edition, floor: self.view.floor, seq: self.seq }
     }
 
     /// Reads the result's value if it is in a blob file.

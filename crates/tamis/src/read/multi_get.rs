@@ -132,12 +132,23 @@ impl<'a, 'k> Batch<'a, 'k> {
                     answers.set(place, lookup.nothing_left(at, *cost)?);
                     continue;
                 }
-                if !lean || lookup.has_operands() {
+                if lookup.has_operands() {
                     open.push(SingleKey { place, lookup, candidates: Candidates::new(), block: None });
                     continue;
                 }
             }
             if !in_tables {
+                continue;
+            }
+            if let Some(records) = at.records
+                && let Some(answer) = at.cached(records, &key, cover, *cost)
+            {
+                answers.set(place, answer);
+                continue;
+            }
+            if !lean {
+                let lookup = KeyLookup::with_digest(&key, cover);
+                open.push(SingleKey { place, lookup, candidates: Candidates::new(), block: None });
                 continue;
             }
             if selector.tables().is_some_and(TableFilters::samples) {
@@ -203,7 +214,10 @@ impl<'a, 'k> Batch<'a, 'k> {
         self.open.retain_mut(|key| {
             match key.lookup.search_candidates(self.at, &key.candidates, key.block, self.cost) {
                 Ok(None) => return true,
-                Ok(Some(answer)) => self.answers.set(key.place, answer),
+                Ok(Some(answer)) => {
+                    key.lookup.remember(self.at, &answer);
+                    self.answers.set(key.place, answer);
+                }
                 Err(error) => failed = Some(error),
             }
             key.lookup.report(self.at);
@@ -240,6 +254,7 @@ impl<'a, 'k> Batch<'a, 'k> {
                 lookup.probe.set_counted(false);
                 let candidates = candidates(version, &key, runs.start, masks[i]);
                 if let Some(answer) = lookup.search_candidates(at, &candidates, blocks[i], *cost)? {
+                    lookup.remember(at, &answer);
                     answers.set(place, answer);
                     // The caller will read it after the other keys are searched.
                     answers.values[place].iter().for_each(|value| prefetch(value));

@@ -21,6 +21,7 @@ use tamis_base::key::SeqNo;
 
 use crate::operators::MergeOperator;
 use crate::read::{Bounds, Iter, IterContext, ReadCounters, View};
+use crate::records::KeyspaceRecords;
 
 /// The state that a read sees, and the operator that merges its operands. See the module
 /// documentation.
@@ -36,6 +37,8 @@ pub(crate) struct ReadAt<'k> {
     pub(crate) operator: Option<&'k Arc<dyn MergeOperator>>,
     /// See [`sharing`](Self::sharing).
     pub(crate) sharing: bool,
+    /// The record cache, if there is one.
+    pub(crate) records: Option<&'k KeyspaceRecords>,
 }
 
 impl ReadAt<'_> {

@@ -107,6 +107,12 @@ impl Memtables {
         let stays = |slot: &&Arc<MemtableSlot>| !gone.iter().any(|gone| Arc::ptr_eq(gone, slot));
         Memtables { active: self.active.clone(), sealed: self.sealed.iter().filter(stays).cloned().collect() }
     }
+
+    /// Reports whether the others are the same memtables.
+    pub(crate) fn are(&self, others: &Memtables) -> bool {
+        let same = |(one, other): (&Arc<MemtableSlot>, &Arc<MemtableSlot>)| Arc::ptr_eq(one, other);
+        self.sealed.len() == others.sealed.len() && self.iter().zip(others.iter()).all(same)
+    }
 }
 
 /// Everything that a read of one keyspace sees: memtables, a version, and the selector of the
@@ -127,6 +133,8 @@ pub(crate) struct View {
     pub(crate) rotation: u64,
     /// How many versions the tree had before the present one.
     pub(crate) edition: u64,
+    /// The first version whose [cached records](crate::records) this one may use.
+    pub(crate) floor: u64,
 }
 
 debug_as!(View, "View", view => "memtables": view.memtables.iter().count(), "tables": view.version.tables.len());
@@ -142,6 +150,7 @@ impl View {
             gaps: self.gaps.clone(),
             habits: self.habits.clone(),
             edition: self.edition,
+            floor: self.floor,
         }
     }
 

@@ -64,6 +64,18 @@ impl<'k> Probe<'k> {
         }
     }
 
+    /// Returns the digest that all filters share, if they do.
+    #[inline]
+    pub(crate) fn shared_digest(&self) -> Option<Digest> {
+        self.digest.filter(|_| self.sharing())
+    }
+
+    /// Returns the key with `digest`, its own.
+    #[inline]
+    pub(crate) fn lean(&self, digest: Digest) -> LeanKey<'k> {
+        LeanKey { key: self.key, prefix: self.prefix, digest }
+    }
+
     /// Returns the digest for a block's hash index: the last one this operation computed.
     #[inline]
     pub(crate) fn digest_for_block(&mut self, cost: &mut ReadCost) -> Digest {

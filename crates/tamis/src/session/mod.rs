@@ -131,6 +131,7 @@ use crate::observe::warnings::Warnings;
 use crate::observe::write_counters::WriteCounters;
 use crate::options::Options;
 use crate::read::{AllReads, MemtableSlot, Memtables, Numbering, ReadAt};
+use crate::records::RecordCache;
 use crate::session::beginning::Beginning;
 use crate::session::committer::Committer;
 use crate::session::elastic::Elastic;
@@ -150,6 +151,7 @@ pub(crate) struct Files {
     pub(crate) garbage: Arc<Garbage>,
     pub(crate) reader_config: ReaderConfig,
     pub(crate) cache: Option<Arc<BlockCache>>,
+    pub(crate) records: Option<Arc<RecordCache>>,
     pub(crate) filter_files: Arc<FilterFiles>,
 }
 
@@ -547,7 +549,7 @@ impl Session {
             break (live_from(expired), self.visible());
         };
         let (operator, sharing) = (keyspace.operators.merge.as_ref(), self.options.hash_sharing);
-        ReadAt { view, seq, horizon, operator, sharing }
+        ReadAt { view, seq, horizon, operator, sharing, records: keyspace.records.as_ref() }
     }
 }
 

@@ -130,8 +130,14 @@ fn a_reader_that_misses_an_ingestion_teaches_no_gap() {
     let keyspace = db.inner().keyspaces.directory.load()[&0].clone();
     let view = keyspace.view.load();
     db.default_keyspace().ingest(&["/table"], crate::ingest::IngestOptions::default()).unwrap();
-    let reader =
-        crate::read::ReadAt { view, seq: db.inner().visible(), horizon: 0, operator: None, sharing: true };
+    let reader = crate::read::ReadAt {
+        view,
+        seq: db.inner().visible(),
+        horizon: 0,
+        operator: None,
+        sharing: true,
+        records: None,
+    };
     assert_eq!(reader.iter(crate::read::Bounds::default(), keyspace.reads.clone(), None).count(), 0);
     assert_eq!(db.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [[100]]);
 }

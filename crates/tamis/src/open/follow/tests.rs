@@ -314,7 +314,7 @@ fn a_reader_with_a_former_view_teaches_no_gap() {
     writer.flush().unwrap();
     follower.catch_up().unwrap();
     let seq = follower.stats().visible_seq;
-    let reader = crate::read::ReadAt { view, seq, horizon: 0, operator: None, sharing: true };
+    let reader = crate::read::ReadAt { view, seq, horizon: 0, operator: None, sharing: true, records: None };
     assert_eq!(reader.iter(crate::read::Bounds::default(), keyspace.reads.clone(), None).count(), 0);
     assert_eq!(follower.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [[100]]);
 }

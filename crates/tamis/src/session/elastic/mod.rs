@@ -54,8 +54,10 @@ use crate::clock::{Clock, SystemClock};
 use crate::memory::{Membership, SharedReadMemory, Use};
 use crate::options::Options;
 use crate::read::{AllReads, View};
+use crate::records::RecordCache;
 use crate::sampling::Sampler;
 use crate::session::elastic::saved::Saved;
+use crate::session::elastic::share::Spared;
 use crate::sync::thread::JoinHandle;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::tree::open_table::{OpenTable, TableFilter};
@@ -82,16 +84,18 @@ pub(crate) struct Elastic {
     settled: Condvar,
     load_reads: AtomicU64,
     load_bytes: AtomicU64,
-    /// Set if the block cache and the units share one limit.
+    /// Set if the caches and the units share one limit.
     shared: Option<Shared>,
     worker: Mutex<Worker>,
     leaving: AtomicBool,
 }
 
-/// One limit shared by the block cache and the units.
+/// One limit shared by the block cache, the units and the record cache.
 #[derive(Debug)]
 pub(crate) struct Shared {
     cache: Arc<BlockCache>,
+    records: Arc<RecordCache>,
+    spared: Mutex<Spared>,
     /// The count of gets, including those that probe no elastic filter.
     counters: Arc<AllReads>,
     membership: Membership,
@@ -131,22 +135,26 @@ struct Known {
 }
 
 impl Elastic {
-    /// Creates the elastic filters of the database in `dir`, and the block cache. The cache may
-    /// share its limit with the units, and with other databases.
+    /// Creates the elastic filters of the database in `dir`, the block cache, and the record cache
+    /// if there is one. The caches may share their limit with the units, and with other databases.
     pub(crate) fn new(
         options: &Options,
         dir: &Path,
         counters: &Arc<AllReads>,
-    ) -> (Arc<Elastic>, Arc<BlockCache>) {
+    ) -> (Arc<Elastic>, Arc<BlockCache>, Option<Arc<RecordCache>>) {
         let block_bytes = options.keyspace.block_bytes;
         let own = (options.read_memory_bytes > 0).then_some(options.read_memory_bytes);
         let memory = options.shared_read_memory.clone().or_else(|| own.map(SharedReadMemory::new));
-        let (cache, budget, shared) = match memory.map(|memory| memory.join(dir)) {
+        let (cache, budget, records, shared) = match memory.map(|memory| (memory.bytes(), memory.join(dir))) {
             None => {
                 let cache = Arc::new(BlockCache::new(options.cache_bytes, block_bytes));
-                (cache, options.filter_budget_bytes, None)
+                let records = match options.record_cache_bytes {
+                    0 => None,
+                    bytes => Some(Arc::new(RecordCache::new(bytes, bytes, 0))),
+                };
+                (cache, options.filter_budget_bytes, records, None)
             }
-            Some(membership) => {
+            Some((total, membership)) => {
                 let step_bytes = membership.step();
                 // The least that the market may leave this cache: a 32nd of the total where no
                 // other database joins, and a 128th where up to four do.
@@ -155,7 +163,12 @@ impl Elastic {
                 let capacity = membership.bytes(Use::Blocks).max(LEAST_BLOCKS * block_bytes.max(1));
                 let resizing = Resizing { least_bytes, step_bytes };
                 let cache = Arc::new(BlockCache::with_ghost(capacity, block_bytes, resizing));
-                (cache.clone(), 0, Some(Shared { cache, counters: counters.clone(), membership, own }))
+                let records =
+                    Arc::new(RecordCache::new(membership.bytes(Use::Records), total, step_bytes));
+                let (counters, spared) = (counters.clone(), Mutex::default());
+                let shared =
+                    Shared { cache: cache.clone(), records: records.clone(), spared, counters, membership, own };
+                (cache, 0, Some(records), Some(shared))
             }
         };
         let config =
@@ -182,7 +195,7 @@ impl Elastic {
             leaving: AtomicBool::new(false),
         });
         elastic.join_shared();
-        (elastic, cache)
+        (elastic, cache, records)
     }
 
     /// After a panic under the lock, units stay as they are until their tables are removed, and no

@@ -1,0 +1,366 @@
+//! A part of the record cache: a ring of records, and a hash table of their places.
+//!
+//! A probe reads one line of the table. A slot there has 32 bits of the digest, the *mark*, so a
+//! probe for a key that is not here seldom reads a record. A record that is here is read from a
+//! huge page, where the system has them: else each hit would miss the TLB.
+//!
+//! *Eviction* is FIFO with reinsertion: a new record takes the place of the oldest ones. Of these,
+//! a record that has answered since it was written is written again, with a use less.
+//!
+//! # What is cached
+//!
+//! A shard caches the keys in a *slice* of its digests: all, half, a quarter … down to 1/16. Each
+//! trial of a thousand probes compares what hits saved with what probes and insertions cost, and
+//! then widens or narrows the slice. So a shard that answers nothing costs next to nothing, and
+//! goes on measuring. A shard whose keys are read evenly holds a slice that fits into it, instead
+//! of one record after the other that leaves before it is read again. Miniature simulations of
+//! caches sample by hash in the same manner (Waldspurger et al., USENIX ATC 2017).
+//!
+//! # Invariants
+//!
+//! * A slot leads to a record in the ring, and two slots to two records of different names.
+//! * A record in the ring without a slot is dead.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tamis_base::ids::KeyspaceId;
+use tamis_base::key::SeqNo;
+use tamis_env::sync::Mutex;
+use tamis_filter::Digest;
+
+use super::Sight;
+use super::ring::{ALIGN, Header, Ring};
+use crate::slice::Slice;
+
+/// A record outlives as many rounds as it has uses.
+const MOST_USES: u8 = 3;
+
+/// An insertion writes at most this many records again, which bounds its time under the lock.
+const MOST_AGAIN: u32 = 8;
+
+/// The bytes of the ring for each slot. Smaller records than this cannot fill the ring.
+const BYTES_PER_SLOT: usize = 96;
+
+/// The slots of a bucket: one cache line.
+const SLOTS: usize = 8;
+
+/// The probes of a trial.
+const TRIAL: u32 = 1 << 10;
+
+/// A hit saves as much as this many probes cost.
+const HIT: u32 = 16;
+
+/// An insertion that displaces a record costs as much as this many probes.
+const INSERTION: u32 = 8;
+
+/// The narrowest slice is one in 2^this.
+const NARROWEST: u32 = 4;
+
+/// The most trials before the direction changes.
+const MOST_PATIENCE: u32 = 16;
+
+/// Which record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name<'k> {
+    pub(super) keyspace: KeyspaceId,
+    pub(super) digest: Digest,
+    pub(super) key: &'k [u8],
+}
+
+impl Name<'_> {
+    /// Distinguishes the records of a shard, nearly always.
+    #[inline]
+    fn mark(&self) -> u32 {
+        mark(self.keyspace, self.digest)
+    }
+}
+
+#[inline]
+fn mark(keyspace: KeyspaceId, digest: Digest) -> u32 {
+    (digest.get() >> 32) as u32 ^ keyspace.wrapping_mul(0x9e37_79b1)
+}
+
+/// A place of the ring with its record's mark; 0 is free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slot(u64);
+
+impl Slot {
+    #[inline]
+    fn new(mark: u32, place: usize) -> Slot {
+        Slot(u64::from(mark) << 32 | (place / ALIGN + 1) as u64)
+    }
+
+    /// The place, if the slot is taken and has this mark.
+    #[inline]
+    fn place(self, mark: u32) -> Option<usize> {
+        let at = self.0 as u32 as usize;
+        ((self.0 >> 32) as u32 == mark && at > 0).then(|| (at - 1) * ALIGN)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Bucket([Slot; SLOTS]);
+
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Shard {
+    /// The slice is one in 2^this. Read without the lock; who sees it late caches what the slice
+    /// before had.
+    narrow: AtomicU32,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    buckets: Box<[Bucket]>,
+    ring: Ring,
+    trial: Trial,
+    /// A hit of a record this old is owed to the last bytes.
+    last_bytes: usize,
+    last_hits: u64,
+    evicted_bytes: u64,
+}
+
+impl Shard {
+    /// A shard that counts the hits that it owes to the last `last_bytes` of its ring.
+    pub(super) fn new(ring_bytes: usize, last_bytes: usize) -> Shard {
+        let inner = Inner::new(ring_bytes, last_bytes);
+        Shard { narrow: AtomicU32::new(0), inner: Mutex::new(inner) }
+    }
+
+    /// The bytes of a shard with a ring of this size.
+    pub(super) fn bytes_for(ring_bytes: usize) -> usize {
+        ring_bytes + buckets_for(ring_bytes) * size_of::<Bucket>()
+    }
+
+    /// Reports whether records of this digest are cached at present.
+    #[inline]
+    pub(super) fn covers(&self, digest: Digest) -> bool {
+        digest.get() & ((1 << self.narrow.load(Relaxed)) - 1) == 0
+    }
+
+    /// Returns a record that satisfies `valid`. A shard that another thread has locked does not
+    /// answer.
+    #[inline]
+    pub(super) fn get(&self, name: Name<'_>, valid: impl Fn(&Header) -> bool) -> Option<(SeqNo, Slice)> {
+        let mut inner = self.inner.try_lock()?;
+        inner.trial.probes += 1;
+        if inner.trial.probes >= TRIAL {
+            self.judge(&mut inner);
+        }
+        let place = inner.find(name)?;
+        let header = inner.ring.header(place);
+        if !valid(&header) {
+            return None;
+        }
+        if header.uses < MOST_USES {
+            inner.ring.set_uses(place, header.uses + 1);
+        }
+        inner.trial.hits += 1;
+        // One that has answered would have been written again.
+        if header.uses == 0 && inner.ring.age(place) < inner.last_bytes {
+            inner.last_hits += 1;
+        }
+        let (_, value) = inner.ring.record(place, &header);
+        Some((header.seq, Slice::copy_of(value)))
+    }
+
+    #[cold]
+    fn judge(&self, inner: &mut Inner) {
+        self.narrow.store(inner.trial.judge(self.narrow.load(Relaxed)), Relaxed);
+    }
+
+    /// Adds a record, if `allowed` under the lock, in place of the one of its key and of the oldest
+    /// ones.
+    pub(super) fn insert(
+        &self,
+        name: Name<'_>,
+        sight: Sight,
+        (seq, value): (SeqNo, &[u8]),
+        allowed: impl FnOnce() -> bool,
+    ) {
+        let mut inner = self.inner.lock();
+        if allowed() {
+            inner.insert(name, sight, (seq, value));
+        }
+    }
+
+    /// Removes the records with this digest, and those that cannot be told from them.
+    pub(super) fn forget(&self, keyspace: KeyspaceId, digest: Digest) {
+        self.inner.lock().remove(mark(keyspace, digest), |_, _| true);
+    }
+
+    /// Changes the size of the ring. Keeps what fits, the newest first to stay.
+    pub(super) fn resize(&self, ring_bytes: usize) {
+        let mut inner = self.inner.lock();
+        if inner.ring.capacity() != ring_bytes / ALIGN * ALIGN {
+            inner.resize(ring_bytes);
+        }
+    }
+
+    /// The bytes held.
+    pub(super) fn used_bytes(&self) -> usize {
+        let inner = self.inner.lock();
+        inner.ring.used() + size_of_val(&*inner.buckets)
+    }
+
+    /// The hits owed to the last bytes, and the bytes evicted.
+    pub(super) fn report(&self) -> (u64, u64) {
+        let inner = self.inner.lock();
+        (inner.last_hits, inner.evicted_bytes)
+    }
+}
+
+fn buckets_for(ring_bytes: usize) -> usize {
+    (ring_bytes / BYTES_PER_SLOT / SLOTS).max(1)
+}
+
+impl Inner {
+    fn new(ring_bytes: usize, last_bytes: usize) -> Inner {
+        let buckets = vec![Bucket::default(); buckets_for(ring_bytes)].into_boxed_slice();
+        let (ring, trial) = (Ring::new(ring_bytes), Trial::default());
+        Inner { buckets, ring, trial, last_bytes, last_hits: 0, evicted_bytes: 0 }
+    }
+
+    #[inline]
+    fn bucket(&mut self, mark: u32) -> &mut Bucket {
+        // A number below that of the buckets.
+        let at = (u64::from(mark) * self.buckets.len() as u64) >> 32;
+        &mut self.buckets[at as usize]
+    }
+
+    #[inline]
+    fn find(&mut self, name: Name<'_>) -> Option<usize> {
+        let mark = name.mark();
+        let slots = self.bucket(mark).0;
+        let of_name = |place: &usize| {
+            let header = self.ring.header(*place);
+            header.keyspace == name.keyspace && self.ring.record(*place, &header).0 == name.key
+        };
+        slots.into_iter().filter_map(|slot| slot.place(mark)).find(of_name)
+    }
+
+    fn insert(&mut self, name: Name<'_>, sight: Sight, (seq, value): (SeqNo, &[u8])) {
+        let mark = name.mark();
+        let (Ok(key_bytes), Ok(value_bytes)) = (u16::try_from(name.key.len()), u16::try_from(value.len()))
+        else {
+            return;
+        };
+        let (keyspace, edition) = (name.keyspace, sight.edition);
+        let header = Header { seq, edition, keyspace, mark, key_bytes, value_bytes, uses: 0 };
+        if let Some(place) = self.find(name) {
+            let known = self.ring.header(place);
+            if known.seq == seq && known.edition >= sight.floor {
+                return; // another thread was faster
+            }
+            self.remove(mark, |_, at| at == place);
+        }
+        if header.taken() > self.ring.capacity() / 8 {
+            return;
+        }
+        let mut again = MOST_AGAIN;
+        while !self.ring.fits(header.taken()) {
+            self.evict(&mut again);
+        }
+        let place = self.ring.push(&header, name.key, value);
+        self.add_slot(Slot::new(mark, place), mark);
+    }
+
+    /// Adds a slot to its bucket, in place of the one with the oldest record if none is free.
+    fn add_slot(&mut self, slot: Slot, mark: u32) {
+        let slots = self.bucket(mark).0;
+        let at = slots.iter().position(|slot| slot.0 == 0).unwrap_or_else(|| {
+            let age = |slot: &Slot| self.ring.age((slot.0 as u32 as usize - 1) * ALIGN);
+            (0..SLOTS).min_by_key(|&at| age(&slots[at])).expect("a bucket has slots")
+        });
+        self.bucket(mark).0[at] = slot;
+    }
+
+    /// Drops the oldest record, or writes it again.
+    fn evict(&mut self, again: &mut u32) {
+        let place = self.ring.pop().expect("an empty ring has room for an eighth of it");
+        let mut header = self.ring.header(place);
+        let slot = Slot::new(header.mark, place);
+        let Some(at) = self.bucket(header.mark).0.iter().position(|of| *of == slot) else { return };
+        let mut moved = None;
+        if header.uses > 0 && *again > 0 {
+            *again -= 1;
+            header.uses -= 1;
+            moved = self.ring.push_again(place, &header);
+        }
+        if moved.is_none() {
+            self.trial.displaced += 1;
+            self.evicted_bytes += header.taken() as u64;
+        }
+        let slot = moved.map_or(Slot::default(), |place| Slot::new(header.mark, place));
+        self.bucket(header.mark).0[at] = slot;
+    }
+
+    /// Removes records of this mark by their header and place.
+    fn remove(&mut self, mark: u32, which: impl Fn(&Header, usize) -> bool) {
+        for at in 0..SLOTS {
+            if let Some(place) = self.bucket(mark).0[at].place(mark)
+                && which(&self.ring.header(place), place)
+            {
+                self.bucket(mark).0[at] = Slot::default();
+            }
+        }
+    }
+
+    fn resize(&mut self, ring_bytes: usize) {
+        let mut old = std::mem::replace(self, Inner::new(ring_bytes, self.last_bytes));
+        self.trial = std::mem::take(&mut old.trial);
+        (self.last_hits, self.evicted_bytes) = (old.last_hits, old.evicted_bytes);
+        while let Some(place) = old.ring.pop() {
+            let header = old.ring.header(place);
+            let slot = Slot::new(header.mark, place);
+            if !old.bucket(header.mark).0.contains(&slot) || header.taken() > self.ring.capacity() / 8 {
+                continue;
+            }
+            while !self.ring.fits(header.taken()) {
+                self.evict(&mut 0);
+            }
+            let (key, value) = old.ring.record(place, &header);
+            let place = self.ring.push(&header, key, value);
+            self.add_slot(Slot::new(header.mark, place), header.mark);
+        }
+    }
+}
+
+/// Counts by which a shard's slice is chosen.
+#[derive(Debug, Default)]
+struct Trial {
+    probes: u32,
+    hits: u32,
+    displaced: u32,
+    /// The direction of the last change: wider.
+    widened: bool,
+    /// Trials until the direction may change, and how many the next change waits.
+    wait: u32,
+    patience: u32,
+}
+
+impl Trial {
+    /// Ends the trial of a slice of one in 2^`narrow`, and returns that of the next.
+    fn judge(&mut self, narrow: u32) -> u32 {
+        let cost = self.probes + INSERTION * self.displaced;
+        let wider = HIT * self.hits > cost;
+        (self.probes, self.hits, self.displaced) = (0, 0, 0);
+        self.wait = self.wait.saturating_sub(1);
+        let next = if wider { narrow.saturating_sub(1) } else { (narrow + 1).min(NARROWEST) };
+        if next == narrow {
+            return narrow;
+        }
+        if wider == self.widened {
+            self.patience = 1;
+        } else if self.wait > 0 {
+            return narrow;
+        } else {
+            self.patience = (self.patience * 2).clamp(1, MOST_PATIENCE);
+            (self.widened, self.wait) = (wider, self.patience);
+        }
+        next
+    }
+}
