@@ -11,8 +11,8 @@ use crate::apply::is_auto;
 use crate::observe::data;
 use crate::{Calibration, Data, Effort, Selector, Setup, advise_among, decide, selector_in};
 
-/// Returns self-tuning options for `memory_bytes` of filters and block cache: a quarter for the
-/// cache, at most 1 GiB, the rest for filters. Filters and compaction policy follow the cost model
+/// Returns self-tuning options for `memory_bytes` of filters and caches: an eighth each for block
+/// cache and record cache, at most 512 MiB, the rest for filters. Filters and compaction policy follow the cost model
 /// for the workload declared in `keyspace.workload` or, by default, the observed one. They are
 /// chosen at opening and whenever a compaction leaves the tree idle, with hysteresis.
 /// [`Stats::tuning`](tamis::stats::Stats::tuning) lists the decisions.
@@ -30,12 +30,13 @@ use crate::{Calibration, Data, Effort, Selector, Setup, advise_among, decide, se
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn auto(memory_bytes: u64) -> Options {
-    let cache_bytes = (memory_bytes / 4).min(1 << 30);
+    let cache_bytes = (memory_bytes / 8).min(512 << 20);
     Options {
         auto_memory_bytes: memory_bytes.max(1),
         tuner: Some(Arc::new(Advisor::default())),
         cache_bytes,
-        filter_budget_bytes: memory_bytes - cache_bytes,
+        record_cache_bytes: cache_bytes,
+        filter_budget_bytes: memory_bytes - 2 * cache_bytes,
         ..Options::default()
     }
 }

@@ -206,6 +206,7 @@ impl World {
         };
         // Uses no input, so that stored inputs keep their meaning.
         options.read_queue_depth = if options.pin_metadata { 32 } else { 2 };
+        options.record_cache_bytes = if options.cache_bytes == 0 { 1 << 14 } else { 0 };
         options.max_log_bytes = choose(input, [1 << 20, 4 << 10]);
         options.keyspace.merge_operator = Some(OPERATORS[0].into());
         let mut second_options = keyspace_options(input);

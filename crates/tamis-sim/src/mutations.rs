@@ -284,6 +284,69 @@ const MUTATIONS: &[Mutation] = &[
             },
         ],
     },
+    Mutation {
+        name: "record-of-an-old-run",
+        story: "a flush leaves the cached records of its keys",
+        edits: &[Edit {
+            file: "crates/tamis/src/jobs/flush.rs",
+            find: r#"pass.forget(Digest::of(cursor.key()));"#,
+            replace: r#"let _ = Digest::of(cursor.key());"#,
+        }],
+    },
+    Mutation {
+        name: "record-of-the-future",
+        story: "a snapshot reads a cached record that is newer",
+        edits: &[Edit {
+            file: "crates/tamis/src/records/mod.rs",
+            find: r#" && record.seq <= sight.seq"#,
+            replace: r#""#,
+        }],
+    },
+    Mutation {
+        name: "record-below-the-floor",
+        story: "an ingestion leaves the cached records of its keys",
+        edits: &[Edit {
+            file: "crates/tamis/src/records/mod.rs",
+            find: r#"(sight.floor..=sight.edition).contains(&record.edition)"#,
+            replace: r#"record.edition <= sight.edition"#,
+        }],
+    },
+    Mutation {
+        name: "record-of-another-keyspace",
+        story: "a keyspace reads the cached records of others",
+        edits: &[
+            Edit {
+                file: "crates/tamis/src/records/shard.rs",
+                find: r#"(digest.get() >> 32) as u32 ^ keyspace.wrapping_mul(0x9e37_79b1)"#,
+                replace: r#"(digest.get() >> 32) as u32 ^ (keyspace & 0)"#,
+            },
+            Edit {
+                file: "crates/tamis/src/records/shard.rs",
+                find: r#"header.keyspace == name.keyspace && "#,
+                replace: r#""#,
+            },
+        ],
+    },
+    Mutation {
+        name: "record-under-a-range-delete",
+        story: "a cached record is returned although a range delete or its age hides it",
+        edits: &[Edit {
+            file: "crates/tamis/src/read/lookup.rs",
+            find: r#"cover if cover > seq => Lookup::DeletedByRange { seq: cover },
+            _ => Lookup::Found"#,
+            replace: r#"cover if cover == SeqNo::MAX => Lookup::DeletedByRange { seq: cover },
+            _ => Lookup::Found"#,
+        }],
+    },
+    Mutation {
+        name: "record-from-an-old-view",
+        story: "a reader adds what it found in an old version after a flush has removed the key",
+        edits: &[Edit {
+            file: "crates/tamis/src/records/gate.rs",
+            find: r#"self.passes.load(Acquire) == 0 && self.since.load(Relaxed) <= edition"#,
+            replace: r#"self.passes.load(Acquire) < 99 || self.since.load(Relaxed) <= edition"#,
+        }],
+    },
 ];
 
 /// Bugs of transactions, for [`transactions`](crate::transactions) to find.

@@ -61,6 +61,7 @@ class DatabaseOptions(_CommonOptions, total=False):
     read_mode: str
     async_reads: str
     cache_bytes: Union[int, str]
+    record_cache_bytes: Union[int, str]
     filter_budget_bytes: Union[int, str]
     read_memory_bytes: Union[int, str]
     auto_memory_bytes: Union[int, str]

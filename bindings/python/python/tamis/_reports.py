@@ -132,6 +132,8 @@ class ReadCost(_Report):
     #: Table filters probed by iterators, for a key range. A probe of a global filter counts once, however many runs it covers; one
     #: that the filter cannot answer does not count.
     range_probes: int
+    #: Point lookups that the record cache answered.
+    record_hits: int
     #: Runs of which iterators opened a table; counted once for each end of an iterator.
     runs_opened: int
     #: Runs whose data was searched by a point lookup.
@@ -698,6 +700,8 @@ class MemoryReport(_Report):
     metadata: int
     #: Histograms of latencies, and events that wait for listeners.
     observers: int
+    #: Records in the record cache, with all overhead.
+    record_cache: int
     #: Samples of what is read, by which filters and caches are chosen and divided.
     samples: int
     #: Memory of flushed memtables that waits for the next.
@@ -783,6 +787,10 @@ class Stats(_Report):
     readers_memtable_bytes: int
     #: Bytes of all table files that are in no keyspace any more, but in a state that something still reads.
     readers_table_bytes: int
+    #: The capacity of the record cache.
+    record_cache_capacity_bytes: int
+    #: Bytes in the record cache, with all overhead.
+    record_cache_used_bytes: int
     #: Space on the device that is kept in reserve for a full disk.
     reserve_bytes: int
     #: The size of these logs on disk, besides log_allocated_bytes.
@@ -1149,17 +1157,21 @@ class ReadMemoryShare(_Report):
 
     #: The database's directory.
     path: Path
-    #: Its share: the sum of the next two.
+    #: Its share: the sum of the next three.
     bytes: int
     #: The capacity of its block cache.
     cache_bytes: int
     #: The budget of its elastic filters.
     filter_bytes: int
+    #: The capacity of its record cache.
+    record_bytes: int
     #: The bytes in its block cache.
     cache_used_bytes: int
     #: The memory used by its elastic filters.
     filter_used_bytes: int
-    #: The number of steps that its block cache and its elastic filters gave or took.
+    #: The bytes in its record cache.
+    record_used_bytes: int
+    #: The number of steps that the three gave or took.
     steps: int
 
 

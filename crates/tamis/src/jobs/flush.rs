@@ -341,7 +341,10 @@ mod tests;
 
 /// Removes the cached records of the keys in memtables that are about to become a run. While the
 /// result lives, reads of the keyspace add none.
-fn forget_records<'k>(keyspace: &'k KeyspaceInner, slots: &[Arc<MemtableSlot>]) -> Option<Pass<'k, impl Fn() -> u64 + 'k>> {
+fn forget_records<'k>(
+    keyspace: &'k KeyspaceInner,
+    slots: &[Arc<MemtableSlot>],
+) -> Option<Pass<'k, impl Fn() -> u64 + 'k>> {
     let pass = keyspace.records.as_ref()?.pass(|| keyspace.view.load().edition);
     for slot in slots {
         let mut cursor = slot.memtable.cursor();

@@ -155,11 +155,11 @@ fn ask(
     (!changes.is_empty()).then_some((proposal, changes))
 }
 
-/// Returns the part of the memory that is for filters: the block cache keeps the size that it got
-/// at opening. If blocks are read through it, the model divides all of the memory.
+/// Returns the part of the memory that is for filters: the caches keep the sizes that they got at
+/// opening. If blocks are read through the block cache, the model divides its memory, too.
 fn filter_memory(options: &Options) -> u64 {
-    let mapped = options.read_mode == ReadMode::Mapped;
-    options.auto_memory_bytes.saturating_sub(if mapped { options.cache_bytes } else { 0 }).max(1)
+    let cache_bytes = if options.read_mode == ReadMode::Mapped { options.cache_bytes } else { 0 };
+    options.auto_memory_bytes.saturating_sub(cache_bytes).saturating_sub(options.record_cache_bytes).max(1)
 }
 
 /// Returns a keyspace's share of the budget.

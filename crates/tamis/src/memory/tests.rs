@@ -70,33 +70,31 @@ impl Drop for Database {
 
 #[test]
 fn shares_follow_members_and_the_total() {
-    let (memory, machine) = (SharedReadMemory::new(3000), Arc::new(Machine::default()));
-    assert_eq!((memory.bytes(), memory.members().len()), (3000, 0));
+    let (memory, machine) = (SharedReadMemory::new(86_400), Arc::new(Machine::default()));
+    assert_eq!((memory.bytes(), memory.members().len()), (86_400, 0));
     let a = Database::open(&memory, &machine, "a");
-    assert_eq!(a.bytes(), 3000);
+    assert_eq!(a.bytes(), 86_400);
     let b = Database::open(&memory, &machine, "b");
     let c = Database::open(&memory, &machine, "c");
-    assert_eq!((a.bytes(), b.bytes(), c.bytes()), (1000, 1000, 1000));
-    memory.set_bytes(300);
-    assert_eq!((a.bytes(), b.bytes(), c.bytes()), (100, 100, 100));
-    memory.set_bytes(6000);
+    assert_eq!((a.bytes(), b.bytes(), c.bytes()), (28_800, 28_800, 28_800));
+    memory.set_bytes(8640);
+    assert_eq!((a.bytes(), b.bytes(), c.bytes()), (2880, 2880, 2880));
+    memory.set_bytes(172_800);
     let members = memory.members();
     let paths: Vec<_> = members.iter().map(|share| share.path.to_str().expect("text")).collect();
     assert_eq!(paths, ["a", "b", "c"]);
-    assert!(
-        members
-            .iter()
-            .all(|share| share.bytes == 2000 && share.cache_bytes >= 666 && share.filter_used_bytes == 666)
-    );
+    assert!(members.iter().all(|share| share.bytes == 57_600
+        && share.cache_bytes == 19_200
+        && share.filter_used_bytes == 19_200));
     b.close();
     b.close();
-    assert_eq!((a.bytes(), b.bytes(), c.bytes()), (3000, 0, 3000));
+    assert_eq!((a.bytes(), b.bytes(), c.bytes()), (86_400, 0, 86_400));
     drop(c);
-    assert_eq!(a.bytes(), 6000);
-    assert_eq!(machine.peak.load(Relaxed), 6000);
+    assert_eq!(a.bytes(), 172_800);
+    assert_eq!(machine.peak.load(Relaxed), 172_800);
     // An opening that failed before there was a database.
     drop(memory.join(Path::new("d")));
-    assert_eq!((a.bytes(), memory.members().len()), (6000, 1));
+    assert_eq!((a.bytes(), memory.members().len()), (172_800, 1));
 }
 
 /// Steps go both ways, and whoever gives does so before the other takes.

@@ -438,8 +438,13 @@ impl Options {
         if self.shared_read_memory.is_none() {
             return Ok(());
         }
-        let limits =
-            ["cache_bytes", "record_cache_bytes", "filter_budget_bytes", "read_memory_bytes", "auto_memory_bytes"];
+        let limits = [
+            "cache_bytes",
+            "record_cache_bytes",
+            "filter_budget_bytes",
+            "read_memory_bytes",
+            "auto_memory_bytes",
+        ];
         for name in limits {
             let field = Self::FIELDS.iter().find(|field| field.name == name).expect("an option");
             let (value, default) = ((field.print)(self), field.default);

@@ -542,7 +542,8 @@ impl ReadAt<'_> {
             _ => Lookup::Found { seq, value },
         };
         if cfg!(debug_assertions)
-            && let Ok(truth) = self.get_of_runs(&mut KeyLookup::with_digest(key, cover), &mut ReadCost::default())
+            && let Ok(truth) =
+                self.get_of_runs(&mut KeyLookup::with_digest(key, cover), &mut ReadCost::default())
         {
             assert_eq!(answer.clone().value(), truth.value(), "a cached record of {:?}", key.key);
         }

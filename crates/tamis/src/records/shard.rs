@@ -21,6 +21,7 @@
 //! * A slot leads to a record in the ring, and two slots to two records of different names.
 //! * A record in the ring without a slot is dead.
 
+use std::mem;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -91,11 +92,16 @@ impl Slot {
         Slot(u64::from(mark) << 32 | (place / ALIGN + 1) as u64)
     }
 
+    /// The place, if the slot is taken.
+    #[inline]
+    fn any_place(self) -> Option<usize> {
+        Some((self.0 as u32).checked_sub(1)? as usize * ALIGN)
+    }
+
     /// The place, if the slot is taken and has this mark.
     #[inline]
     fn place(self, mark: u32) -> Option<usize> {
-        let at = self.0 as u32 as usize;
-        ((self.0 >> 32) as u32 == mark && at > 0).then(|| (at - 1) * ALIGN)
+        if (self.0 >> 32) as u32 == mark { self.any_place() } else { None }
     }
 }
 
@@ -189,7 +195,7 @@ impl Shard {
 
     /// Removes the records with this digest, and those that cannot be told from them.
     pub(super) fn forget(&self, keyspace: KeyspaceId, digest: Digest) {
-        self.inner.lock().remove(mark(keyspace, digest), |_, _| true);
+        self.inner.lock().remove(mark(keyspace, digest), |_| true);
     }
 
     /// Changes the size of the ring. Keeps what fits, the newest first to stay.
@@ -224,22 +230,21 @@ impl Inner {
         Inner { buckets, ring, trial, last_bytes, last_hits: 0, evicted_bytes: 0 }
     }
 
+    /// The number of a mark's bucket.
     #[inline]
-    fn bucket(&mut self, mark: u32) -> &mut Bucket {
-        // A number below that of the buckets.
-        let at = (u64::from(mark) * self.buckets.len() as u64) >> 32;
-        &mut self.buckets[at as usize]
+    fn bucket_of(&self, mark: u32) -> usize {
+        ((u64::from(mark) * self.buckets.len() as u64) >> 32) as usize
     }
 
     #[inline]
-    fn find(&mut self, name: Name<'_>) -> Option<usize> {
+    fn find(&self, name: Name<'_>) -> Option<usize> {
         let mark = name.mark();
-        let slots = self.bucket(mark).0;
         let of_name = |place: &usize| {
             let header = self.ring.header(*place);
             header.keyspace == name.keyspace && self.ring.record(*place, &header).0 == name.key
         };
-        slots.into_iter().filter_map(|slot| slot.place(mark)).find(of_name)
+        let slots = &self.buckets[self.bucket_of(mark)].0;
+        slots.iter().filter_map(|slot| slot.place(mark)).find(of_name)
     }
 
     fn insert(&mut self, name: Name<'_>, sight: Sight, (seq, value): (SeqNo, &[u8])) {
@@ -255,7 +260,7 @@ impl Inner {
             if known.seq == seq && known.edition >= sight.floor {
                 return; // another thread was faster
             }
-            self.remove(mark, |_, at| at == place);
+            self.remove(mark, |at| at == place);
         }
         if header.taken() > self.ring.capacity() / 8 {
             return;
@@ -270,20 +275,21 @@ impl Inner {
 
     /// Adds a slot to its bucket, in place of the one with the oldest record if none is free.
     fn add_slot(&mut self, slot: Slot, mark: u32) {
-        let slots = self.bucket(mark).0;
-        let at = slots.iter().position(|slot| slot.0 == 0).unwrap_or_else(|| {
-            let age = |slot: &Slot| self.ring.age((slot.0 as u32 as usize - 1) * ALIGN);
-            (0..SLOTS).min_by_key(|&at| age(&slots[at])).expect("a bucket has slots")
-        });
-        self.bucket(mark).0[at] = slot;
+        let bucket = self.bucket_of(mark);
+        let slots = &mut self.buckets[bucket].0;
+        let free = slots.iter().position(|slot| *slot == Slot::default());
+        let oldest = || (0..SLOTS).min_by_key(|&at| slots[at].any_place().map(|place| self.ring.age(place)));
+        if let Some(at) = free.or_else(oldest) {
+            slots[at] = slot;
+        }
     }
 
     /// Drops the oldest record, or writes it again.
     fn evict(&mut self, again: &mut u32) {
         let place = self.ring.pop().expect("an empty ring has room for an eighth of it");
         let mut header = self.ring.header(place);
-        let slot = Slot::new(header.mark, place);
-        let Some(at) = self.bucket(header.mark).0.iter().position(|of| *of == slot) else { return };
+        let (slot, bucket) = (Slot::new(header.mark, place), self.bucket_of(header.mark));
+        let Some(at) = self.buckets[bucket].0.iter().position(|of| *of == slot) else { return };
         let mut moved = None;
         if header.uses > 0 && *again > 0 {
             *again -= 1;
@@ -294,29 +300,29 @@ impl Inner {
             self.trial.displaced += 1;
             self.evicted_bytes += header.taken() as u64;
         }
-        let slot = moved.map_or(Slot::default(), |place| Slot::new(header.mark, place));
-        self.bucket(header.mark).0[at] = slot;
+        self.buckets[bucket].0[at] = moved.map_or(Slot::default(), |place| Slot::new(header.mark, place));
     }
 
-    /// Removes records of this mark by their header and place.
-    fn remove(&mut self, mark: u32, which: impl Fn(&Header, usize) -> bool) {
-        for at in 0..SLOTS {
-            if let Some(place) = self.bucket(mark).0[at].place(mark)
-                && which(&self.ring.header(place), place)
-            {
-                self.bucket(mark).0[at] = Slot::default();
+    /// Removes records of this mark by their place.
+    fn remove(&mut self, mark: u32, which: impl Fn(usize) -> bool) {
+        let bucket = self.bucket_of(mark);
+        for slot in &mut self.buckets[bucket].0 {
+            if slot.place(mark).is_some_and(&which) {
+                *slot = Slot::default();
             }
         }
     }
 
     fn resize(&mut self, ring_bytes: usize) {
-        let mut old = std::mem::replace(self, Inner::new(ring_bytes, self.last_bytes));
-        self.trial = std::mem::take(&mut old.trial);
+        let mut old = mem::replace(self, Inner::new(ring_bytes, self.last_bytes));
+        self.trial = mem::take(&mut old.trial);
         (self.last_hits, self.evicted_bytes) = (old.last_hits, old.evicted_bytes);
         while let Some(place) = old.ring.pop() {
             let header = old.ring.header(place);
             let slot = Slot::new(header.mark, place);
-            if !old.bucket(header.mark).0.contains(&slot) || header.taken() > self.ring.capacity() / 8 {
+            if !old.buckets[old.bucket_of(header.mark)].0.contains(&slot)
+                || header.taken() > self.ring.capacity() / 8
+            {
                 continue;
             }
             while !self.ring.fits(header.taken()) {

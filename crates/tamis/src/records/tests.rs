@@ -1,5 +1,4 @@
-//! The rule of validity, case by case, on databases whose cache takes everything at once; and the
-//! shard beside a model.
+//! The rule of validity, case by case; and a shard beside a model.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,9 +8,11 @@ use proptest::prelude::*;
 use tamis_filter::Digest;
 
 use super::shard::{Name, Shard};
-use super::{KeyspaceRecords, RecordCache, Sight};
+use super::{KeyspaceRecords, RecordCache, RunsChange, Sight};
 use crate::clock::ManualClock;
-use crate::options::{KeyspaceOptions, Options};
+use crate::explain::ExplainStep;
+use crate::operators::{CompactionFilter, Decision, Operators};
+use crate::options::{CompactionChoice, KeyspaceOptions, Options};
 use crate::{Db, WriteBatch};
 
 fn options() -> Options {
@@ -118,7 +119,8 @@ fn an_ingestion_replaces_what_is_cached() {
     db.flush().unwrap();
     warm(&db, "k");
     let path = dir.path().join("new.tam");
-    let mut table = crate::ingest::ExternalTableBuilder::create(&path, &db.default_keyspace().options()).unwrap();
+    let mut table =
+        crate::ingest::ExternalTableBuilder::create(&path, &db.default_keyspace().options()).unwrap();
     table.put("k", "new").unwrap();
     table.finish().unwrap();
     db.default_keyspace().ingest(&[&path], Default::default()).unwrap();
@@ -162,6 +164,134 @@ fn a_follower_does_not_return_what_the_writer_has_replaced() {
         follower.catch_up().unwrap();
         assert_eq!(follower.get("k").unwrap(), db.get("k").unwrap());
     }
+}
+
+#[derive(Debug)]
+struct DropAll;
+
+impl CompactionFilter for DropAll {
+    fn name(&self) -> &str {
+        "drop-all"
+    }
+
+    fn filter(&self, _: usize, _: &[u8], _: &[u8]) -> Decision {
+        Decision::Remove
+    }
+}
+
+#[test]
+fn what_a_compaction_filter_removes_is_gone() {
+    let operators = Operators::new().with_filter(Arc::new(DropAll));
+    let keyspace = KeyspaceOptions::default().compaction_filter(Some("drop-all".into()));
+    let keyspace = keyspace.auto_compaction(false);
+    let db = options().operators(operators).keyspace(keyspace).open("db").unwrap();
+    // A snapshot keeps the value from the filter until it is dropped.
+    db.put("k", "v").unwrap();
+    let snapshot = db.snapshot();
+    db.flush().unwrap();
+    warm(&db, "k");
+    drop(snapshot);
+    db.compact().unwrap();
+    assert_eq!(db.get("k").unwrap(), None);
+}
+
+#[test]
+fn what_retention_drops_is_gone_and_stays_gone_under_another_policy() {
+    let keyspace = KeyspaceOptions::default().compaction(CompactionChoice::Fifo).retain_bytes(100 << 10);
+    let db = options().keyspace(keyspace).open("db").unwrap();
+    let pause = db.pause_compaction();
+    db.put("k", [7; 300]).unwrap();
+    db.flush().unwrap();
+    warm(&db, "k");
+    (0..500).for_each(|i| db.put(format!("z{i:03}"), [i as u8; 300]).unwrap());
+    db.flush().unwrap();
+    drop(pause);
+    db.wait_for_compaction().unwrap();
+    assert_eq!(db.get("k").unwrap(), None);
+    db.default_keyspace().set_options(&[("compaction", "leveling")]).unwrap();
+    db.put("other", "v").unwrap();
+    db.flush().unwrap();
+    assert_eq!(db.get("k").unwrap(), None);
+}
+
+#[test]
+fn operands_are_applied_to_what_is_cached() {
+    let keyspace = KeyspaceOptions::default().merge_operator(Some("append".into()));
+    let db = options().keyspace(keyspace).open("db").unwrap();
+    db.put("k", "a").unwrap();
+    db.flush().unwrap();
+    warm(&db, "k");
+    for (operand, expected) in [("b", "ab"), ("c", "abc")] {
+        db.merge("k", operand).unwrap();
+        for flushed in [false, true] {
+            if flushed {
+                db.flush().unwrap();
+            }
+            assert_eq!(db.get("k").unwrap().unwrap(), expected);
+            assert_eq!(db.multi_get(&["k"]).unwrap()[0].as_ref().unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_batch_of_keys_is_answered_and_remembered() {
+    let db = options().open("db").unwrap();
+    let keys: Vec<String> = (0..100).map(|i| format!("{i:03}")).collect();
+    keys.iter().for_each(|key| db.put(key, key).unwrap());
+    db.flush().unwrap();
+    for _ in 0..3 {
+        let values = db.multi_get(&keys).unwrap();
+        assert!(values.iter().zip(&keys).all(|(value, key)| value.as_ref().unwrap() == key));
+    }
+    let before = db.stats().read;
+    db.multi_get(&keys).unwrap();
+    let cost = db.stats().read - before;
+    assert_eq!((cost.record_hits, cost.block_reads, cost.digests), (100, 0, 100));
+}
+
+#[test]
+fn an_explanation_shows_the_cache() {
+    let db = warmed();
+    let explained = db.explain_get("k").unwrap();
+    let last = explained.steps.last().unwrap();
+    assert_eq!(*last, ExplainStep::RecordCache { found: true }, "{explained}");
+    assert!(explained.to_string().contains("found in the record cache"), "{explained}");
+}
+
+/// A reader of an old version must not bring back what a flush has removed.
+#[test]
+fn a_pass_closes_the_cache_to_old_readers() {
+    let records = KeyspaceRecords::new(0, Arc::new(RecordCache::new(1 << 20, 1 << 20, 0)));
+    let sight = |edition| Sight { edition, floor: 0, seq: 10 };
+    let digest = Digest::of(b"k");
+    let is_cached = |edition| {
+        (0..2).for_each(|_| records.found(sight(edition), digest, b"k", (1, b"v")));
+        records.get(sight(edition), digest, b"k").is_some()
+    };
+    assert!(is_cached(0));
+    let pass = records.pass(|| 1);
+    pass.forget(digest);
+    assert!(!is_cached(0) && !is_cached(1), "while it lasts");
+    drop(pass);
+    assert!(!is_cached(0), "what it found may be in the new run");
+    assert!(is_cached(1));
+}
+
+#[test]
+fn only_a_flush_with_a_pass_keeps_the_floor() {
+    let records = KeyspaceRecords::new(0, Arc::new(RecordCache::new(1 << 20, 1 << 20, 0)));
+    assert_eq!(records.next_floor(1, RunsChange::Merged), 0);
+    assert_eq!(records.next_floor(2, RunsChange::Flushed), 2);
+    let pass = records.pass(|| 3);
+    assert_eq!(records.next_floor(3, RunsChange::Flushed), 3, "by another, while it has not come to its end");
+    pass.complete();
+    assert_eq!(records.next_floor(4, RunsChange::Flushed), 3);
+    assert_eq!(records.next_floor(5, RunsChange::Flushed), 5, "it was for one version");
+    pass.complete();
+    drop(pass);
+    assert_eq!(records.next_floor(6, RunsChange::Flushed), 6, "it was never published");
+    assert_eq!(records.next_floor(7, RunsChange::Other), 7);
+    assert_eq!(records.next_floor(8, RunsChange::Merged), 7);
 }
 
 #[test]

@@ -240,7 +240,9 @@ fn a_failed_opening_takes_nothing() {
     Options { create_if_missing: false, ..options.clone() }.open("/missing").expect_err("there is none");
     assert_eq!((memory.members().len(), share(&memory, "/db").bytes), (1, TOTAL));
     let reader = other.open_read_only("/other").expect("opening");
-    assert_eq!((memory.members().len(), reader.stats().read_memory_bytes), (2, TOTAL / 2));
+    assert_eq!(memory.members().len(), 2);
+    // Thirds of halves are rounded.
+    assert!((TOTAL / 2).abs_diff(reader.stats().read_memory_bytes) < 4);
     drop((db, reader));
     assert_eq!(memory.members(), []);
 }

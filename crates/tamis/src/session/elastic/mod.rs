@@ -163,11 +163,16 @@ impl Elastic {
                 let capacity = membership.bytes(Use::Blocks).max(LEAST_BLOCKS * block_bytes.max(1));
                 let resizing = Resizing { least_bytes, step_bytes };
                 let cache = Arc::new(BlockCache::with_ghost(capacity, block_bytes, resizing));
-                let records =
-                    Arc::new(RecordCache::new(membership.bytes(Use::Records), total, step_bytes));
+                let records = Arc::new(RecordCache::new(membership.bytes(Use::Records), total, step_bytes));
                 let (counters, spared) = (counters.clone(), Mutex::default());
-                let shared =
-                    Shared { cache: cache.clone(), records: records.clone(), spared, counters, membership, own };
+                let shared = Shared {
+                    cache: cache.clone(),
+                    records: records.clone(),
+                    spared,
+                    counters,
+                    membership,
+                    own,
+                };
                 (cache, 0, Some(records), Some(shared))
             }
         };
