@@ -132,9 +132,14 @@ pub(crate) struct RunArgs {
     /// Size of a memtable and of table files [default: 64MiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memtable: Option<u64>,
-    /// Size of the block cache [default: 8MiB; in ycsb 1GiB; in direct always 1/32 of the data]
+    /// Size of the block cache [default: 8MiB; in ycsb 1GiB; in direct always 1/32 of the data, in beyond-memory a
+    /// third of all memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cache: Option<u64>,
+    /// Limit of all memory of a system's process, its page cache included, while it is measured, by a control group: takes the
+    /// rights of root [default: none; in beyond-memory a fifth of the data]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory: Option<u64>,
     /// Bypass the page cache for tables in all suites, not only in `direct`
     #[arg(long)]
     pub direct: bool,
@@ -234,6 +239,7 @@ impl RunArgs {
             filter_bits: self.filter_bits,
             memtable_bytes,
             cache_bytes: self.cache.or(defaults.cache_bytes),
+            memory_bytes: self.memory,
             compression: match self.compression {
                 CompressionArg::None => Compression::None,
                 CompressionArg::Lz4 => Compression::Lz4,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use tamis_bench::Workload;
 
+use crate::directory;
 use crate::engines::system::{System, Visitor};
 use crate::engines::{Engine, Setup};
 use crate::failure::Failure;
@@ -25,9 +26,6 @@ use crate::suites::{Loading, Plan, Step};
 
 /// Prefix of [`Row::refused`] if a worker failed, to distinguish it from an unsupported option.
 pub(crate) const STOPPED: &str = "stopped: ";
-
-/// Ratio of measured operations of a step to those that warm up before.
-const WARMUP_SHARE: u64 = 10;
 
 /// Ratio of the operations of a step to those whose instructions are counted.
 const COUNTED_SHARE: u64 = 100;
@@ -191,7 +189,7 @@ impl Conductor<'_> {
         dir: &Path,
         round: u32,
     ) -> Result<Result<Row, String>, Trouble> {
-        let mut link = self.spawn(i)?;
+        let mut link = self.spawn(i, plan.memory_bytes)?;
         let setup = plan.setup(dir.to_owned(), self.stage.systems[i].overrides());
         let open = Request::Open { setup, data: plan.data.clone(), loaded: 0 };
         let options = match link.ask(&open)? {
@@ -377,7 +375,7 @@ impl Conductor<'_> {
                 side.link.ask(&request)?;
             }
             self.open(plan, i, side)?;
-        } else if !plan.direct_io {
+        } else if !plan.direct_io && plan.memory_bytes.is_none() {
             side.link.ask(&Request::Warm)?;
         }
         let request = request_of(plan, step, round, step.ops);
@@ -411,7 +409,8 @@ impl Conductor<'_> {
     fn load_and_open(&mut self, plan: &Plan, i: usize, dir: &Path, load: bool) -> Result<Standing, Trouble> {
         let overrides = self.stage.systems[i].overrides().to_vec();
         let setup = plan.setup(dir.to_owned(), &overrides);
-        let mut link = self.spawn(i)?;
+        // A load has no limit: it leaves the same database, sooner.
+        let mut link = self.spawn(i, plan.memory_bytes.filter(|_| !load))?;
         match link.ask(&Request::Check { setup })? {
             Answer::Done => {}
             Answer::Refused { why } => return Ok(Standing::Refused(why)),
@@ -445,7 +444,12 @@ impl Conductor<'_> {
                 link.ask(&Request::Compact)?;
             }
             self.quit(i, link)?;
-            link = self.spawn(i)?;
+            link = self.spawn(i, plan.memory_bytes)?;
+        }
+        if plan.memory_bytes.is_some() {
+            // What is in the page cache already is not counted against the limit.
+            directory::evict(dir)
+                .map_err(|error| Trouble::Failed(format!("{}: not evicted: {error}", self.stage.systems[i])))?;
         }
         let mut side = Side { link, dir: dir.to_owned(), options: BTreeMap::new(), loaded: plan.loaded };
         self.open(plan, i, &mut side)?;
@@ -480,9 +484,14 @@ impl Conductor<'_> {
         }
     }
 
-    fn spawn(&self, i: usize) -> Result<Link, Trouble> {
+    /// Starts a worker, with a limit for all its memory if one is given.
+    fn spawn(&self, i: usize, memory_bytes: Option<u64>) -> Result<Link, Trouble> {
         let system = &self.stage.systems[i];
-        (self.stage.spawn)(system).map_err(|error| Trouble::Failed(format!("{system}: no worker: {error}")))
+        let start = || {
+            let mut link = (self.stage.spawn)(system)?;
+            memory_bytes.map_or(Ok(()), |bytes| link.confine(bytes)).map(|()| link)
+        };
+        start().map_err(|error| Trouble::Failed(format!("{system}: no worker: {error}")))
     }
 
     fn quit(&mut self, i: usize, link: Link) -> Result<(), Trouble> {
@@ -616,7 +625,7 @@ fn request_of(plan: &Plan, step: &Step, round: u32, ops: u64) -> Request {
         threads: step.threads,
         ops,
         seconds: plan.seconds,
-        warmup: if step.warm_with.is_some() { step.ops / WARMUP_SHARE } else { 0 },
+        warmup: if step.warm_with.is_some() { step.ops / plan.warmup_share } else { 0 },
         warm_with: step.warm_with.unwrap_or(Workload::GetExisting).name().to_owned(),
         seed: plan.seed_of(round),
     }

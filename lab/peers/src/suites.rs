@@ -39,6 +39,8 @@ pub(crate) struct Sizes {
     pub memtable_bytes: u64,
     /// Size of the block cache in bytes; `None` for the suite's default.
     pub cache_bytes: Option<u64>,
+    /// Limit of all memory of a worker; `None` for the suite's default.
+    pub memory_bytes: Option<u64>,
     /// Compression of blocks.
     pub compression: Compression,
     /// Numbers of threads.
@@ -70,6 +72,18 @@ const DIRECT_CACHE_SHARE: u64 = 32;
 
 /// Ratio of the larger block cache to the data in `cached`. What engines keep for a block, and B-trees for half-empty pages, counts.
 const LARGE_CACHE: u64 = 2;
+
+/// Ratio of the data to all memory in `beyond-memory`.
+const BEYOND_MEMORY: u64 = 5;
+
+/// The least memory there, since processes need some for themselves.
+const LEAST_MEMORY: u64 = 32 << 20;
+
+/// Ratio of all memory to the block cache there: RocksDB's guide gives it a third, and the rest to the page cache.
+const CACHE_OF_MEMORY: u64 = 3;
+
+/// Ratio of measured operations of a step to those that warm up before.
+const WARMUP_SHARE: u64 = 10;
 
 /// Intended minimum number of runs where compaction is held back, which limits the size of memtables.
 const RUNS: u64 = 16;
@@ -154,6 +168,8 @@ pub(crate) enum Suite {
     Steady,
     /// Large values.
     Large,
+    /// A database larger than memory.
+    BeyondMemory,
 }
 
 /// One database per system, and the measurements on it.
@@ -197,6 +213,10 @@ pub(crate) struct Plan {
     pub separated_bytes: Option<u64>,
     /// Whether the database is closed, evicted from the page cache and opened again before each step.
     pub cold: bool,
+    /// Limit of all memory of a worker, its page cache included, while steps are measured. Loads have none.
+    pub memory_bytes: Option<u64>,
+    /// Ratio of the operations of a step to those of its warm-up.
+    pub warmup_share: u64,
     /// Whether all entries are read once before the first step, through each engine's cache.
     pub filled: bool,
     /// Seed of all random choices.
@@ -216,7 +236,7 @@ pub(crate) struct Step {
     pub threads: usize,
     /// Number of operations over all threads; a fill puts every key.
     pub ops: u64,
-    /// The unmeasured workload before each round: a tenth of the operations.
+    /// The unmeasured workload before each round: see [`Plan::warmup_share`].
     pub warm_with: Option<Workload>,
 }
 
@@ -236,7 +256,7 @@ pub(crate) struct Loading {
 
 impl Suite {
     /// All suites in execution order.
-    pub(crate) const ALL: [Suite; 19] = [
+    pub(crate) const ALL: [Suite; 20] = [
         Suite::Load,
         Suite::Inline,
         Suite::Batch,
@@ -256,6 +276,7 @@ impl Suite {
         Suite::Sync,
         Suite::Steady,
         Suite::Large,
+        Suite::BeyondMemory,
     ];
 
     /// Returns the name on the command line and in rows.
@@ -280,6 +301,7 @@ impl Suite {
             Suite::Sync => "sync",
             Suite::Steady => "steady",
             Suite::Large => "large",
+            Suite::BeyondMemory => "beyond-memory",
         }
     }
 
@@ -317,6 +339,9 @@ impl Suite {
             Suite::Large => {
                 "values of 1, 4, 16 and 256 KiB, fewer of the longer ones, separated from their keys"
             }
+            Suite::BeyondMemory => {
+                "data of five times all memory, the page cache included; everything merged into one run"
+            }
         }
     }
 
@@ -337,6 +362,9 @@ impl Suite {
             Suite::Real => vec![GetEmpty, GetExisting, Seek, SeekNext50],
             Suite::Sync | Suite::Steady => vec![Overwrite],
             Suite::Large => vec![FillRandom, Overwrite, GetExisting, SeekNext50],
+            Suite::BeyondMemory => {
+                vec![GetEmpty, GetExisting, GetZipf, Seek, SeekNext50, YcsbC, YcsbB, YcsbD]
+            }
         }
     }
 
@@ -427,6 +455,20 @@ impl Suite {
                 };
                 VALUE_LENGTHS.iter().flat_map(of_length).filter(|plan| !plan.steps.is_empty()).collect()
             }
+            Suite::BeyondMemory => {
+                // Reads are measured before anything is written, in all rounds.
+                let (writes, reads): (Vec<Workload>, Vec<Workload>) =
+                    workloads.iter().partition(|workload| workload.writes());
+                let of = |workloads: &[Workload]| {
+                    let mut plan = Plan::new(self, sizes, workloads, &[1]);
+                    let memory = (plan.loaded_bytes() / BEYOND_MEMORY).max(LEAST_MEMORY);
+                    let memory = sizes.memory_bytes.unwrap_or(memory);
+                    plan.memory_bytes = Some(memory);
+                    plan.cache_bytes = sizes.cache_bytes.unwrap_or(memory / CACHE_OF_MEMORY);
+                    Plan { compact: true, warmup_share: 1, ..plan }
+                };
+                [reads, writes].iter().map(|workloads| of(workloads)).filter(|plan| !plan.steps.is_empty()).collect()
+            }
         })
     }
 
@@ -449,6 +491,8 @@ impl Suite {
             Suite::Cold => 250,
             Suite::Sync => 100,
             Suite::Large if scans => 50,
+            Suite::BeyondMemory if seeks || scans => 50,
+            Suite::BeyondMemory => 10,
             Suite::Direct if seeks || scans => 250,
             Suite::Direct => 25,
             Suite::Runs if seeks || scans => 20,
@@ -488,6 +532,7 @@ impl Plan {
                 Suite::Load | Suite::Cold | Suite::Sync => None,
                 // Loads the hot keys of all mixes except the latest ones of D.
                 Suite::Ycsb => Some(Workload::YcsbC),
+                Suite::BeyondMemory if workload.writes() => Some(Workload::YcsbC),
                 _ if workload.writes() => None,
                 _ => Some(workload),
             },
@@ -524,6 +569,8 @@ impl Plan {
             seconds: None,
             separated_bytes: None,
             cold: false,
+            memory_bytes: sizes.memory_bytes,
+            warmup_share: WARMUP_SHARE,
             filled: false,
             seed: sizes.seed,
             rounds: sizes.rounds,
@@ -593,6 +640,7 @@ impl Plan {
                 Compression::None => "none".to_owned(),
                 Compression::Lz4 => "lz4".to_owned(),
             },
+            memory_bytes: self.memory_bytes,
         }
     }
 
@@ -633,6 +681,7 @@ pub(crate) mod tests {
             filter_bits: 10,
             memtable_bytes: 64 << 20,
             cache_bytes: None,
+            memory_bytes: None,
             compression: Compression::None,
             threads: vec![1, 2],
             workloads: None,

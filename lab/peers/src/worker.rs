@@ -356,6 +356,8 @@ impl<E: Engine> Open<E> {
         figures.cpu_ns_per_op = used.cpu_ns as f64 / ops;
         figures.read_bytes_per_op = used.read_bytes as f64 / ops;
         figures.device_read_bytes_per_op = used.device_read_bytes as f64 / ops;
+        figures.reads_per_op = used.reads as f64 / ops;
+        figures.major_faults_per_op = used.major_faults as f64 / ops;
         let mut notes = Vec::new();
         let key_and_value_bytes = loaded as f64 * self.data.entry_bytes();
         if puts.bytes > 0 {

@@ -13,7 +13,7 @@ use crate::record::{Conditions, Row};
 pub(super) const PEERS: [&str; 4] = ["rocksdb", "rocksdb-native", "leveldb", "fjall"];
 
 /// Suites in the order of reports; others follow by name.
-const SUITES: [&str; 19] = [
+const SUITES: [&str; 20] = [
     "compacted",
     "cached",
     "settled",
@@ -31,6 +31,7 @@ const SUITES: [&str; 19] = [
     "mixgraph",
     "cold",
     "direct",
+    "beyond-memory",
     "keys",
     "real",
 ];

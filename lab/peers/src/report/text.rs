@@ -191,12 +191,13 @@ pub(super) fn suite(name: &str) -> String {
         "keys" => "Lengths of keys".to_owned(),
         "real" => "Real keys".to_owned(),
         "sync" => "Synced writes".to_owned(),
+        "beyond-memory" => "Data larger than memory".to_owned(),
         other => other.to_owned(),
     }
 }
 
-/// Returns the parts of conditions in words, except suite and workload.
-fn facets(conditions: &Conditions) -> [String; 12] {
+/// Returns the parts of conditions in words, except suite and workload. Some are empty.
+fn facets(conditions: &Conditions) -> [String; 13] {
     let word = |yes: bool, a: &str, b: &str| if yes { a.to_owned() } else { b.to_owned() };
     [
         format!("{} keys", grouped(conditions.keys)),
@@ -210,12 +211,20 @@ fn facets(conditions: &Conditions) -> [String; 12] {
         format!("block cache {}", bytes(conditions.cache_bytes)),
         format!("{} filter bits per key", conditions.filter_bits),
         word(conditions.direct_io, "direct I/O", "through the page cache"),
-        word(conditions.cold, "page cache empty", "page cache warm"),
+        match (conditions.cold, conditions.memory_bytes) {
+            (true, _) => "page cache empty".to_owned(),
+            (false, None) => "page cache warm".to_owned(),
+            (false, Some(_)) => String::new(),
+        },
         word(conditions.sync, "every write synced", "log written but not synced"),
         word(conditions.settled, "compaction finished", "compaction held back"),
         match conditions.compression.as_str() {
             "none" => "no compression".to_owned(),
             other => format!("compression {other}"),
+        },
+        match conditions.memory_bytes {
+            Some(limit) => format!("all memory {}, page cache included", bytes(limit)),
+            None => String::new(),
         },
     ]
 }
@@ -223,14 +232,14 @@ fn facets(conditions: &Conditions) -> [String; 12] {
 /// The names of groups: the workload, and the conditions that differ between groups.
 #[derive(Debug)]
 pub(super) struct Labels {
-    differs: [bool; 12],
+    differs: [bool; 13],
     common: String,
 }
 
 impl Labels {
     /// Creates the names of groups of one suite.
     pub(super) fn of<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Labels {
-        let mut differs = [false; 12];
+        let mut differs = [false; 13];
         let mut groups = groups.into_iter();
         let Some(first) = groups.next() else { return Labels { differs, common: String::new() } };
         let first = facets(&first.conditions);
@@ -240,7 +249,7 @@ impl Labels {
             }
         }
         let common: Vec<String> =
-            first.into_iter().zip(differs).filter(|(_, differs)| !differs).map(|(text, _)| text).collect();
+            first.into_iter().zip(differs).filter(|(text, differs)| !differs && !text.is_empty()).map(|(text, _)| text).collect();
         Labels { differs, common: common.join(", ") }
     }
 
@@ -252,7 +261,7 @@ impl Labels {
     /// Returns a group's name; different groups have different names.
     pub(super) fn name(&self, group: &Group) -> String {
         let facets = facets(&group.conditions).into_iter().zip(self.differs);
-        let own = facets.filter(|(_, differs)| *differs).map(|(text, _)| text);
+        let own = facets.filter(|(text, differs)| *differs && !text.is_empty()).map(|(text, _)| text);
         std::iter::once(group.conditions.workload.clone()).chain(own).collect::<Vec<_>>().join(", ")
     }
 }
