@@ -92,6 +92,21 @@ fn durability_of(system: &System, plan: &Plan) -> String {
     system.with(Durability(plan.setup(PathBuf::new(), system.overrides()))).to_owned()
 }
 
+/// Returns the reason if a system does not have the operations of a step.
+fn lacks(system: &System, plan: &Plan, step: &Step) -> Option<&'static str> {
+    struct Lacks(Workload, usize);
+
+    impl Visitor for Lacks {
+        type Output = Option<&'static str>;
+
+        fn visit<E: Engine>(self) -> Option<&'static str> {
+            E::lacks(self.0, self.1)
+        }
+    }
+
+    system.with(Lacks(step.workload, plan.batch))
+}
+
 /// Executes the plans in order, and returns the failures of systems that could not continue.
 ///
 /// # Errors
@@ -149,6 +164,10 @@ impl Conductor<'_> {
             for (at, step) in plan.steps.iter().enumerate() {
                 for i in rotated(systems.len(), round) {
                     if out[i] {
+                        continue;
+                    }
+                    if let Some(why) = lacks(&systems[i], plan, step) {
+                        self.refuse(plan, &[*step], i, round, why)?;
                         continue;
                     }
                     self.doing(plan, step.workload.name(), &systems[i], Some(round));
@@ -246,6 +265,10 @@ impl Conductor<'_> {
         for (at, step) in plan.steps.iter().enumerate() {
             for i in rotated(sides.len(), round) {
                 let Some(side) = &mut sides[i] else { continue };
+                if let Some(why) = lacks(&self.stage.systems[i], plan, step) {
+                    self.refuse(plan, &[*step], i, round, why)?;
+                    continue;
+                }
                 self.doing(plan, step.workload.name(), &self.stage.systems[i].clone(), Some(round));
                 match self.run_once(plan, step, i, side, round) {
                     Ok(row) => self.stage.audience.row(&row)?,
@@ -296,7 +319,9 @@ impl Conductor<'_> {
     ) -> Result<(), CountTrouble> {
         let system = &self.stage.systems[i];
         let Some(count) = self.stage.count else { return Ok(()) };
-        let of_one_thread = steps.iter().filter(|step| step.threads == 1 && !step.workload.inserts());
+        let of_one_thread = steps.iter().filter(|step| {
+            step.threads == 1 && !step.workload.inserts() && lacks(system, plan, step).is_none()
+        });
         let steps: Vec<Step> = of_one_thread.copied().collect();
         if steps.is_empty() {
             return Ok(());
@@ -436,6 +461,7 @@ impl Conductor<'_> {
                     seconds: None,
                     warmup: 0,
                     warm_with,
+                    hot: None,
                     seed: plan.seed,
                 };
                 self.measured(i, &mut link, &run)?;
@@ -448,8 +474,9 @@ impl Conductor<'_> {
         }
         if plan.memory_bytes.is_some() {
             // What is in the page cache already is not counted against the limit.
-            directory::evict(dir)
-                .map_err(|error| Trouble::Failed(format!("{}: not evicted: {error}", self.stage.systems[i])))?;
+            directory::evict(dir).map_err(|error| {
+                Trouble::Failed(format!("{}: not evicted: {error}", self.stage.systems[i]))
+            })?;
         }
         let mut side = Side { link, dir: dir.to_owned(), options: BTreeMap::new(), loaded: plan.loaded };
         self.open(plan, i, &mut side)?;
@@ -457,6 +484,10 @@ impl Conductor<'_> {
         side.link.ask(&Request::Settle)?;
         if plan.filled {
             side.link.ask(&Request::ReadAll)?;
+        }
+        if let Some(&first) = plan.steps.first().filter(|step| plan.heated > 0 && !step.workload.writes()) {
+            let alone = Step { threads: 1, warm_with: None, ..first };
+            self.measured(i, &mut side.link, &request_of(plan, &alone, plan.rounds, plan.heated))?;
         }
         Ok(Standing::Ready(Box::new(side)))
     }
@@ -627,6 +658,7 @@ fn request_of(plan: &Plan, step: &Step, round: u32, ops: u64) -> Request {
         seconds: plan.seconds,
         warmup: if step.warm_with.is_some() { step.ops / plan.warmup_share } else { 0 },
         warm_with: step.warm_with.unwrap_or(Workload::GetExisting).name().to_owned(),
+        hot: step.hot,
         seed: plan.seed_of(round),
     }
 }

@@ -38,6 +38,9 @@ pub struct Conditions {
     pub settled: bool,
     /// `none` or `lz4`.
     pub compression: String,
+    /// Which keys are hot, in words, unless it is the workload that says so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hot_keys: String,
     /// Limit of all memory of the process, its page cache included. `None`: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,

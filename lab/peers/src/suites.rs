@@ -14,7 +14,7 @@ use tamis_bench::value::ValueSizes;
 
 use crate::engines::{Compression, Setup};
 use crate::failure::Failure;
-use crate::protocol::Data;
+use crate::protocol::{Data, Hot};
 use crate::record::Conditions;
 use crate::source::Source;
 
@@ -49,6 +49,8 @@ pub(crate) struct Sizes {
     pub workloads: Option<Vec<Workload>>,
     /// Whether all suites bypass the page cache, not only `direct`.
     pub direct_io: bool,
+    /// Zipf's exponents in `hot-gets`, in hundredths.
+    pub skews: Vec<u32>,
     /// Seed of all random choices.
     pub seed: u64,
     /// A file of keys for the suite `real`, beside the sources that ship with the laboratory.
@@ -72,6 +74,15 @@ const DIRECT_CACHE_SHARE: u64 = 32;
 
 /// Ratio of the larger block cache to the data in `cached`. What engines keep for a block, and B-trees for half-empty pages, counts.
 const LARGE_CACHE: u64 = 2;
+
+/// Sizes of the cache in `hot-gets`, in percent of the data.
+const HOT_CACHES: [u64; 4] = [1, 5, 25, 50];
+
+/// Number of adjacent keys of about the same hotness, where hot keys are together.
+const TOGETHER: u64 = 1024;
+
+/// Zipf's exponent in `beyond-memory`, YCSB's, in hundredths.
+const ZIPF: u32 = 99;
 
 /// Ratio of the data to all memory in `beyond-memory`.
 const BEYOND_MEMORY: u64 = 5;
@@ -168,6 +179,8 @@ pub(crate) enum Suite {
     Steady,
     /// Large values.
     Large,
+    /// Gets of hot keys, with caches of different sizes.
+    HotGets,
     /// A database larger than memory.
     BeyondMemory,
 }
@@ -217,6 +230,8 @@ pub(crate) struct Plan {
     pub memory_bytes: Option<u64>,
     /// Ratio of the operations of a step to those of its warm-up.
     pub warmup_share: u64,
+    /// Number of operations of the first step that come before all steps, once.
+    pub heated: u64,
     /// Whether all entries are read once before the first step, through each engine's cache.
     pub filled: bool,
     /// Seed of all random choices.
@@ -236,6 +251,8 @@ pub(crate) struct Step {
     pub threads: usize,
     /// Number of operations over all threads; a fill puts every key.
     pub ops: u64,
+    /// Which keys are hot; `None`: as the workload says.
+    pub hot: Option<Hot>,
     /// The unmeasured workload before each round: see [`Plan::warmup_share`].
     pub warm_with: Option<Workload>,
 }
@@ -256,7 +273,7 @@ pub(crate) struct Loading {
 
 impl Suite {
     /// All suites in execution order.
-    pub(crate) const ALL: [Suite; 20] = [
+    pub(crate) const ALL: [Suite; 21] = [
         Suite::Load,
         Suite::Inline,
         Suite::Batch,
@@ -276,6 +293,7 @@ impl Suite {
         Suite::Sync,
         Suite::Steady,
         Suite::Large,
+        Suite::HotGets,
         Suite::BeyondMemory,
     ];
 
@@ -301,6 +319,7 @@ impl Suite {
             Suite::Sync => "sync",
             Suite::Steady => "steady",
             Suite::Large => "large",
+            Suite::HotGets => "hot-gets",
             Suite::BeyondMemory => "beyond-memory",
         }
     }
@@ -339,6 +358,9 @@ impl Suite {
             Suite::Large => {
                 "values of 1, 4, 16 and 256 KiB, fewer of the longer ones, separated from their keys"
             }
+            Suite::HotGets => {
+                "gets of hot keys, scattered and together, with caches of 1, 5, 25 and 50 % of the data"
+            }
             Suite::BeyondMemory => {
                 "data of five times all memory, the page cache included; everything merged into one run"
             }
@@ -362,6 +384,7 @@ impl Suite {
             Suite::Real => vec![GetEmpty, GetExisting, Seek, SeekNext50],
             Suite::Sync | Suite::Steady => vec![Overwrite],
             Suite::Large => vec![FillRandom, Overwrite, GetExisting, SeekNext50],
+            Suite::HotGets => vec![GetZipf],
             Suite::BeyondMemory => {
                 vec![GetEmpty, GetExisting, GetZipf, Seek, SeekNext50, YcsbC, YcsbB, YcsbD]
             }
@@ -455,6 +478,22 @@ impl Suite {
                 };
                 VALUE_LENGTHS.iter().flat_map(of_length).filter(|plan| !plan.steps.is_empty()).collect()
             }
+            Suite::HotGets => {
+                let plain = Plan { compact: true, ..plan(&sizes.threads) };
+                let shares = HOT_CACHES.map(|percent| plain.loaded_bytes() * percent / 100);
+                let caches = sizes.cache_bytes.map_or(shares.to_vec(), |bytes| vec![bytes]);
+                let mut plans = Vec::new();
+                for cache_bytes in caches {
+                    for &skew in &sizes.skews {
+                        for locality in [1, TOGETHER.min(plain.data.keys)] {
+                            let mut hot = Plan { cache_bytes, heated: plain.loaded, ..plain.clone() };
+                            hot.steps.iter_mut().for_each(|step| step.hot = Some(Hot { skew, locality }));
+                            plans.push(hot);
+                        }
+                    }
+                }
+                plans
+            }
             Suite::BeyondMemory => {
                 // Reads are measured before anything is written, in all rounds.
                 let (writes, reads): (Vec<Workload>, Vec<Workload>) =
@@ -467,7 +506,11 @@ impl Suite {
                     plan.cache_bytes = sizes.cache_bytes.unwrap_or(memory / CACHE_OF_MEMORY);
                     Plan { compact: true, warmup_share: 1, ..plan }
                 };
-                [reads, writes].iter().map(|workloads| of(workloads)).filter(|plan| !plan.steps.is_empty()).collect()
+                [reads, writes]
+                    .iter()
+                    .map(|workloads| of(workloads))
+                    .filter(|plan| !plan.steps.is_empty())
+                    .collect()
             }
         })
     }
@@ -528,6 +571,9 @@ impl Plan {
                 Suite::Steady => sizes.ops.min(STEADY_OPS),
                 _ => (sizes.ops / suite.share(workload)).max(FEWEST_OPS),
             },
+            // Without a pattern, each seed has hot keys of its own, and a warm-up others than what it is for.
+            hot: (suite == Suite::BeyondMemory && workload == Workload::GetZipf)
+                .then_some(Hot { skew: ZIPF, locality: 1 }),
             warm_with: match suite {
                 Suite::Load | Suite::Cold | Suite::Sync => None,
                 // Loads the hot keys of all mixes except the latest ones of D.
@@ -571,6 +617,7 @@ impl Plan {
             cold: false,
             memory_bytes: sizes.memory_bytes,
             warmup_share: WARMUP_SHARE,
+            heated: 0,
             filled: false,
             seed: sizes.seed,
             rounds: sizes.rounds,
@@ -640,6 +687,7 @@ impl Plan {
                 Compression::None => "none".to_owned(),
                 Compression::Lz4 => "lz4".to_owned(),
             },
+            hot_keys: step.hot.map_or(String::new(), |hot| hot.to_string()),
             memory_bytes: self.memory_bytes,
         }
     }
@@ -686,6 +734,7 @@ pub(crate) mod tests {
             threads: vec![1, 2],
             workloads: None,
             direct_io: false,
+            skews: vec![80, 99, 120],
             seed: 1,
             key_file: None,
         }
@@ -806,6 +855,38 @@ pub(crate) mod tests {
         assert!(plans.iter().all(|plan| plan.memtable_bytes <= (plan.loaded_bytes() / RUNS).max(16 << 10)));
         let absent = with(Some(dir.path().join("absent"))).unwrap_err();
         assert!(matches!(&absent, Failure::Usage(text) if text.contains("absent")), "{absent:?}");
+    }
+
+    #[test]
+    fn hot_keys_are_read_with_caches_of_shares_of_the_same_data() {
+        let plans = Suite::HotGets.plans(&sizes()).unwrap();
+        assert_eq!(plans.len(), 4 * 3 * 2);
+        let caches: Vec<u64> = plans.iter().map(|plan| plan.cache_bytes).collect();
+        // Bf-Tree needs a buffer as large as it had when it was closed.
+        assert!(
+            caches.is_sorted() && caches[0] == 4_000_000 * 264 / 100 && caches[23] == 4_000_000 * 264 / 2
+        );
+        assert!(plans.iter().all(|plan| plan.shared_loading() == plans[0].shared_loading()));
+        let hot: Vec<String> =
+            plans[2..4].iter().map(|plan| plan.conditions(&plan.steps[0]).hot_keys).collect();
+        assert_eq!(hot, ["skew 0.99, hot keys scattered", "skew 0.99, hot keys together"]);
+        let one = Sizes { cache_bytes: Some(7), skews: vec![99], ..sizes() };
+        assert_eq!(Suite::HotGets.plans(&one).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn data_is_five_times_all_memory_unless_it_is_given() {
+        let [reads, writes] = &Suite::BeyondMemory.plans(&sizes()).unwrap()[..] else {
+            panic!("two databases")
+        };
+        let memory = 4_000_000 * 264 / 5;
+        assert_eq!((reads.memory_bytes, reads.cache_bytes), (Some(memory), memory / 3));
+        assert!(reads.shared_loading().is_some() && writes.steps.iter().all(|step| step.workload.writes()));
+        assert_eq!(reads.conditions(&reads.steps[0]).memory_bytes, Some(memory));
+        let given = Sizes { memory_bytes: Some(1 << 30), workloads: Some(vec![Workload::Seek]), ..sizes() };
+        let plans = Suite::BeyondMemory.plans(&given).unwrap();
+        assert_eq!((plans.len(), plans[0].memory_bytes), (1, Some(1 << 30)));
+        assert_eq!(Suite::Ycsb.plans(&given).unwrap()[0].memory_bytes, Some(1 << 30));
     }
 
     #[test]

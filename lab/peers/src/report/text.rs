@@ -23,16 +23,16 @@ pub(super) const HAD: &str = "with";
 pub(super) const HOW_TO_READ: [&str; 7] = [
     "Every figure is the median over the rounds; minimum and maximum are in brackets. In every round each system \
      executed the same operations on the same keys, in turn, in its own process, and every answer was checked.",
-    "A ratio is the factor by which tamis is better than the best of RocksDB (either build), LevelDB and fjall in the same row: best \
+    "A ratio is the factor by which tamis is better than the best of RocksDB (any of its systems), LevelDB and fjall in the same row: best \
      time / ours, our throughput / the best, best bytes / ours. Above 1 tamis is ahead, below 1 it is behind; \
-     within 2 % of 1 it counts as even. LMDB and redb, B-trees, are shown but not counted.",
+     within 2 % of 1 it counts as even. LMDB, redb and Bf-Tree, B-trees, are shown but not counted.",
     "Only figures within a table are comparable. Absolute times vary between machines and over time.",
     "* fewer than 5 rounds. † the rounds differ by more than 20 % of the median. ‡ the rounds of tamis and of the \
      best overlap, so the ratio is not certain. § the filters of some system take more than 2 % more or less memory per key \
      than those of the first.",
     "Below each time or throughput is what the system had: bits per key of all filters in memory + of all indexes; sorted \
      runs; anonymous memory of the process; instructions of the calling thread per operation, counted by callgrind in a pass \
-     of its own, without background threads, and with the check of the answer. LevelDB, LMDB and redb do not report filters and \
+     of its own, without background threads, and with the check of the answer. LevelDB, LMDB, redb and Bf-Tree do not report filters and \
      indexes: LevelDB's are in mapped tables, the others are B-trees.",
     "\"refused\": the engine does not support this; the reason is below the table. \"—\": not measured or not \
      reported.",
@@ -191,13 +191,14 @@ pub(super) fn suite(name: &str) -> String {
         "keys" => "Lengths of keys".to_owned(),
         "real" => "Real keys".to_owned(),
         "sync" => "Synced writes".to_owned(),
+        "hot-gets" => "Gets of hot keys".to_owned(),
         "beyond-memory" => "Data larger than memory".to_owned(),
         other => other.to_owned(),
     }
 }
 
 /// Returns the parts of conditions in words, except suite and workload. Some are empty.
-fn facets(conditions: &Conditions) -> [String; 13] {
+fn facets(conditions: &Conditions) -> [String; 14] {
     let word = |yes: bool, a: &str, b: &str| if yes { a.to_owned() } else { b.to_owned() };
     [
         format!("{} keys", grouped(conditions.keys)),
@@ -222,6 +223,7 @@ fn facets(conditions: &Conditions) -> [String; 13] {
             "none" => "no compression".to_owned(),
             other => format!("compression {other}"),
         },
+        conditions.hot_keys.clone(),
         match conditions.memory_bytes {
             Some(limit) => format!("all memory {}, page cache included", bytes(limit)),
             None => String::new(),
@@ -232,14 +234,14 @@ fn facets(conditions: &Conditions) -> [String; 13] {
 /// The names of groups: the workload, and the conditions that differ between groups.
 #[derive(Debug)]
 pub(super) struct Labels {
-    differs: [bool; 13],
+    differs: [bool; 14],
     common: String,
 }
 
 impl Labels {
     /// Creates the names of groups of one suite.
     pub(super) fn of<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Labels {
-        let mut differs = [false; 13];
+        let mut differs = [false; 14];
         let mut groups = groups.into_iter();
         let Some(first) = groups.next() else { return Labels { differs, common: String::new() } };
         let first = facets(&first.conditions);
@@ -248,8 +250,12 @@ impl Labels {
                 *differs |= here != *first;
             }
         }
-        let common: Vec<String> =
-            first.into_iter().zip(differs).filter(|(text, differs)| !differs && !text.is_empty()).map(|(text, _)| text).collect();
+        let common: Vec<String> = first
+            .into_iter()
+            .zip(differs)
+            .filter(|(text, differs)| !differs && !text.is_empty())
+            .map(|(text, _)| text)
+            .collect();
         Labels { differs, common: common.join(", ") }
     }
 
