@@ -22,9 +22,9 @@ Every system runs in its own process, and only one works at a time. Systems are 
 rotates. Figures are medians over rounds; only ratios within a run count. `tamis-peers list` shows suites and systems.
 
 Systems: tamis, tamis-grf (one filter for the whole tree), tamis:OPTION=VALUE,OPTION=VALUE (as `tamis options` lists them), and
-the engines that were compiled in with --features rocksdb,leveldb,fjall,lmdb,redb,bf-tree or --features all; rocksdb-native,
-RocksDB built for the present processor and with mapped tables, whose worker is another program, see --native; rocksdb-row-cache.
-bf-tree and rocksdb-row-cache are measured only if they are named.
+the engines that were compiled in with --features rocksdb,leveldb,fjall,lmdb,redb,bf-tree or --features all;
+rocksdb-native, RocksDB built for the present processor and with mapped tables, whose worker is another program, see
+--native; rocksdb-row-cache. bf-tree and rocksdb-row-cache are measured only if they are named.
 
 Exit codes: 0 everything measured; 1 a wrong answer of a system; 2 invalid arguments; 3 a failure of a system or the machine.
 
@@ -134,12 +134,12 @@ pub(crate) struct RunArgs {
     /// Size of a memtable and of table files [default: 64MiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memtable: Option<u64>,
-    /// Size of the block cache [default: 8MiB; in ycsb 1GiB; in hot-gets 1, 5, 25 and 50 % of the data; in direct always 1/32 of the data, in beyond-memory a
-    /// third of all memory]
+    /// Size of the block cache [default: 8MiB; in ycsb 1GiB; in direct always 1/32 of the data; in hot-gets 1, 5, 25
+    /// and 50 % of it; in beyond-memory a third of all memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cache: Option<u64>,
-    /// Limit of all memory of a system's process, its page cache included, while it is measured, by a control group: takes the
-    /// rights of root [default: none; in beyond-memory a fifth of the data]
+    /// Limit of all memory of a system's process, its page cache included, while it is measured, by a control group:
+    /// takes the rights of root [default: none; in beyond-memory a fifth of the data]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
     /// Bypass the page cache for tables in all suites, not only in `direct`

@@ -1,9 +1,9 @@
 //! Memory control groups (Linux): a limit for all memory of a worker, its page cache included.
 //!
 //! Version 2 of control groups is used if it controls memory, otherwise version 1. Groups are made at the top of the
-//! hierarchy, which takes the rights of root: below the program's own group, version 2 would have the program in no group.
-//! Pages count for the group whose process read or wrote them first, wherever they are used: what is to count must not be
-//! in the page cache before.
+//! hierarchy, which takes the rights of root: a group that has processes, as this program's, can have none below it in
+//! version 2. Pages count for the group whose process read or wrote them first, wherever they are used: what is to
+//! count must not be in the page cache before.
 
 use std::fs;
 use std::io;

@@ -1,12 +1,13 @@
-//! Bf-Tree, pure Rust: a B-tree whose hot records are kept in mini-pages, pages of different sizes in a circular buffer.
+//! Bf-Tree, pure Rust: a B-tree whose hot records are kept in mini-pages of different sizes, in a circular buffer.
 //!
 //! Source: the crate's documentation and README, `doc/snapshot-recovery.md`, `src/config.rs`.
 //!
-//! * The circular buffer takes the memory of the cache, rounded down to a power of two, which it must be. All else is as by
-//!   default: leaf pages of 4 KiB, `StorageBackend::Std`, 30 of 100 reads from a leaf page promote the record.
-//! * The log is off, as by default. With it, a put waits for the next write of the log, by a timer of 1 ms, and what is read
-//!   back from it ends at the first split of a page (`todo!` in `recovery`). Without it, a put is in memory only.
-//! * A tree is opened again from a snapshot only, so `close` takes one, and the next `open` continues in its file.
+//! * The circular buffer takes the memory of the cache, rounded down to a power of two, which it must be. All else is
+//!   as by default: leaf pages of 4 KiB, `StorageBackend::Std`, 30 of 100 reads from a leaf page promote the record.
+//! * The log is off, as by default. With it, a put waits for the next write of the log, by a timer of 1 ms, and reading
+//!   it back ends at the first split of a page (`todo!` in `recovery`). Without it, a put is in memory only.
+//! * A tree is opened again from a snapshot only, so `close` takes one, and the next `open` continues in its file. This
+//!   needs `use_snapshot`, with which a new mini-page takes one more system call.
 //! * There are no empty values: see [`stored`].
 //!
 //! Threads: all calls may run concurrently. A scan holds a lock of its present leaf.
@@ -148,8 +149,8 @@ fn snapshot(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{SNAPSHOT}{number}"))
 }
 
-/// Returns what is stored for a value: itself, but one more 0 if it has only zeros or nothing, so that nothing stored is
-/// empty.
+/// Returns what is stored for a value: itself, but one more 0 if it has only zeros or nothing, so that nothing
+/// stored is empty.
 #[inline]
 fn stored<'v>(value: &'v [u8], buffer: &'v mut Vec<u8>) -> &'v [u8] {
     if value.iter().any(|&byte| byte != 0) {

@@ -91,7 +91,8 @@ pub trait Engine: Store + Sized {
     /// Returns the reason if this setup is not supported. Such a row has no figures, only the reason.
     fn refuses(setup: &Setup) -> Option<&'static str>;
 
-    /// Returns the reason if it has no such operations, or writes no `batch` puts together. Such a row has only the reason.
+    /// Returns the reason if it has no such operations, or cannot write `batch` puts together. The row has only the
+    /// reason then.
     fn lacks(_workload: Workload, _batch: usize) -> Option<&'static str> {
         None
     }
