@@ -386,7 +386,7 @@ impl Suite {
             Suite::Large => vec![FillRandom, Overwrite, GetExisting, SeekNext50],
             Suite::HotGets => vec![GetZipf],
             Suite::BeyondMemory => {
-                vec![GetEmpty, GetExisting, GetZipf, Seek, SeekNext50, YcsbC, YcsbB, YcsbD]
+                vec![GetEmpty, GetExisting, GetZipf, Seek, SeekNext50, YcsbB, YcsbC, YcsbD]
             }
         }
     }
@@ -495,9 +495,9 @@ impl Suite {
                 plans
             }
             Suite::BeyondMemory => {
-                // Reads are measured before anything is written, in all rounds.
-                let (writes, reads): (Vec<Workload>, Vec<Workload>) =
-                    workloads.iter().partition(|workload| workload.writes());
+                // Reads have a database that nothing changes.
+                let (mixes, reads): (Vec<Workload>, Vec<Workload>) =
+                    workloads.iter().partition(|workload| workload.writes() || YCSB.contains(workload));
                 let of = |workloads: &[Workload]| {
                     let mut plan = Plan::new(self, sizes, workloads, &[1]);
                     let memory = (plan.loaded_bytes() / BEYOND_MEMORY).max(LEAST_MEMORY);
@@ -506,7 +506,7 @@ impl Suite {
                     plan.cache_bytes = sizes.cache_bytes.unwrap_or(memory / CACHE_OF_MEMORY);
                     Plan { compact: true, warmup_share: 1, ..plan }
                 };
-                [reads, writes]
+                [reads, mixes]
                     .iter()
                     .map(|workloads| of(workloads))
                     .filter(|plan| !plan.steps.is_empty())
@@ -578,7 +578,7 @@ impl Plan {
                 Suite::Load | Suite::Cold | Suite::Sync => None,
                 // Loads the hot keys of all mixes except the latest ones of D.
                 Suite::Ycsb => Some(Workload::YcsbC),
-                Suite::BeyondMemory if workload.writes() => Some(Workload::YcsbC),
+                Suite::BeyondMemory if YCSB.contains(&workload) => Some(Workload::YcsbC),
                 _ if workload.writes() => None,
                 _ => Some(workload),
             },
@@ -876,12 +876,16 @@ pub(crate) mod tests {
 
     #[test]
     fn data_is_five_times_all_memory_unless_it_is_given() {
-        let [reads, writes] = &Suite::BeyondMemory.plans(&sizes()).unwrap()[..] else {
+        let [reads, mixes] = &Suite::BeyondMemory.plans(&sizes()).unwrap()[..] else {
             panic!("two databases")
         };
         let memory = 4_000_000 * 264 / 5;
         assert_eq!((reads.memory_bytes, reads.cache_bytes), (Some(memory), memory / 3));
-        assert!(reads.shared_loading().is_some() && writes.steps.iter().all(|step| step.workload.writes()));
+        assert!(reads.shared_loading().is_some());
+        assert_eq!(
+            mixes.steps.iter().map(|step| step.workload).collect::<Vec<_>>(),
+            [YCSB[1], YCSB[2], YCSB[3]]
+        );
         assert_eq!(reads.conditions(&reads.steps[0]).memory_bytes, Some(memory));
         let given = Sizes { memory_bytes: Some(1 << 30), workloads: Some(vec![Workload::Seek]), ..sizes() };
         let plans = Suite::BeyondMemory.plans(&given).unwrap();
