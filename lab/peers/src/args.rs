@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tamis_bench::Workload;
+use tamis_bench::pattern::MAX_SKEW;
 use tamis_bench::value::ValueSizes;
 
 use crate::engines::Compression;
@@ -21,8 +22,9 @@ Every system runs in its own process, and only one works at a time. Systems are 
 rotates. Figures are medians over rounds; only ratios within a run count. `tamis-peers list` shows suites and systems.
 
 Systems: tamis, tamis-grf (one filter for the whole tree), tamis:OPTION=VALUE,OPTION=VALUE (as `tamis options` lists them), and
-the engines that were compiled in with --features rocksdb,leveldb,fjall,lmdb,redb or --features all; rocksdb-native, RocksDB built for
-the present processor and with mapped tables, whose worker is another program, see --native.
+the engines that were compiled in with --features rocksdb,leveldb,fjall,lmdb,redb,bf-tree or --features all;
+rocksdb-native, RocksDB built for the present processor and with mapped tables, whose worker is another program, see
+--native; rocksdb-row-cache. bf-tree and rocksdb-row-cache are measured only if they are named.
 
 Exit codes: 0 everything measured; 1 a wrong answer of a system; 2 invalid arguments; 3 a failure of a system or the machine.
 
@@ -132,9 +134,14 @@ pub(crate) struct RunArgs {
     /// Size of a memtable and of table files [default: 64MiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memtable: Option<u64>,
-    /// Size of the block cache [default: 8MiB; in ycsb 1GiB; in direct always 1/32 of the data]
+    /// Size of the block cache [default: 8MiB; in ycsb 1GiB; in direct always 1/32 of the data; in hot-gets 1, 5, 25
+    /// and 50 % of it; in beyond-memory a third of all memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub cache: Option<u64>,
+    /// Limit of all memory of a system's process, its page cache included, while it is measured, by a control group:
+    /// takes the rights of root [default: none; in beyond-memory a fifth of the data]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory: Option<u64>,
     /// Bypass the page cache for tables in all suites, not only in `direct`
     #[arg(long)]
     pub direct: bool,
@@ -146,6 +153,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Vec<u16>,
+    /// Zipf's exponents in hot-gets, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.8,0.99,1.2", value_parser = skew)]
+    pub skew: Vec<u32>,
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -234,6 +244,7 @@ impl RunArgs {
             filter_bits: self.filter_bits,
             memtable_bytes,
             cache_bytes: self.cache.or(defaults.cache_bytes),
+            memory_bytes: self.memory,
             compression: match self.compression {
                 CompressionArg::None => Compression::None,
                 CompressionArg::Lz4 => Compression::Lz4,
@@ -241,6 +252,7 @@ impl RunArgs {
             threads,
             workloads: self.workloads()?,
             direct_io: self.direct,
+            skews: self.skew.clone(),
             seed: self.seed,
             key_file: self.key_file.clone(),
         })
@@ -264,7 +276,7 @@ impl RunArgs {
     /// Returns the systems to compare; without a choice, `rocksdb-native` among them if there is a program for it.
     pub(crate) fn systems(&self, native: bool) -> Result<Vec<System>, Failure> {
         let native = (native && cfg!(feature = "rocksdb")).then_some(NATIVE);
-        let all = || System::compiled_in().into_iter().chain(native).collect::<Vec<_>>().join(",");
+        let all = || System::by_default().into_iter().chain(native).collect::<Vec<_>>().join(",");
         let list = self.systems.clone().unwrap_or_else(all);
         let systems =
             System::parse_list(&list).map_err(|error| Failure::Usage(format!("--systems: {error}")))?;
@@ -286,6 +298,12 @@ impl RunArgs {
         let asked = |suite: &Suite| self.suites.is_empty() || self.suites.contains(suite);
         Suite::ALL.into_iter().filter(asked).collect()
     }
+}
+
+/// Parses an exponent, in hundredths.
+fn skew(text: &str) -> Result<u32, String> {
+    let skew: Option<f64> = text.parse().ok().filter(|skew| (0.0..=MAX_SKEW).contains(skew));
+    skew.map(|skew| (skew * 100.0).round() as u32).ok_or_else(|| format!("expected 0 to {MAX_SKEW}"))
 }
 
 fn yes_or_no(text: &str) -> Result<bool, String> {
@@ -357,6 +375,8 @@ mod tests {
         assert_eq!((earnest.keys, earnest.rounds, earnest.memtable_bytes), (1_000_000, 5, 64 << 20));
         assert_eq!(run("p run --suites ycsb,load,ycsb").suites(), [Suite::Load, Suite::Ycsb]);
         assert_eq!(run("p run").suites().len(), Suite::ALL.len());
+        let given = run("p run --skew 0,0.99,1.2 --memory 64MiB").sizes().unwrap();
+        assert_eq!((given.skews, given.memory_bytes), (vec![0, 99, 120], Some(64 << 20)));
     }
 
     #[test]
@@ -396,6 +416,9 @@ mod tests {
             "p run --value-bytes 9999999",
             "p run --value-bytes many",
             "p run --instructions maybe",
+            "p run --skew 4.5",
+            "p run --skew flat",
+            "p run --memory 1MB",
             "p worker",
             "p worker --system rockdb",
             "p",

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use tamis_bench::Workload;
 
+use crate::directory;
 use crate::engines::system::{System, Visitor};
 use crate::engines::{Engine, Setup};
 use crate::failure::Failure;
@@ -25,9 +26,6 @@ use crate::suites::{Loading, Plan, Step};
 
 /// Prefix of [`Row::refused`] if a worker failed, to distinguish it from an unsupported option.
 pub(crate) const STOPPED: &str = "stopped: ";
-
-/// Ratio of measured operations of a step to those that warm up before.
-const WARMUP_SHARE: u64 = 10;
 
 /// Ratio of the operations of a step to those whose instructions are counted.
 const COUNTED_SHARE: u64 = 100;
@@ -94,6 +92,21 @@ fn durability_of(system: &System, plan: &Plan) -> String {
     system.with(Durability(plan.setup(PathBuf::new(), system.overrides()))).to_owned()
 }
 
+/// Returns the reason if a system does not have the operations of a step.
+fn lacks(system: &System, plan: &Plan, step: &Step) -> Option<&'static str> {
+    struct Lacks(Workload, usize);
+
+    impl Visitor for Lacks {
+        type Output = Option<&'static str>;
+
+        fn visit<E: Engine>(self) -> Option<&'static str> {
+            E::lacks(self.0, self.1)
+        }
+    }
+
+    system.with(Lacks(step.workload, plan.batch))
+}
+
 /// Executes the plans in order, and returns the failures of systems that could not continue.
 ///
 /// # Errors
@@ -153,6 +166,10 @@ impl Conductor<'_> {
                     if out[i] {
                         continue;
                     }
+                    if let Some(why) = lacks(&systems[i], plan, step) {
+                        self.refuse(plan, &[*step], i, round, why)?;
+                        continue;
+                    }
                     self.doing(plan, step.workload.name(), &systems[i], Some(round));
                     let dir = self.new_dir(i, None)?;
                     let done = self.fill_once(plan, step, i, &dir, round);
@@ -191,7 +208,7 @@ impl Conductor<'_> {
         dir: &Path,
         round: u32,
     ) -> Result<Result<Row, String>, Trouble> {
-        let mut link = self.spawn(i)?;
+        let mut link = self.spawn(i, plan.memory_bytes)?;
         let setup = plan.setup(dir.to_owned(), self.stage.systems[i].overrides());
         let open = Request::Open { setup, data: plan.data.clone(), loaded: 0 };
         let options = match link.ask(&open)? {
@@ -248,6 +265,10 @@ impl Conductor<'_> {
         for (at, step) in plan.steps.iter().enumerate() {
             for i in rotated(sides.len(), round) {
                 let Some(side) = &mut sides[i] else { continue };
+                if let Some(why) = lacks(&self.stage.systems[i], plan, step) {
+                    self.refuse(plan, &[*step], i, round, why)?;
+                    continue;
+                }
                 self.doing(plan, step.workload.name(), &self.stage.systems[i].clone(), Some(round));
                 match self.run_once(plan, step, i, side, round) {
                     Ok(row) => self.stage.audience.row(&row)?,
@@ -298,7 +319,9 @@ impl Conductor<'_> {
     ) -> Result<(), CountTrouble> {
         let system = &self.stage.systems[i];
         let Some(count) = self.stage.count else { return Ok(()) };
-        let of_one_thread = steps.iter().filter(|step| step.threads == 1 && !step.workload.inserts());
+        let of_one_thread = steps.iter().filter(|step| {
+            step.threads == 1 && !step.workload.inserts() && lacks(system, plan, step).is_none()
+        });
         let steps: Vec<Step> = of_one_thread.copied().collect();
         if steps.is_empty() {
             return Ok(());
@@ -377,7 +400,7 @@ impl Conductor<'_> {
                 side.link.ask(&request)?;
             }
             self.open(plan, i, side)?;
-        } else if !plan.direct_io {
+        } else if !plan.direct_io && plan.memory_bytes.is_none() {
             side.link.ask(&Request::Warm)?;
         }
         let request = request_of(plan, step, round, step.ops);
@@ -411,7 +434,8 @@ impl Conductor<'_> {
     fn load_and_open(&mut self, plan: &Plan, i: usize, dir: &Path, load: bool) -> Result<Standing, Trouble> {
         let overrides = self.stage.systems[i].overrides().to_vec();
         let setup = plan.setup(dir.to_owned(), &overrides);
-        let mut link = self.spawn(i)?;
+        // A load has no limit: it leaves the same database, sooner.
+        let mut link = self.spawn(i, plan.memory_bytes.filter(|_| !load))?;
         match link.ask(&Request::Check { setup })? {
             Answer::Done => {}
             Answer::Refused { why } => return Ok(Standing::Refused(why)),
@@ -437,6 +461,7 @@ impl Conductor<'_> {
                     seconds: None,
                     warmup: 0,
                     warm_with,
+                    hot: None,
                     seed: plan.seed,
                 };
                 self.measured(i, &mut link, &run)?;
@@ -445,7 +470,13 @@ impl Conductor<'_> {
                 link.ask(&Request::Compact)?;
             }
             self.quit(i, link)?;
-            link = self.spawn(i)?;
+            link = self.spawn(i, plan.memory_bytes)?;
+        }
+        if plan.memory_bytes.is_some() {
+            // What is in the page cache already is not counted against the limit.
+            directory::evict(dir).map_err(|error| {
+                Trouble::Failed(format!("{}: not evicted: {error}", self.stage.systems[i]))
+            })?;
         }
         let mut side = Side { link, dir: dir.to_owned(), options: BTreeMap::new(), loaded: plan.loaded };
         self.open(plan, i, &mut side)?;
@@ -453,6 +484,10 @@ impl Conductor<'_> {
         side.link.ask(&Request::Settle)?;
         if plan.filled {
             side.link.ask(&Request::ReadAll)?;
+        }
+        if let Some(&first) = plan.steps.first().filter(|step| plan.heated > 0 && !step.workload.writes()) {
+            let alone = Step { threads: 1, warm_with: None, ..first };
+            self.measured(i, &mut side.link, &request_of(plan, &alone, plan.rounds, plan.heated))?;
         }
         Ok(Standing::Ready(Box::new(side)))
     }
@@ -480,9 +515,14 @@ impl Conductor<'_> {
         }
     }
 
-    fn spawn(&self, i: usize) -> Result<Link, Trouble> {
+    /// Starts a worker, with a limit for all its memory if one is given.
+    fn spawn(&self, i: usize, memory_bytes: Option<u64>) -> Result<Link, Trouble> {
         let system = &self.stage.systems[i];
-        (self.stage.spawn)(system).map_err(|error| Trouble::Failed(format!("{system}: no worker: {error}")))
+        let start = || {
+            let mut link = (self.stage.spawn)(system)?;
+            memory_bytes.map_or(Ok(()), |bytes| link.confine(bytes)).map(|()| link)
+        };
+        start().map_err(|error| Trouble::Failed(format!("{system}: no worker: {error}")))
     }
 
     fn quit(&mut self, i: usize, link: Link) -> Result<(), Trouble> {
@@ -616,8 +656,9 @@ fn request_of(plan: &Plan, step: &Step, round: u32, ops: u64) -> Request {
         threads: step.threads,
         ops,
         seconds: plan.seconds,
-        warmup: if step.warm_with.is_some() { step.ops / WARMUP_SHARE } else { 0 },
+        warmup: if step.warm_with.is_some() { step.ops / plan.warmup_share } else { 0 },
         warm_with: step.warm_with.unwrap_or(Workload::GetExisting).name().to_owned(),
+        hot: step.hot,
         seed: plan.seed_of(round),
     }
 }

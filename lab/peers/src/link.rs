@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::engines::system::System;
+use crate::memory::Group;
 use crate::protocol::{Answer, FailureKind, Request};
 
 /// Maximum number of final bytes of a worker's standard error in messages.
@@ -43,6 +44,8 @@ struct Process {
     child: Child,
     /// Its standard error as a file, since a pipe could fill up.
     stderr: File,
+    /// The limit of its memory, if it has one. Dropped after the process has ended.
+    group: Option<Group>,
 }
 
 impl Link {
@@ -62,7 +65,7 @@ impl Link {
             return Err(io::Error::other("a worker has no pipes"));
         };
         let mut link = Link::over(output, input, system, limit);
-        link.process = Some(Process { child, stderr });
+        link.process = Some(Process { child, stderr, group: None });
         Ok(link)
     }
 
@@ -84,6 +87,13 @@ impl Link {
         });
         let requests = Box::new(requests);
         Link { system: system.to_owned(), requests, answers: receive, process: None, limit }
+    }
+
+    /// Limits the memory of its process from now on. Workers that are no processes have no limit.
+    pub(crate) fn confine(&mut self, bytes: u64) -> io::Result<()> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let group = process.group.insert(Group::new(bytes)?);
+        group.add(process.child.id())
     }
 
     /// Sends a request and waits for its answer, which is not [`Answer::Failed`].
@@ -137,7 +147,7 @@ impl Link {
         let said = process.said();
         match status.success() {
             true => Ok((!said.is_empty()).then_some(said)),
-            false => Err(self.died(status, &said)),
+            false => Err(self.died(status, &process, &said)),
         }
     }
 
@@ -149,12 +159,18 @@ impl Link {
     fn gone(&mut self) -> Trouble {
         let Some(mut process) = self.process.take() else { return self.failed("its worker is gone") };
         match process.child.wait() {
-            Ok(status) => self.died(status, &process.said()),
+            Ok(status) => {
+                let said = process.said();
+                self.died(status, &process, &said)
+            }
             Err(error) => self.failed(error.to_string()),
         }
     }
 
-    fn died(&self, status: ExitStatus, said: &str) -> Trouble {
+    fn died(&self, status: ExitStatus, process: &Process, said: &str) -> Trouble {
+        if process.group.as_ref().is_some_and(|group| group.kills() > 0) {
+            return self.failed("its worker was killed: it needs more memory than the limit");
+        }
         let said = if said.is_empty() {
             "without any message".to_owned()
         } else {

@@ -12,6 +12,7 @@ pub mod engines;
 mod failure;
 mod instructions;
 mod link;
+mod memory;
 mod native;
 mod process;
 mod protocol;
@@ -39,6 +40,7 @@ use crate::engines::system::{System, Visitor};
 use crate::failure::Failure;
 use crate::instructions::Start;
 use crate::link::Link;
+use crate::memory::Group;
 use crate::report::pages;
 use crate::report::{Context, ReportError};
 use crate::rows::Writer;
@@ -75,6 +77,16 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let of_suites: Vec<Vec<Plan>> =
         args.suites().into_iter().map(|suite| suite.plans(&sizes)).collect::<Result<_, Failure>>()?;
     let mut plans = of_suites.concat();
+    let mut left_out = None;
+    if let Some(bytes) = plans.iter().filter_map(|plan| plan.memory_bytes).min()
+        && let Err(error) = Group::new(bytes)
+    {
+        if args.memory.is_some() || !args.suites.is_empty() {
+            return Err(Failure::System(format!("memory cannot be limited: {error}")));
+        }
+        plans.retain(|plan| plan.memory_bytes.is_none());
+        left_out = Some(format!("suites that need a limit of memory are left out: {error}"));
+    }
     make_dir(&args.out)?;
     let path = args.out.join(rows::FILE);
     let (writer, there) = Writer::open(&path, args.resume, &plans, &systems)?;
@@ -93,6 +105,9 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut show = Show::new(writer, total, args.verbose);
     if cfg!(debug_assertions) && !args.quick {
         show.note(DEBUG_BUILD);
+    }
+    if let Some(why) = left_out {
+        show.note(&why);
     }
     let limit = Duration::from_secs(args.limit);
     let program = |system: &System| native.as_deref().filter(|_| system.is_native()).unwrap_or(&this);

@@ -6,6 +6,7 @@
 //!   They do not count mapped files and io_uring; `read_bytes` counts reads of the device, also for page faults. Before
 //!   dividing by them, check whether an engine writes by other means ([`Directory`](crate::directory::Directory) shows
 //!   this).
+//! * Reads: `syscr` of the same file counts read calls, `majflt` of `/proc/self/stat` page faults that read.
 //! * Memory: `RssAnon` of `/proc/self/status`, in pages. It excludes pages of mapped files.
 
 use std::io;
@@ -21,6 +22,10 @@ pub(crate) struct Usage {
     pub written_bytes: u64,
     /// Bytes read from the device.
     pub device_read_bytes: u64,
+    /// Read calls.
+    pub reads: u64,
+    /// Faults of mapped pages that had to be read.
+    pub major_faults: u64,
 }
 
 impl Usage {
@@ -30,6 +35,7 @@ impl Usage {
         let mut usage = parse_io(&text)?;
         // Reading the counters is counted as well, but only by later readings.
         usage.read_bytes += text.len() as u64;
+        usage.major_faults = parse_major_faults(&std::fs::read_to_string("/proc/self/stat")?)?;
         if !crate::instructions::is_counting() {
             let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
             usage.cpu_ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
@@ -44,6 +50,8 @@ impl Usage {
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
             device_read_bytes: self.device_read_bytes.saturating_sub(before.device_read_bytes),
+            reads: self.reads.saturating_sub(before.reads),
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
         }
     }
 }
@@ -62,7 +70,15 @@ fn parse_io(text: &str) -> io::Result<Usage> {
         read_bytes: count("rchar:")?,
         written_bytes: count("wchar:")?,
         device_read_bytes: count("read_bytes:")?,
+        reads: count("syscr:")?,
+        major_faults: 0,
     })
+}
+
+/// Returns the tenth field after the name, which is in parentheses and may contain anything.
+fn parse_major_faults(text: &str) -> io::Result<u64> {
+    let faults = text.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().nth(9)?.parse().ok());
+    faults.ok_or_else(|| missing("majflt", "/proc/self/stat"))
 }
 
 /// Returns the number after a line's name.
@@ -106,6 +122,9 @@ mod tests {
 
     #[test]
     fn missing_counters_are_an_error() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 100 200 33 44 5 6";
+        assert_eq!(parse_major_faults(stat).unwrap(), 33);
+        assert!(parse_major_faults("7 (a) S 1").is_err());
         assert!(parse_io("rchar: 1\nwchar: 2\nsyscr: 3\nread_bytes: 4\n").is_ok());
         for text in ["", "rchar: 1\n", "rchar: x\nwchar: 2\nread_bytes: 3\n"] {
             assert!(parse_io(text).unwrap_err().to_string().contains("char"), "{text}");

@@ -51,6 +51,22 @@ mod as_text {
     }
 }
 
+/// Which keys are hot, in place of the workload's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hot {
+    /// Zipf's exponent in hundredths.
+    pub skew: u32,
+    /// Number of adjacent keys that are about equally hot; 1 scatters hot keys.
+    pub locality: u64,
+}
+
+impl std::fmt::Display for Hot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = if self.locality > 1 { "together" } else { "scattered" };
+        write!(f, "skew {}.{:02}, hot keys {place}", self.skew / 100, self.skew % 100)
+    }
+}
+
 /// The order in which a database is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -108,6 +124,8 @@ pub(crate) enum Request {
         warmup: u64,
         /// A workload that does not write.
         warm_with: String,
+        /// Which keys are hot.
+        hot: Option<Hot>,
         /// Seed of all random choices.
         seed: u64,
     },

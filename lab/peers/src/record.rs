@@ -38,6 +38,12 @@ pub struct Conditions {
     pub settled: bool,
     /// `none` or `lz4`.
     pub compression: String,
+    /// Which keys are hot, in words, unless it is the workload that says so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hot_keys: String,
+    /// Limit of all memory of the process, its page cache included. `None`: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
 }
 
 fn uniform() -> String {
@@ -118,6 +124,12 @@ pub struct Figures {
     pub read_bytes_per_op: f64,
     /// Bytes read from the device for the process, including mapped files.
     pub device_read_bytes_per_op: f64,
+    /// Read calls of the process. Excludes io_uring.
+    #[serde(default)]
+    pub reads_per_op: f64,
+    /// Faults of mapped pages that were read from the device.
+    #[serde(default)]
+    pub major_faults_per_op: f64,
     /// Bytes written to files, including logs, until compaction had finished, divided by the bytes of keys and values
     /// put. 0 if nothing was put.
     pub write_amplification: f64,

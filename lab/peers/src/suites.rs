@@ -14,7 +14,7 @@ use tamis_bench::value::ValueSizes;
 
 use crate::engines::{Compression, Setup};
 use crate::failure::Failure;
-use crate::protocol::Data;
+use crate::protocol::{Data, Hot};
 use crate::record::Conditions;
 use crate::source::Source;
 
@@ -39,6 +39,8 @@ pub(crate) struct Sizes {
     pub memtable_bytes: u64,
     /// Size of the block cache in bytes; `None` for the suite's default.
     pub cache_bytes: Option<u64>,
+    /// Limit of all memory of a worker; `None` for the suite's default.
+    pub memory_bytes: Option<u64>,
     /// Compression of blocks.
     pub compression: Compression,
     /// Numbers of threads.
@@ -47,6 +49,8 @@ pub(crate) struct Sizes {
     pub workloads: Option<Vec<Workload>>,
     /// Whether all suites bypass the page cache, not only `direct`.
     pub direct_io: bool,
+    /// Zipf's exponents in `hot-gets`, in hundredths.
+    pub skews: Vec<u32>,
     /// Seed of all random choices.
     pub seed: u64,
     /// A file of keys for the suite `real`, beside the sources that ship with the laboratory.
@@ -70,6 +74,27 @@ const DIRECT_CACHE_SHARE: u64 = 32;
 
 /// Ratio of the larger block cache to the data in `cached`. What engines keep for a block, and B-trees for half-empty pages, counts.
 const LARGE_CACHE: u64 = 2;
+
+/// Sizes of the cache in `hot-gets`, in percent of the data.
+const HOT_CACHES: [u64; 4] = [1, 5, 25, 50];
+
+/// Number of adjacent keys of about the same hotness, where hot keys are together.
+const TOGETHER: u64 = 1024;
+
+/// Zipf's exponent in `beyond-memory`, YCSB's, in hundredths.
+const ZIPF: u32 = 99;
+
+/// Ratio of the data to all memory in `beyond-memory`.
+const BEYOND_MEMORY: u64 = 5;
+
+/// The least memory there, since processes need some for themselves.
+const LEAST_MEMORY: u64 = 32 << 20;
+
+/// Ratio of all memory to the block cache there: RocksDB's guide gives it a third, and the rest to the page cache.
+const CACHE_OF_MEMORY: u64 = 3;
+
+/// Ratio of measured operations of a step to those that warm up before.
+const WARMUP_SHARE: u64 = 10;
 
 /// Intended minimum number of runs where compaction is held back, which limits the size of memtables.
 const RUNS: u64 = 16;
@@ -154,6 +179,10 @@ pub(crate) enum Suite {
     Steady,
     /// Large values.
     Large,
+    /// Gets of hot keys, with caches of different sizes.
+    HotGets,
+    /// A database larger than memory.
+    BeyondMemory,
 }
 
 /// One database per system, and the measurements on it.
@@ -197,6 +226,12 @@ pub(crate) struct Plan {
     pub separated_bytes: Option<u64>,
     /// Whether the database is closed, evicted from the page cache and opened again before each step.
     pub cold: bool,
+    /// Limit of all memory of a worker, its page cache included, while steps are measured. Loads have none.
+    pub memory_bytes: Option<u64>,
+    /// Ratio of the operations of a step to those of its warm-up.
+    pub warmup_share: u64,
+    /// Number of operations of the first step that come before all steps, once.
+    pub heated: u64,
     /// Whether all entries are read once before the first step, through each engine's cache.
     pub filled: bool,
     /// Seed of all random choices.
@@ -216,7 +251,9 @@ pub(crate) struct Step {
     pub threads: usize,
     /// Number of operations over all threads; a fill puts every key.
     pub ops: u64,
-    /// The unmeasured workload before each round: a tenth of the operations.
+    /// Which keys are hot; `None`: as the workload says.
+    pub hot: Option<Hot>,
+    /// The unmeasured workload before each round: see [`Plan::warmup_share`].
     pub warm_with: Option<Workload>,
 }
 
@@ -236,7 +273,7 @@ pub(crate) struct Loading {
 
 impl Suite {
     /// All suites in execution order.
-    pub(crate) const ALL: [Suite; 19] = [
+    pub(crate) const ALL: [Suite; 21] = [
         Suite::Load,
         Suite::Inline,
         Suite::Batch,
@@ -256,6 +293,8 @@ impl Suite {
         Suite::Sync,
         Suite::Steady,
         Suite::Large,
+        Suite::HotGets,
+        Suite::BeyondMemory,
     ];
 
     /// Returns the name on the command line and in rows.
@@ -280,6 +319,8 @@ impl Suite {
             Suite::Sync => "sync",
             Suite::Steady => "steady",
             Suite::Large => "large",
+            Suite::HotGets => "hot-gets",
+            Suite::BeyondMemory => "beyond-memory",
         }
     }
 
@@ -317,6 +358,12 @@ impl Suite {
             Suite::Large => {
                 "values of 1, 4, 16 and 256 KiB, fewer of the longer ones, separated from their keys"
             }
+            Suite::HotGets => {
+                "gets of hot keys, scattered and together, with caches of 1, 5, 25 and 50 % of the data"
+            }
+            Suite::BeyondMemory => {
+                "data of five times all memory, the page cache included; everything merged into one run"
+            }
         }
     }
 
@@ -337,6 +384,10 @@ impl Suite {
             Suite::Real => vec![GetEmpty, GetExisting, Seek, SeekNext50],
             Suite::Sync | Suite::Steady => vec![Overwrite],
             Suite::Large => vec![FillRandom, Overwrite, GetExisting, SeekNext50],
+            Suite::HotGets => vec![GetZipf],
+            Suite::BeyondMemory => {
+                vec![GetEmpty, GetExisting, GetZipf, Seek, SeekNext50, YcsbB, YcsbC, YcsbD]
+            }
         }
     }
 
@@ -427,6 +478,40 @@ impl Suite {
                 };
                 VALUE_LENGTHS.iter().flat_map(of_length).filter(|plan| !plan.steps.is_empty()).collect()
             }
+            Suite::HotGets => {
+                let plain = Plan { compact: true, ..plan(&sizes.threads) };
+                let shares = HOT_CACHES.map(|percent| plain.loaded_bytes() * percent / 100);
+                let caches = sizes.cache_bytes.map_or(shares.to_vec(), |bytes| vec![bytes]);
+                let mut plans = Vec::new();
+                for cache_bytes in caches {
+                    for &skew in &sizes.skews {
+                        for locality in [1, TOGETHER.min(plain.data.keys)] {
+                            let mut hot = Plan { cache_bytes, heated: plain.loaded, ..plain.clone() };
+                            hot.steps.iter_mut().for_each(|step| step.hot = Some(Hot { skew, locality }));
+                            plans.push(hot);
+                        }
+                    }
+                }
+                plans
+            }
+            Suite::BeyondMemory => {
+                // Reads have a database that nothing changes.
+                let (mixes, reads): (Vec<Workload>, Vec<Workload>) =
+                    workloads.iter().partition(|workload| workload.writes() || YCSB.contains(workload));
+                let of = |workloads: &[Workload]| {
+                    let mut plan = Plan::new(self, sizes, workloads, &[1]);
+                    let memory = (plan.loaded_bytes() / BEYOND_MEMORY).max(LEAST_MEMORY);
+                    let memory = sizes.memory_bytes.unwrap_or(memory);
+                    plan.memory_bytes = Some(memory);
+                    plan.cache_bytes = sizes.cache_bytes.unwrap_or(memory / CACHE_OF_MEMORY);
+                    Plan { compact: true, warmup_share: 1, ..plan }
+                };
+                [reads, mixes]
+                    .iter()
+                    .map(|workloads| of(workloads))
+                    .filter(|plan| !plan.steps.is_empty())
+                    .collect()
+            }
         })
     }
 
@@ -449,6 +534,8 @@ impl Suite {
             Suite::Cold => 250,
             Suite::Sync => 100,
             Suite::Large if scans => 50,
+            Suite::BeyondMemory if seeks || scans => 50,
+            Suite::BeyondMemory => 10,
             Suite::Direct if seeks || scans => 250,
             Suite::Direct => 25,
             Suite::Runs if seeks || scans => 20,
@@ -484,10 +571,14 @@ impl Plan {
                 Suite::Steady => sizes.ops.min(STEADY_OPS),
                 _ => (sizes.ops / suite.share(workload)).max(FEWEST_OPS),
             },
+            // Without a pattern, each seed has hot keys of its own, and a warm-up others than what it is for.
+            hot: (suite == Suite::BeyondMemory && workload == Workload::GetZipf)
+                .then_some(Hot { skew: ZIPF, locality: 1 }),
             warm_with: match suite {
                 Suite::Load | Suite::Cold | Suite::Sync => None,
                 // Loads the hot keys of all mixes except the latest ones of D.
                 Suite::Ycsb => Some(Workload::YcsbC),
+                Suite::BeyondMemory if YCSB.contains(&workload) => Some(Workload::YcsbC),
                 _ if workload.writes() => None,
                 _ => Some(workload),
             },
@@ -524,6 +615,9 @@ impl Plan {
             seconds: None,
             separated_bytes: None,
             cold: false,
+            memory_bytes: sizes.memory_bytes,
+            warmup_share: WARMUP_SHARE,
+            heated: 0,
             filled: false,
             seed: sizes.seed,
             rounds: sizes.rounds,
@@ -593,6 +687,8 @@ impl Plan {
                 Compression::None => "none".to_owned(),
                 Compression::Lz4 => "lz4".to_owned(),
             },
+            hot_keys: step.hot.map_or(String::new(), |hot| hot.to_string()),
+            memory_bytes: self.memory_bytes,
         }
     }
 
@@ -633,10 +729,12 @@ pub(crate) mod tests {
             filter_bits: 10,
             memtable_bytes: 64 << 20,
             cache_bytes: None,
+            memory_bytes: None,
             compression: Compression::None,
             threads: vec![1, 2],
             workloads: None,
             direct_io: false,
+            skews: vec![80, 99, 120],
             seed: 1,
             key_file: None,
         }
@@ -757,6 +855,42 @@ pub(crate) mod tests {
         assert!(plans.iter().all(|plan| plan.memtable_bytes <= (plan.loaded_bytes() / RUNS).max(16 << 10)));
         let absent = with(Some(dir.path().join("absent"))).unwrap_err();
         assert!(matches!(&absent, Failure::Usage(text) if text.contains("absent")), "{absent:?}");
+    }
+
+    #[test]
+    fn hot_keys_are_read_with_caches_of_shares_of_the_same_data() {
+        let plans = Suite::HotGets.plans(&sizes()).unwrap();
+        assert_eq!(plans.len(), 4 * 3 * 2);
+        let caches: Vec<u64> = plans.iter().map(|plan| plan.cache_bytes).collect();
+        // Bf-Tree needs a buffer as large as it had when it was closed.
+        assert!(
+            caches.is_sorted() && caches[0] == 4_000_000 * 264 / 100 && caches[23] == 4_000_000 * 264 / 2
+        );
+        assert!(plans.iter().all(|plan| plan.shared_loading() == plans[0].shared_loading()));
+        let hot: Vec<String> =
+            plans[2..4].iter().map(|plan| plan.conditions(&plan.steps[0]).hot_keys).collect();
+        assert_eq!(hot, ["skew 0.99, hot keys scattered", "skew 0.99, hot keys together"]);
+        let one = Sizes { cache_bytes: Some(7), skews: vec![99], ..sizes() };
+        assert_eq!(Suite::HotGets.plans(&one).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn data_is_five_times_all_memory_unless_it_is_given() {
+        let [reads, mixes] = &Suite::BeyondMemory.plans(&sizes()).unwrap()[..] else {
+            panic!("two databases")
+        };
+        let memory = 4_000_000 * 264 / 5;
+        assert_eq!((reads.memory_bytes, reads.cache_bytes), (Some(memory), memory / 3));
+        assert!(reads.shared_loading().is_some());
+        assert_eq!(
+            mixes.steps.iter().map(|step| step.workload).collect::<Vec<_>>(),
+            [YCSB[1], YCSB[2], YCSB[3]]
+        );
+        assert_eq!(reads.conditions(&reads.steps[0]).memory_bytes, Some(memory));
+        let given = Sizes { memory_bytes: Some(1 << 30), workloads: Some(vec![Workload::Seek]), ..sizes() };
+        let plans = Suite::BeyondMemory.plans(&given).unwrap();
+        assert_eq!((plans.len(), plans[0].memory_bytes), (1, Some(1 << 30)));
+        assert_eq!(Suite::Ycsb.plans(&given).unwrap()[0].memory_bytes, Some(1 << 30));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use tamis_bench::pattern::{Pattern, PatternSpec};
 use tamis_bench::run::{Fill, RunSpec, Timing, run};
 use tamis_bench::store::{Session, Store};
 use tamis_bench::{BenchError, KeySet, NoProgress, Workload, value};
@@ -16,7 +17,7 @@ use crate::directory::{self, Directory};
 use crate::engines::{Engine, Setup};
 use crate::instructions;
 use crate::process::{self, Usage};
-use crate::protocol::{Answer, Data, FailureKind, Order, Request};
+use crate::protocol::{Answer, Data, FailureKind, Hot, Order, Request};
 use crate::record::Figures;
 
 /// The files count as at rest if their size has not changed for this long.
@@ -74,6 +75,8 @@ struct Open<E> {
     keys: KeySet,
     /// The keys that are present.
     fill: Fill,
+    /// The latest pattern of hot keys, kept since an order of all keys takes time.
+    pattern: Option<(Hot, Pattern)>,
 }
 
 /// A failed request.
@@ -132,10 +135,13 @@ impl<E: Engine> Worker<E> {
                     ..Plan::default()
                 })
             }
-            Request::Run { workload, threads, ops, seconds, warmup, warm_with, seed } => {
+            Request::Run { workload, threads, ops, seconds, warmup, warm_with, hot, seed } => {
                 let limit = seconds.map(Duration::from_secs);
-                let plan = Plan { workload: named(&workload)?, threads, ops, limit, seed, ..Plan::default() };
-                self.opened()?.run(plan, warmup, named(&warm_with)?)
+                let plan =
+                    Plan { workload: named(&workload)?, threads, ops, limit, hot, seed, ..Plan::default() };
+                let open = self.opened()?;
+                open.place_hot_keys(hot)?;
+                open.run(plan, warmup, named(&warm_with)?)
             }
             Request::Settle => {
                 self.opened()?.engine.settle()?;
@@ -195,7 +201,7 @@ impl<E: Engine> Worker<E> {
         }
         fill.loaded = loaded;
         let (engine, options) = E::open(&setup)?;
-        self.place = Place::Open(Box::new(Open { engine, setup, data, keys, fill }));
+        self.place = Place::Open(Box::new(Open { engine, setup, data, keys, fill, pattern: None }));
         Ok(Answer::Opened { options })
     }
 
@@ -240,13 +246,24 @@ struct Plan {
     inline: bool,
     /// Whether to wait for files at rest.
     rest: bool,
+    hot: Option<Hot>,
     seed: u64,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
         let workload = Workload::GetExisting;
-        Plan { workload, threads: 1, ops: 0, limit: None, batch: 1, inline: false, rest: false, seed: 0 }
+        Plan {
+            workload,
+            threads: 1,
+            ops: 0,
+            limit: None,
+            batch: 1,
+            inline: false,
+            rest: false,
+            hot: None,
+            seed: 0,
+        }
     }
 }
 
@@ -315,6 +332,20 @@ impl<E: Engine> Open<E> {
         Ok(answer)
     }
 
+    /// Makes the pattern of hot keys, unless it is there. Their places are the same for all seeds of runs.
+    fn place_hot_keys(&mut self, hot: Option<Hot>) -> Result<(), Failed> {
+        let Some(hot) = hot.filter(|hot| self.pattern.as_ref().is_none_or(|(there, _)| there != hot)) else {
+            return Ok(());
+        };
+        let spec =
+            PatternSpec { skew: f64::from(hot.skew) / 100.0, absent_percent: 0, locality: hot.locality };
+        let pattern = Pattern::new(self.keys.len(), spec, self.data.seed)?;
+        let unordered = hot.locality > 1 && !self.keys.is_ordered();
+        let pattern = if unordered { pattern.in_order(self.keys.ascending()) } else { pattern };
+        self.pattern = Some((hot, pattern));
+        Ok(())
+    }
+
     fn spec(&self, plan: &Plan) -> RunSpec<'_> {
         RunSpec {
             workload: plan.workload,
@@ -324,7 +355,7 @@ impl<E: Engine> Open<E> {
             ops: plan.ops,
             seed: plan.seed,
             fill: self.fill.clone(),
-            pattern: None,
+            pattern: plan.hot.and(self.pattern.as_ref()).map(|(_, pattern)| pattern),
             progress: &NoProgress,
         }
     }
@@ -356,6 +387,8 @@ impl<E: Engine> Open<E> {
         figures.cpu_ns_per_op = used.cpu_ns as f64 / ops;
         figures.read_bytes_per_op = used.read_bytes as f64 / ops;
         figures.device_read_bytes_per_op = used.device_read_bytes as f64 / ops;
+        figures.reads_per_op = used.reads as f64 / ops;
+        figures.major_faults_per_op = used.major_faults as f64 / ops;
         let mut notes = Vec::new();
         let key_and_value_bytes = loaded as f64 * self.data.entry_bytes();
         if puts.bytes > 0 {

@@ -29,7 +29,13 @@ fn a_quick_run_of_all_suites_ends_with_a_report() {
     let arguments = format!("{TINY} --systems tamis,tamis:keyspace.merge=partitioned --verbose");
     let output = program(&arguments, out.path());
     assert!(output.status.success(), "{}", said(&output));
-    for suite in ["load", "settled", "runs", "ycsb", "mixgraph", "cold", "direct", "keys", "sync"] {
+    let mut suites =
+        vec!["load", "settled", "runs", "ycsb", "mixgraph", "cold", "direct", "keys", "sync", "hot-gets"];
+    // Only with the rights of root is there a limit of memory.
+    if !said(&output).contains("are left out: no memory control group") {
+        suites.push("beyond-memory");
+    }
+    for suite in suites {
         let its = |row: &serde_json::Value| row["conditions"]["suite"] == suite && row["refused"].is_null();
         let systems: std::collections::BTreeSet<String> =
             rows(out.path()).iter().filter(|row| its(row)).map(|row| row["system"].to_string()).collect();
@@ -94,6 +100,19 @@ fn a_timeout_has_its_own_exit_code() {
     assert!(said(&output).contains("longer than 1 s"), "{}", said(&output));
     assert!(rows(out.path()).iter().all(|row| row["refused"].as_str().unwrap().starts_with("stopped: ")));
     assert_eq!(std::fs::read_dir(out.path().join("databases")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_system_that_needs_more_memory_than_its_limit_is_excluded() {
+    let out = tempfile::tempdir().unwrap();
+    let output = program(&format!("{TINY} --suites load --systems tamis --memory 64KiB"), out.path());
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    if said(&output).contains("memory cannot be limited") {
+        assert!(!out.path().join("rows.jsonl").exists(), "nothing is measured");
+    } else {
+        assert!(said(&output).contains("needs more memory than the limit"), "{}", said(&output));
+        assert!(rows(out.path()).iter().all(|row| row["conditions"]["memory_bytes"] == 64 << 10));
+    }
 }
 
 #[test]

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tamis_bench::BenchError;
 use tamis_bench::store::Store;
+use tamis_bench::{BenchError, Workload};
 
 pub use batch::Batch;
 
 mod batch;
+#[cfg(feature = "bf-tree")]
+pub mod bf_tree;
 #[cfg(test)]
 mod conformance;
 #[cfg(feature = "fjall")]
@@ -88,6 +90,12 @@ pub trait Engine: Store + Sized {
 
     /// Returns the reason if this setup is not supported. Such a row has no figures, only the reason.
     fn refuses(setup: &Setup) -> Option<&'static str>;
+
+    /// Returns the reason if it has no such operations, or cannot write `batch` puts together. The row has only the
+    /// reason then.
+    fn lacks(_workload: Workload, _batch: usize) -> Option<&'static str> {
+        None
+    }
 
     /// Returns where a put is when it returns, in a few words without a subject.
     fn durability(setup: &Setup) -> &'static str {

@@ -29,6 +29,9 @@
 //! I/O is not possible with it. It also has what `OptimizeForPointLookup` sets, and tamis has by default: hash indexes in data blocks, and
 //! filters of whole keys in memtables.
 //!
+//! [`RowCachedRocksDb`] gives half of the memory for caches to a cache of rows (`row_cache`), an LRUCache: the
+//! HyperClockCache is for blocks only. The documentation does not say how to divide the memory.
+//!
 //! Threads: any may use the database; every session has its own options of reads and writes.
 
 use std::collections::BTreeMap;
@@ -62,19 +65,25 @@ const MEMTABLES: i32 = 3;
 
 /// The share of a memtable that its filter takes, as in RocksDB's `OptimizeForPointLookup`.
 const MEMTABLE_FILTER_SHARE: f64 = 0.02;
+/// Ratio of the memory for caches to the cache of rows, if there is one. The documentation gives none.
+const ROW_CACHE_SHARE: u64 = 2;
+
 const BYTES_PER_SYNC: u64 = 1 << 20;
 
 /// RocksDB as the crate builds it.
-pub type PortableRocksDb = RocksDb<false>;
+pub type PortableRocksDb = RocksDb<false, false>;
 
 /// RocksDB for the present processor, with mapped tables.
-pub type NativeRocksDb = RocksDb<true>;
+pub type NativeRocksDb = RocksDb<true, false>;
+
+/// RocksDB as the crate builds it, with a cache of rows.
+pub type RowCachedRocksDb = RocksDb<false, true>;
 
 /// An open RocksDB.
-pub struct RocksDb<const NATIVE: bool> {
+pub struct RocksDb<const NATIVE: bool, const ROWS: bool> {
     db: DB,
-    /// The block cache, to query its usage.
-    cache: Option<Cache>,
+    /// Its caches, to query their usage.
+    caches: Vec<Cache>,
     sync: bool,
     compaction: bool,
 }
@@ -91,8 +100,12 @@ pub struct RocksDbSession<'s> {
     bound: Vec<u8>,
 }
 
-impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
-    const NAME: &'static str = if NATIVE { "rocksdb-native" } else { NAME };
+impl<const NATIVE: bool, const ROWS: bool> Engine for RocksDb<NATIVE, ROWS> {
+    const NAME: &'static str = match (NATIVE, ROWS) {
+        (true, _) => "rocksdb-native",
+        (false, true) => "rocksdb-row-cache",
+        (false, false) => NAME,
+    };
 
     /// Returns the version of the bundled source. It is not available from a library that was linked instead.
     fn version() -> String {
@@ -115,9 +128,14 @@ impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
         let dir = shared::make_dir(setup)?;
         // Each database has its own cache; RocksDB keeps it as long as necessary.
-        let capacity = shared::size(setup.cache_bytes);
+        let of_rows = if ROWS { shared::size(setup.cache_bytes / ROW_CACHE_SHARE) } else { 0 };
+        let capacity = shared::size(setup.cache_bytes) - of_rows;
         let cache = (capacity > 0).then(|| Cache::new_hyper_clock_cache(capacity, 0));
         let mut options = options_of(setup, cache.as_ref(), NATIVE);
+        let rows = (of_rows > 0).then(|| Cache::new_lru_cache(of_rows));
+        if let Some(rows) = &rows {
+            options.set_row_cache(rows);
+        }
         options.set_allow_mmap_reads(NATIVE);
         // Only a named column family gives the handle that the batched `MultiGet` needs.
         let family = ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, options.clone());
@@ -129,6 +147,7 @@ impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
         }
         let mut told = told([
             ("block_cache", format!("HyperClockCache, {capacity}")),
+            ("row_cache", if of_rows > 0 { format!("LRUCache, {of_rows}") } else { "none".into() }),
             ("filter_policy", format!("bloomfilter:{}:false", setup.filter_bits)),
             ("whole_key_filtering", "true".into()),
             ("cache_index_and_filter_blocks", "false".into()),
@@ -162,7 +181,8 @@ impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
                 told.insert(name.into(), NEVER_SO_MANY.to_string());
             }
         }
-        Ok((RocksDb { db, cache, sync: setup.sync, compaction: setup.compaction }, told))
+        let caches = cache.into_iter().chain(rows).collect();
+        Ok((RocksDb { db, caches, sync: setup.sync, compaction: setup.compaction }, told))
     }
 
     fn write(session: &mut RocksDbSession<'_>, batch: &Batch) -> Result<(), BenchError> {
@@ -204,7 +224,7 @@ impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
             runs,
             filter_bytes: filters,
             index_bytes: readers.and_then(|readers| Some(readers.saturating_sub(filters?))),
-            cache_bytes: Some(self.cache.as_ref().map_or(0, |cache| cache.get_usage() as u64)),
+            cache_bytes: Some(self.caches.iter().map(|cache| cache.get_usage() as u64).sum()),
             memtable_bytes: self.number(properties::CUR_SIZE_ALL_MEM_TABLES)?,
         })
     }
@@ -214,7 +234,7 @@ impl<const NATIVE: bool> Engine for RocksDb<NATIVE> {
     }
 }
 
-impl<const NATIVE: bool> RocksDb<NATIVE> {
+impl<const NATIVE: bool, const ROWS: bool> RocksDb<NATIVE, ROWS> {
     fn number(&self, property: &properties::PropName) -> Result<Option<u64>, BenchError> {
         self.db.property_int_value(property).map_err(failed)
     }
@@ -308,7 +328,7 @@ fn compression(setup: &Setup) -> DBCompressionType {
     }
 }
 
-impl<const NATIVE: bool> Store for RocksDb<NATIVE> {
+impl<const NATIVE: bool, const ROWS: bool> Store for RocksDb<NATIVE, ROWS> {
     type Session<'s> = RocksDbSession<'s>;
 
     fn session(&self) -> Result<RocksDbSession<'_>, BenchError> {

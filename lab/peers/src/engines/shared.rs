@@ -4,16 +4,23 @@ use std::path::Path;
 
 use tamis_bench::BenchError;
 
-#[cfg(any(feature = "lmdb", feature = "redb"))]
+#[cfg(any(feature = "lmdb", feature = "redb", feature = "bf-tree"))]
 use crate::engines::Compression;
 use crate::engines::Setup;
 
 /// The reason why an engine other than tamis refuses options of tamis.
-#[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "lmdb", feature = "redb"))]
+#[cfg(any(
+    feature = "rocksdb",
+    feature = "fjall",
+    feature = "leveldb",
+    feature = "lmdb",
+    feature = "redb",
+    feature = "bf-tree"
+))]
 pub(super) const NO_OVERRIDES: &str = "it takes no options of tamis";
 
 /// Returns the reason why a B-tree that neither compresses nor bypasses the page cache refuses a setup.
-#[cfg(any(feature = "lmdb", feature = "redb"))]
+#[cfg(any(feature = "lmdb", feature = "redb", feature = "bf-tree"))]
 pub(super) fn refused_by_b_tree(setup: &Setup) -> Option<&'static str> {
     if !setup.overrides.is_empty() {
         Some(NO_OVERRIDES)
@@ -46,7 +53,14 @@ pub(crate) fn locked_version(name: &str) -> String {
 }
 
 /// Returns options by name, as an engine's `open` reports them.
-#[cfg(any(feature = "rocksdb", feature = "fjall", feature = "leveldb", feature = "lmdb", feature = "redb"))]
+#[cfg(any(
+    feature = "rocksdb",
+    feature = "fjall",
+    feature = "leveldb",
+    feature = "lmdb",
+    feature = "redb",
+    feature = "bf-tree"
+))]
 pub(crate) fn told<const N: usize>(
     options: [(&str, String); N],
 ) -> std::collections::BTreeMap<String, String> {
@@ -67,7 +81,7 @@ pub(crate) fn make_dir(setup: &Setup) -> Result<&Path, BenchError> {
 }
 
 /// Converts a size in memory, saturating.
-#[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "redb"))]
+#[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "redb", feature = "bf-tree"))]
 pub(crate) fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -5,6 +5,7 @@
 //! tamis-grf                                tamis with `keyspace.filter=grf`
 //! tamis:keyspace.merge=partitioned         tamis with any options, separated by commas
 //! rocksdb, leveldb, fjall, lmdb, redb      if compiled in
+//! rocksdb-row-cache, bf-tree               if compiled in and named
 //! rocksdb-native                           RocksDB for the present processor, mapped: see `--native`
 //! ```
 //!
@@ -20,8 +21,11 @@ use crate::engines::{Engine, tamis};
 /// The system whose worker is another program: see [`System::is_native`].
 pub const NATIVE: &str = "rocksdb-native";
 
+/// Systems that are measured only if they are named: what they are for is in two suites.
+const NAMED_ONLY: [&str; 2] = ["rocksdb-row-cache", "bf-tree"];
+
 /// The engines of the command line, and the options of tamis that a name implies.
-const KNOWN: [(&str, Kind, &[&str]); 8] = [
+const KNOWN: [(&str, Kind, &[&str]); 10] = [
     ("tamis", Kind::Tamis, &[]),
     ("tamis-grf", Kind::Tamis, &["keyspace.filter=grf"]),
     ("rocksdb", Kind::RocksDb, &[]),
@@ -30,6 +34,8 @@ const KNOWN: [(&str, Kind, &[&str]); 8] = [
     ("fjall", Kind::Fjall, &[]),
     ("lmdb", Kind::Lmdb, &[]),
     ("redb", Kind::Redb, &[]),
+    (NAMED_ONLY[0], Kind::RowCachedRocksDb, &[]),
+    (NAMED_ONLY[1], Kind::BfTree, &[]),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,21 +43,24 @@ enum Kind {
     Tamis,
     RocksDb,
     NativeRocksDb,
+    RowCachedRocksDb,
     LevelDb,
     Fjall,
     Lmdb,
     Redb,
+    BfTree,
 }
 
 impl Kind {
     fn is_compiled_in(self) -> bool {
         match self {
             Kind::Tamis => true,
-            Kind::RocksDb | Kind::NativeRocksDb => cfg!(feature = "rocksdb"),
+            Kind::RocksDb | Kind::NativeRocksDb | Kind::RowCachedRocksDb => cfg!(feature = "rocksdb"),
             Kind::LevelDb => cfg!(feature = "leveldb"),
             Kind::Fjall => cfg!(feature = "fjall"),
             Kind::Lmdb => cfg!(feature = "lmdb"),
             Kind::Redb => cfg!(feature = "redb"),
+            Kind::BfTree => cfg!(feature = "bf-tree"),
         }
     }
 }
@@ -99,6 +108,11 @@ impl System {
             .collect()
     }
 
+    /// Returns those of them that are measured by default.
+    pub fn by_default() -> Vec<&'static str> {
+        System::compiled_in().into_iter().filter(|name| !NAMED_ONLY.contains(name)).collect()
+    }
+
     /// Parses systems separated by commas. A part that does not begin with an engine's name continues the options of
     /// the preceding system. Names must be unique.
     pub fn parse_list(text: &str) -> Result<Vec<System>, BenchError> {
@@ -131,6 +145,8 @@ impl System {
             Kind::RocksDb => visitor.visit::<crate::engines::rocksdb::PortableRocksDb>(),
             #[cfg(feature = "rocksdb")]
             Kind::NativeRocksDb => visitor.visit::<crate::engines::rocksdb::NativeRocksDb>(),
+            #[cfg(feature = "rocksdb")]
+            Kind::RowCachedRocksDb => visitor.visit::<crate::engines::rocksdb::RowCachedRocksDb>(),
             #[cfg(feature = "leveldb")]
             Kind::LevelDb => visitor.visit::<crate::engines::leveldb::LevelDb>(),
             #[cfg(feature = "fjall")]
@@ -139,6 +155,8 @@ impl System {
             Kind::Lmdb => visitor.visit::<crate::engines::lmdb::Lmdb>(),
             #[cfg(feature = "redb")]
             Kind::Redb => visitor.visit::<crate::engines::redb::Redb>(),
+            #[cfg(feature = "bf-tree")]
+            Kind::BfTree => visitor.visit::<crate::engines::bf_tree::BfTree>(),
             #[allow(unreachable_patterns, reason = "with all features there is no other kind")]
             other => unreachable!("{other:?} is not compiled in, and so was not parsed"),
         }
@@ -164,7 +182,7 @@ impl FromStr for System {
         if !kind.is_compiled_in() {
             return Err(BenchError::Request(format!(
                 "{name} is not compiled in: build with `--features {}`, or with `--features all`",
-                name.trim_end_matches("-native")
+                feature_of(name)
             )));
         }
         let mut overrides: Vec<String> = stands_for.iter().map(|&text| text.to_owned()).collect();
@@ -177,6 +195,11 @@ impl FromStr for System {
         tamis::check_overrides(&overrides)?;
         Ok(System { name: text.to_owned(), kind, overrides })
     }
+}
+
+/// Returns the feature that a system needs.
+fn feature_of(name: &str) -> &str {
+    if name.starts_with("rocksdb") { "rocksdb" } else { name }
 }
 
 /// Splits a text into assignments; a part without `=` belongs to the value before it.
@@ -223,8 +246,17 @@ mod tests {
         for name in System::compiled_in() {
             let system: System = name.parse().unwrap();
             assert_eq!(system.name(), name);
-            assert_eq!(system.with(Name), name.split('-').next().unwrap());
+            let engine = if name == "tamis-grf" { "tamis" } else { name };
+            assert_eq!(system.with(Name), engine);
         }
+    }
+
+    #[test]
+    fn what_must_be_named_is_not_measured_by_default() {
+        let (all, default) = (System::compiled_in(), System::by_default());
+        assert!(default.contains(&"tamis") && default.iter().all(|name| all.contains(name)));
+        assert!(NAMED_ONLY.iter().all(|name| !default.contains(name)));
+        assert!(all.iter().all(|name| default.contains(name) || NAMED_ONLY.contains(name)));
     }
 
     #[test]
@@ -259,7 +291,7 @@ mod tests {
             if kind.is_compiled_in() {
                 assert!(refusal(&format!("{name}:cache=1")).contains("only tamis"));
             } else {
-                let feature = name.trim_end_matches("-native");
+                let feature = feature_of(name);
                 assert!(refusal(name).contains(&format!("--features {feature}`")));
             }
         }

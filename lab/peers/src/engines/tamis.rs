@@ -101,7 +101,10 @@ impl Engine for Tamis {
 /// Checks overrides, `OPTION=VALUE` each, on their own.
 pub(super) fn check_overrides(overrides: &[String]) -> Result<(), BenchError> {
     let mut options = Options::default();
-    overrides.iter().try_for_each(|text| set(&mut options, text, &mut BTreeMap::new()))
+    overrides.iter().try_for_each(|text| {
+        let some = share_of_cache(text, 1 << 30).map(|(name, bytes)| format!("{name}={bytes}"));
+        set(&mut options, some.as_ref().unwrap_or(text), &mut BTreeMap::new())
+    })
 }
 
 /// Returns the options for a setup, and those that were set, by name.
@@ -119,7 +122,6 @@ fn options_of(setup: &Setup) -> Result<(Options, BTreeMap<String, String>), Benc
         "create_if_missing=true".to_owned(),
         format!("durability={}", if setup.sync { "sync" } else { "buffered" }),
         format!("read_mode={}", if setup.direct_io { "direct" } else { "mapped" }),
-        format!("cache_bytes={}", setup.cache_bytes),
         format!("memtable_budget_bytes={budget}"),
         format!("background_threads={}", shared::cores().clamp(1, 64)),
         format!("keyspace.memtable_bytes={}", setup.memtable_bytes),
@@ -139,11 +141,28 @@ fn options_of(setup: &Setup) -> Result<(Options, BTreeMap<String, String>), Benc
         texts.push(format!("keyspace.stop_runs={MANY_RUNS}"));
         texts.push(format!("keyspace.slowdown_runs={MANY_RUNS}"));
     }
-    for text in texts.iter().chain(&setup.overrides) {
+    let mut cache_bytes = setup.cache_bytes;
+    let shares = setup.overrides.iter().map(|text| match share_of_cache(text, setup.cache_bytes) {
+        Some((name, bytes)) => {
+            cache_bytes = cache_bytes.saturating_sub(bytes);
+            format!("{name}={bytes}")
+        }
+        None => text.clone(),
+    });
+    let overrides: Vec<String> = shares.collect();
+    texts.push(format!("cache_bytes={cache_bytes}"));
+    for text in texts.iter().chain(&overrides) {
         set(&mut options, text, &mut told)?;
     }
     options.check()?;
     Ok((options, told))
+}
+
+/// Returns the name of `OPTION=N%`, and so much of the cache in bytes: the block cache has the rest.
+fn share_of_cache(text: &str, cache_bytes: u64) -> Option<(&str, u64)> {
+    let (name, value) = text.split_once('=')?;
+    let percent: u64 = value.trim().strip_suffix('%')?.parse().ok()?;
+    (percent <= 100).then(|| (name.trim(), (u128::from(cache_bytes) * u128::from(percent) / 100) as u64))
 }
 
 /// Sets one option from `OPTION=VALUE`, and records it.
@@ -173,6 +192,17 @@ mod tests {
         assert_eq!(told["cache_bytes"], "1 MiB");
         assert_eq!(told["keyspace.filter"], "grf");
         assert_eq!(options.keyspace.memtable_bytes, setup.memtable_bytes);
+    }
+
+    #[test]
+    fn a_share_of_the_cache_leaves_the_rest_to_blocks() {
+        let mut setup = setup(std::path::Path::new("nowhere"));
+        setup.cache_bytes = 4 << 20;
+        setup.overrides = vec!["keyspace.blob_threshold = 25%".into()];
+        let (options, told) = options_of(&setup).unwrap();
+        assert_eq!((options.cache_bytes, told["keyspace.blob_threshold"].as_str()), (3 << 20, "1048576"));
+        assert!(check_overrides(&setup.overrides).is_ok());
+        assert!(check_overrides(&["keyspace.blob_threshold=101%".into()]).is_err());
     }
 
     #[test]

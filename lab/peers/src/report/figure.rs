@@ -28,6 +28,8 @@ pub(super) enum Figure {
     Instructions,
     ReadBytes,
     DeviceReadBytes,
+    Reads,
+    Faults,
     Settle,
     Wall,
 }
@@ -47,7 +49,7 @@ pub(super) enum Unit {
 pub(super) const QUANTILES: [Figure; 3] = [Figure::P50, Figure::P99, Figure::P999];
 
 /// The costs of a system, in the order of the tables.
-pub(super) const COSTS: [Figure; 18] = [
+pub(super) const COSTS: [Figure; 20] = [
     Figure::PutP9999,
     Figure::SlowestPut,
     Figure::MedianSecond,
@@ -64,13 +66,15 @@ pub(super) const COSTS: [Figure; 18] = [
     Figure::Instructions,
     Figure::ReadBytes,
     Figure::DeviceReadBytes,
+    Figure::Reads,
+    Figure::Faults,
     Figure::Settle,
     Figure::Wall,
 ];
 
 impl Figure {
     /// All figures.
-    pub(super) const ALL: [Figure; 23] = [
+    pub(super) const ALL: [Figure; 25] = [
         Figure::NsPerOp,
         Figure::OpsPerSecond,
         Figure::P50,
@@ -92,6 +96,8 @@ impl Figure {
         Figure::Instructions,
         Figure::ReadBytes,
         Figure::DeviceReadBytes,
+        Figure::Reads,
+        Figure::Faults,
         Figure::Settle,
         Figure::Wall,
     ];
@@ -134,6 +140,8 @@ impl Figure {
             Figure::Instructions => "instructions of the calling thread per operation, counted by callgrind",
             Figure::ReadBytes => "bytes requested from the system per operation, excluding mapped files",
             Figure::DeviceReadBytes => "bytes read from the device per operation",
+            Figure::Reads => "read calls per operation, excluding io_uring",
+            Figure::Faults => "page faults that read from the device, per operation",
             Figure::Settle => "ns from the last operation until compaction had finished",
             Figure::Wall => {
                 "ns per operation by the clock on the wall, including the preparation of operations"
@@ -165,6 +173,8 @@ impl Figure {
             Figure::Instructions => "instructions",
             Figure::ReadBytes => "bytes read",
             Figure::DeviceReadBytes => "bytes from the device",
+            Figure::Reads => "read calls",
+            Figure::Faults => "page faults that read",
             Figure::Settle => "settling",
             Figure::Wall => "time on the wall",
         }
@@ -193,6 +203,8 @@ impl Figure {
             | Figure::SpaceAmplification
             | Figure::FilterBits
             | Figure::Instructions
+            | Figure::Reads
+            | Figure::Faults
             | Figure::Runs => Unit::Plain,
         }
     }
@@ -227,6 +239,8 @@ impl Figure {
             Figure::Wall => (figures.wall_ns_per_op, false),
             Figure::ReadBytes => (figures.read_bytes_per_op, true),
             Figure::DeviceReadBytes => (figures.device_read_bytes_per_op, true),
+            Figure::Reads => (figures.reads_per_op, false),
+            Figure::Faults => (figures.major_faults_per_op, false),
             Figure::Filters => (known(inside.filter_bytes), true),
             Figure::FilterBits => (known(inside.filter_bytes) * 8.0 / keys_of(row), true),
             Figure::Instructions => (figures.instructions_per_op, false),

@@ -1,7 +1,7 @@
 //! From rows to medians: the suites, the figures of each system under each set of conditions, and the best peer.
 //!
 //! A figure of a system under some conditions is the median over the rounds; its spread extends from minimum to
-//! maximum. The best is the best median of RocksDB, LevelDB and fjall: LMDB and redb, B-trees, are shown but not counted. Of two
+//! maximum. The best is the best median of RocksDB, LevelDB and fjall: LMDB, redb and Bf-Tree, B-trees, are shown but not counted. Of two
 //! rows with the same system, conditions and round the later one counts, since files of rows are appended to.
 
 use std::collections::BTreeMap;
@@ -9,11 +9,14 @@ use std::collections::BTreeMap;
 use super::figure::{Figure, Unit};
 use crate::record::{Conditions, Row};
 
+/// RocksDB with a cache of rows.
+pub(super) const ROW_CACHE: &str = "rocksdb-row-cache";
+
 /// The systems that tamis is compared with.
-pub(super) const PEERS: [&str; 4] = ["rocksdb", "rocksdb-native", "leveldb", "fjall"];
+pub(super) const PEERS: [&str; 5] = ["rocksdb", "rocksdb-native", ROW_CACHE, "leveldb", "fjall"];
 
 /// Suites in the order of reports; others follow by name.
-const SUITES: [&str; 19] = [
+const SUITES: [&str; 21] = [
     "compacted",
     "cached",
     "settled",
@@ -31,6 +34,8 @@ const SUITES: [&str; 19] = [
     "mixgraph",
     "cold",
     "direct",
+    "hot-gets",
+    "beyond-memory",
     "keys",
     "real",
 ];
@@ -245,9 +250,9 @@ pub(super) fn is_tamis(system: &str) -> bool {
     system.strip_prefix("tamis").is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ':']))
 }
 
-/// Returns the position of a system in reports: tamis, its variants, the peers, redb, others.
+/// Returns the position of a system in reports: tamis, its variants, the peers, the B-trees, others.
 fn rank(system: &str) -> (usize, &str) {
-    let peer = PEERS.iter().chain(&["lmdb", "redb"]).position(|peer| *peer == system);
+    let peer = PEERS.iter().chain(&["lmdb", "redb", "bf-tree"]).position(|peer| *peer == system);
     match (is_tamis(system), peer) {
         (true, _) => (0, system),
         (false, Some(at)) => (1 + at, system),

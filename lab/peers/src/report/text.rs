@@ -23,16 +23,16 @@ pub(super) const HAD: &str = "with";
 pub(super) const HOW_TO_READ: [&str; 7] = [
     "Every figure is the median over the rounds; minimum and maximum are in brackets. In every round each system \
      executed the same operations on the same keys, in turn, in its own process, and every answer was checked.",
-    "A ratio is the factor by which tamis is better than the best of RocksDB (either build), LevelDB and fjall in the same row: best \
+    "A ratio is the factor by which tamis is better than the best of RocksDB (any of its systems), LevelDB and fjall in the same row: best \
      time / ours, our throughput / the best, best bytes / ours. Above 1 tamis is ahead, below 1 it is behind; \
-     within 2 % of 1 it counts as even. LMDB and redb, B-trees, are shown but not counted.",
+     within 2 % of 1 it counts as even. LMDB, redb and Bf-Tree, B-trees, are shown but not counted.",
     "Only figures within a table are comparable. Absolute times vary between machines and over time.",
     "* fewer than 5 rounds. † the rounds differ by more than 20 % of the median. ‡ the rounds of tamis and of the \
      best overlap, so the ratio is not certain. § the filters of some system take more than 2 % more or less memory per key \
      than those of the first.",
     "Below each time or throughput is what the system had: bits per key of all filters in memory + of all indexes; sorted \
      runs; anonymous memory of the process; instructions of the calling thread per operation, counted by callgrind in a pass \
-     of its own, without background threads, and with the check of the answer. LevelDB, LMDB and redb do not report filters and \
+     of its own, without background threads, and with the check of the answer. LevelDB, LMDB, redb and Bf-Tree do not report filters and \
      indexes: LevelDB's are in mapped tables, the others are B-trees.",
     "\"refused\": the engine does not support this; the reason is below the table. \"—\": not measured or not \
      reported.",
@@ -191,12 +191,14 @@ pub(super) fn suite(name: &str) -> String {
         "keys" => "Lengths of keys".to_owned(),
         "real" => "Real keys".to_owned(),
         "sync" => "Synced writes".to_owned(),
+        "hot-gets" => "Gets of hot keys".to_owned(),
+        "beyond-memory" => "Data larger than memory".to_owned(),
         other => other.to_owned(),
     }
 }
 
-/// Returns the parts of conditions in words, except suite and workload.
-fn facets(conditions: &Conditions) -> [String; 12] {
+/// Returns the parts of conditions in words, except suite and workload. Some are empty.
+fn facets(conditions: &Conditions) -> [String; 14] {
     let word = |yes: bool, a: &str, b: &str| if yes { a.to_owned() } else { b.to_owned() };
     [
         format!("{} keys", grouped(conditions.keys)),
@@ -210,12 +212,21 @@ fn facets(conditions: &Conditions) -> [String; 12] {
         format!("block cache {}", bytes(conditions.cache_bytes)),
         format!("{} filter bits per key", conditions.filter_bits),
         word(conditions.direct_io, "direct I/O", "through the page cache"),
-        word(conditions.cold, "page cache empty", "page cache warm"),
+        match (conditions.cold, conditions.memory_bytes) {
+            (true, _) => "page cache empty".to_owned(),
+            (false, None) => "page cache warm".to_owned(),
+            (false, Some(_)) => String::new(),
+        },
         word(conditions.sync, "every write synced", "log written but not synced"),
         word(conditions.settled, "compaction finished", "compaction held back"),
         match conditions.compression.as_str() {
             "none" => "no compression".to_owned(),
             other => format!("compression {other}"),
+        },
+        conditions.hot_keys.clone(),
+        match conditions.memory_bytes {
+            Some(limit) => format!("all memory {}, page cache included", bytes(limit)),
+            None => String::new(),
         },
     ]
 }
@@ -223,14 +234,14 @@ fn facets(conditions: &Conditions) -> [String; 12] {
 /// The names of groups: the workload, and the conditions that differ between groups.
 #[derive(Debug)]
 pub(super) struct Labels {
-    differs: [bool; 12],
+    differs: [bool; 14],
     common: String,
 }
 
 impl Labels {
     /// Creates the names of groups of one suite.
     pub(super) fn of<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Labels {
-        let mut differs = [false; 12];
+        let mut differs = [false; 14];
         let mut groups = groups.into_iter();
         let Some(first) = groups.next() else { return Labels { differs, common: String::new() } };
         let first = facets(&first.conditions);
@@ -239,8 +250,12 @@ impl Labels {
                 *differs |= here != *first;
             }
         }
-        let common: Vec<String> =
-            first.into_iter().zip(differs).filter(|(_, differs)| !differs).map(|(text, _)| text).collect();
+        let common: Vec<String> = first
+            .into_iter()
+            .zip(differs)
+            .filter(|(text, differs)| !differs && !text.is_empty())
+            .map(|(text, _)| text)
+            .collect();
         Labels { differs, common: common.join(", ") }
     }
 
@@ -252,7 +267,7 @@ impl Labels {
     /// Returns a group's name; different groups have different names.
     pub(super) fn name(&self, group: &Group) -> String {
         let facets = facets(&group.conditions).into_iter().zip(self.differs);
-        let own = facets.filter(|(_, differs)| *differs).map(|(text, _)| text);
+        let own = facets.filter(|(text, differs)| *differs && !text.is_empty()).map(|(text, _)| text);
         std::iter::once(group.conditions.workload.clone()).chain(own).collect::<Vec<_>>().join(", ")
     }
 }

@@ -45,6 +45,7 @@ fn run_of(workload: &str, ops: u64) -> Request {
         seconds: None,
         warmup: 100,
         warm_with: "get-existing".to_owned(),
+        hot: None,
         seed: 5,
     }
 }
@@ -214,6 +215,7 @@ fn a_run_with_a_limit_of_time_lasts_so_long() {
         seconds: Some(2),
         warmup: 0,
         warm_with: "get-existing".to_owned(),
+        hot: None,
         seed: 3,
     };
     let begun = Instant::now();
