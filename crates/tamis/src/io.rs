@@ -9,5 +9,5 @@
 pub(crate) use tamis_env::io::batch;
 pub use tamis_env::io::{
     Access, DirLock, DirectFs, DiskFs, FileSystem, MappedPages, Mapping, MemFs, Overlap, ReadFile,
-    SCRATCH_PREFIX, Submit, Ticket, Usage, WriteFile, memory_bytes, read_file, write_file_atomically,
+    SCRATCH_PREFIX, Submit, Ticket, Touch, Usage, WriteFile, memory_bytes, read_file, write_file_atomically,
 };

@@ -239,11 +239,23 @@ pub trait FileSystem: Send + Sync + Debug {
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>>;
 }
 
+/// When an announced part of a mapping is touched, and what is after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// Next. If parts are announced in order, more may be read ahead.
+    Next,
+    /// Next, and nothing is to be read ahead: the reader knows what it will touch.
+    Alone,
+    /// After other parts have been announced: reading begins at once, so that the device works on
+    /// all of them.
+    Later,
+}
+
 /// Bytes of a file that may have to be read from a device when they are touched.
 pub trait MappedPages: AsRef<[u8]> + Send + Sync {
-    /// Begins to read `part` from the device, and perhaps bytes around it, which are touched next.
-    /// A hint: it may do nothing, and errors are left to the touch.
-    fn will_need(&self, part: Range<usize>);
+    /// Begins to read `part` from the device, and perhaps bytes around it. A hint: it may do
+    /// nothing, and errors are left to the touch.
+    fn will_need(&self, part: Range<usize>, touch: Touch);
 
     /// Whether memory is too scarce for the pages to stay: then each touch of a part is better
     /// announced, not the first alone.
@@ -285,12 +297,12 @@ impl Mapping {
         Mapping { bytes, owner: Owner::Pages(owner) }
     }
 
-    /// Announces that `part` is touched next, for the first time, or [again](Self::is_scarce): see
+    /// Announces that `part` is touched, for the first time, or [again](Self::is_scarce): see
     /// [`MappedPages::will_need`].
     #[inline]
-    pub fn will_need(&self, part: Range<usize>) {
+    pub fn will_need(&self, part: Range<usize>, touch: Touch) {
         if let Owner::Pages(pages) = &self.owner {
-            pages.will_need(part);
+            pages.will_need(part, touch);
         }
     }
 

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use memmap2::Mmap;
 
 use super::read_around::{MOST_PIECES, PIECE, ReadAround};
-use super::{Access, MappedPages};
+use super::{Access, MappedPages, Touch};
 
 /// The kernel cuts longer requests to what it reads ahead, or to the longest request of the device.
 #[cfg(unix)]
@@ -126,14 +126,21 @@ impl Pages {
     }
 }
 
+impl Pages {
+    /// Returns what to ask the system for before `part` is touched, if anything.
+    fn ask(&self, part: Range<usize>, touch: Touch) -> Option<Range<usize>> {
+        match (self.is_random, touch) {
+            (true, _) if !self.mapped.is_scarce() => self.around.ask(part),
+            (true, Touch::Next) => self.in_order.ask(part),
+            (true, Touch::Later) => Some(part),
+            (true, Touch::Alone) | (false, _) => Some(part).filter(spans_pages),
+        }
+    }
+}
+
 impl MappedPages for Pages {
-    fn will_need(&self, part: Range<usize>) {
-        let part = match self.is_random {
-            true if self.mapped.is_scarce() => self.in_order.ask(part),
-            true => self.around.ask(part),
-            false => Some(part).filter(spans_pages),
-        };
-        let Some(part) = part else { return };
+    fn will_need(&self, part: Range<usize>, touch: Touch) {
+        let Some(part) = self.ask(part, touch) else { return };
         #[cfg(unix)]
         {
             let (mut at, end) = (part.start / PAGE * PAGE, part.end.min(self.map.len()));
@@ -266,6 +273,22 @@ mod tests {
         assert!(!keep(4).1.are_scarce());
         assert!(Arc::new(MappedBytes::new(0)).keep(map(1).1, Access::Random).are_scarce(), "unknown memory");
         assert!(!Arc::new(MappedBytes::new(0)).keep(map(1).1, Access::Sequential).are_scarce());
+    }
+
+    #[test]
+    fn what_is_touched_later_is_asked_for_at_once_and_what_is_touched_alone_if_it_spans_pages() {
+        let scarce = Arc::new(MappedBytes::new(0)).keep(map(9 * PAGE).1, Access::Random);
+        let (one, two) = (PAGE..2 * PAGE, PAGE + 5..2 * PAGE + 5);
+        for _ in 0..2 {
+            assert_eq!(scarce.ask(one.clone(), Touch::Later), Some(one.clone()));
+            assert_eq!(scarce.ask(one.clone(), Touch::Alone), None);
+            assert_eq!(scarce.ask(two.clone(), Touch::Alone), Some(two.clone()));
+        }
+        // In order, but nothing is read ahead.
+        assert_eq!(scarce.ask(two.end..3 * PAGE, Touch::Alone), None);
+        let room = Arc::new(MappedBytes::new(1 << 30)).keep(map(9 * PAGE).1, Access::Random);
+        assert_eq!(room.ask(one.clone(), Touch::Later), Some(0..PIECE), "as at any first touch");
+        assert_eq!(room.ask(one, Touch::Later), None);
     }
 
     #[test]

@@ -233,13 +233,12 @@ impl BlockBuilder {
     }
 
     /// Appends the rest of the block, uncompressed and without trailer, to `out`, which ends with
-    /// the block's values. The block must not be empty. `padding` zero bytes follow the values.
-    pub(crate) fn finish(&mut self, padding: usize, out: &mut PageVec<u8>) {
+    /// the block's values. The block must not be empty.
+    pub(crate) fn finish(&mut self, out: &mut PageVec<u8>) {
         debug_assert!(!self.is_empty(), "a data block has an entry");
         let start = out.len() - self.inside;
-        let expected = self.estimated_bytes() - self.outside + padding;
+        let expected = self.estimated_bytes() - self.outside;
         out.reserve(expected - self.inside + TRAILER_BYTES + 8);
-        out.resize(out.len() + padding, 0);
         out.extend_from_slice(&self.keys);
         let key_end_width = end_width(self.keys.len() as u64);
         let value_end_width = end_width((self.inside + self.outside) as u64);

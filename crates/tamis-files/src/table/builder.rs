@@ -40,6 +40,13 @@ const ALIGNED_FILTER_BYTES: usize = 4 << 10;
 /// Bytes of a cache line.
 const LINE_BYTES: u64 = 64;
 
+/// What the system and direct transfers read at least. A block that lies in one page more than it
+/// fills costs two reads of a device, and the page cache holds half as many.
+const PAGE_BYTES: u64 = 4 << 10;
+
+/// A block is padded to the end of a page if that adds at most this share of its length.
+const PAGE_PADDING_SHARE: u64 = 16;
+
 /// Options for writing a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableOptions {
@@ -220,9 +227,11 @@ impl TableBuilder {
         self.appended + (self.pending.len() - self.block.inside()) as u64
     }
 
-    /// Finishes the current block, which must not be empty.
+    /// Finishes the current block, which must not be empty: padded to the end of a page if that is
+    /// cheap, so that the next one begins with a page.
     fn finish_block(&mut self) -> Result<(), StorageError> {
-        self.finish_block_as(self.options.compression, 0)
+        let most = self.block.estimated_bytes() as u64 / PAGE_PADDING_SHARE;
+        self.finish_block_as(self.options.compression, (PAGE_BYTES, most))
     }
 
     /// Finishes the last block, which must not be empty, before a filter of `filter_bytes`. If the
@@ -233,20 +242,43 @@ impl TableBuilder {
         let bytes = self.block.estimated_bytes();
         let cheap = self.options.compression == Compression::None || filter_bytes / 4 >= bytes;
         if filter_bytes < ALIGNED_FILTER_BYTES || !cheap {
-            return self.finish_block();
+            return self.finish_block_as(self.options.compression, (1, 0));
         }
-        let end = self.offset() + (bytes + TRAILER_BYTES) as u64;
-        self.finish_block_as(Compression::None, (end.next_multiple_of(LINE_BYTES) - end) as usize)
+        self.finish_block_as(Compression::None, (LINE_BYTES, LINE_BYTES))
     }
 
-    fn finish_block_as(&mut self, compression: Compression, padding: usize) -> Result<(), StorageError> {
-        let (offset, start) = (self.offset(), self.pending.len() - self.block.inside());
-        self.block.finish(padding, &mut self.pending);
-        self.sealer.seal_next(&mut self.pending, start, offset, compression);
+    /// Finishes the current block, which must not be empty. Unless it is compressed, whose length
+    /// cannot be chosen, it ends at a multiple of `unit` if that takes at most `most` bytes of
+    /// padding.
+    fn finish_block_as(
+        &mut self,
+        compression: Compression,
+        (unit, most): (u64, u64),
+    ) -> Result<(), StorageError> {
+        let (offset, values_end) = (self.offset(), self.pending.len());
+        let start = values_end - self.block.inside();
+        self.block.finish(&mut self.pending);
+        let method = self.sealer.pack_next(&mut self.pending, start, compression);
+        if method == Compression::None {
+            let end = offset + (self.pending.len() - start + TRAILER_BYTES) as u64;
+            let padding = end.next_multiple_of(unit) - end;
+            if padding > 0 && padding <= most {
+                self.pad(values_end, padding as usize);
+            }
+        }
+        frame::close(&mut self.pending, start, offset, method);
         let last = self.block.last_key();
         self.block.reset();
         self.unseparated = Some((self.offset() - offset, last));
         self.append_pieces()
+    }
+
+    /// Inserts zeros into the pending data.
+    fn pad(&mut self, at: usize, padding: usize) {
+        let end = self.pending.len();
+        self.pending.resize(end + padding, 0);
+        self.pending.copy_within(at..end, at + padding);
+        self.pending[at..at + padding].fill(0);
     }
 
     /// Writes a block of one entry, whose value goes to the file without a copy.
@@ -262,7 +294,7 @@ impl TableBuilder {
         let offset = self.offset();
         self.block.add_with_value_outside(key, digest, seq, kind, value.len());
         self.append(value)?;
-        self.block.finish(0, &mut self.pending);
+        self.block.finish(&mut self.pending);
         let trailer = frame::trailer_of_pieces(value, &self.pending, offset);
         self.pending.extend_from_slice(&trailer);
         self.unseparated = Some((self.offset() - offset, key.to_vec()));

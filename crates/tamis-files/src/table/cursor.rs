@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use tamis_base::key::{Kind, MAX_SEQNO, SeqNo};
+use tamis_env::io::Touch;
 
 use super::block::{BlockShape, BlockView, Span};
 use super::data::{BlockRef, HeapBlock, PinnedValue};
@@ -106,7 +107,8 @@ pub struct TableCursor {
     defers: bool,
     /// The block that it stopped short of, and whether it moves backwards.
     deferred: Option<(BlockAt, bool)>,
-    /// Readahead for block-to-block iteration, if reads of the table may overlap.
+    /// Readahead for block-to-block iteration, if reads of the table may overlap, or its pages are
+    /// better [announced](Table::announce_blocks).
     scan: Option<Box<ScanAhead>>,
     counts: TouchCounts,
     /// The block that was last prefetched as the expected next one.
@@ -126,7 +128,7 @@ impl Loaded {
 impl TableCursor {
     /// Creates an unpositioned cursor, which touches no block before the first seek.
     pub fn new(table: Arc<Table>, options: CursorOptions) -> TableCursor {
-        let scans = table.overlap().is_some() && options.read_ahead == 0;
+        let scans = (table.overlap().is_some() || table.is_scarce()) && options.read_ahead == 0;
         TableCursor {
             scan: scans.then(Box::default),
             defers: false,
@@ -159,7 +161,7 @@ impl TableCursor {
         }
     }
 
-    /// Lets the cursor stop at the edge of a block, if reads of the table may overlap. It is then
+    /// Lets the cursor stop at the edge of a block, if blocks can be read together. It is then
     /// not valid, and [`resume`](Self::resume) moves it on. This avoids reading a block that nobody
     /// needs, and lets several be read together.
     #[inline]
@@ -184,8 +186,8 @@ impl TableCursor {
     }
 
     /// Returns the blocks that the cursor will load next: from the block of a prepared seek on, or
-    /// else from the next block in this direction. `None` if there are none, or if reads of the
-    /// table do not overlap.
+    /// else from the next block in this direction. `None` if there are none, or if blocks
+    /// are not read together.
     pub fn coming(&self, backward: bool) -> Option<Coming> {
         let scan = self.scan.as_ref()?;
         let index = self.index.as_ref()?;
@@ -527,10 +529,16 @@ impl TableCursor {
         self.loaded = None;
         let block = if self.options.read_ahead > 0 && !self.table.is_mapped() {
             BlockRef::Heap(self.block_ahead(at)?)
-        } else if self.scan.is_some() {
+        } else if self.scan.is_some() && !self.table.is_mapped() {
             BlockRef::Heap(self.block_scanned(at)?)
         } else {
-            self.table.block(at, self.options.fill_cache, &mut self.counts)?
+            let touch = match &self.scan {
+                Some(scan) if scan.holds(at) => Touch::Later,
+                // Who lets the cursor stop at the edges of blocks knows what it will need.
+                _ if self.defers => Touch::Alone,
+                _ => Touch::Next,
+            };
+            self.table.block(at, self.options.fill_cache, touch, &mut self.counts)?
         };
         let shape = BlockShape::parse(&block).map_err(|damage| self.table.damaged(at.offset, damage))?;
         let content = match block {
@@ -548,7 +556,7 @@ impl TableCursor {
         let (table, counts, fill_cache) = (&*self.table, &mut self.counts, self.options.fill_cache);
         match scan.block(table, index, at, fill_cache, counts)? {
             Some(block) => Ok(block),
-            None => match table.block(at, fill_cache, counts)? {
+            None => match table.block(at, fill_cache, Touch::Next, counts)? {
                 BlockRef::Heap(block) => Ok(block),
                 BlockRef::Mapped { .. } => unreachable!("reads of a mapped table do not overlap"),
             },

@@ -65,8 +65,7 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    /// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`:
-    /// compressed if that is tried and saves at least an eighth, with the trailer appended.
+    /// Turns the uncompressed block `out[start..]` into its stored form for file offset `offset`.
     pub(crate) fn seal_next(
         &mut self,
         out: &mut PageVec<u8>,
@@ -74,38 +73,55 @@ impl Sealer {
         offset: u64,
         wanted: Compression,
     ) {
+        let method = self.pack_next(out, start, wanted);
+        close(out, start, offset, method);
+    }
+
+    /// Compresses the block `out[start..]` if that is tried and saves at least an eighth. Returns
+    /// how it is to be [closed](close).
+    pub(crate) fn pack_next(
+        &mut self,
+        out: &mut PageVec<u8>,
+        start: usize,
+        wanted: Compression,
+    ) -> Compression {
         if wanted == Compression::None || self.skipped > 0 {
             self.skipped = self.skipped.saturating_sub(1);
-            self.seal(out, start, offset, Compression::None);
-        } else if self.seal(out, start, offset, wanted) {
+            return Compression::None;
+        }
+        let method = self.pack(out, start, wanted);
+        if method != Compression::None {
             self.vain = 0;
         } else {
             self.vain += 1;
             let beyond = self.vain.saturating_sub(VAIN_ATTEMPTS);
             self.skipped = if beyond == 0 { 0 } else { MOST_SKIPPED.min(1 << beyond.min(31)) };
         }
+        method
     }
 
-    /// Like [`seal_next`](Self::seal_next), but always tries to compress. Returns whether the block
-    /// was compressed.
-    pub(crate) fn seal(
-        &mut self,
-        out: &mut PageVec<u8>,
-        start: usize,
-        offset: u64,
-        wanted: Compression,
-    ) -> bool {
+    /// Like [`pack_next`](Self::pack_next), but always tries.
+    fn pack(&mut self, out: &mut PageVec<u8>, start: usize, wanted: Compression) -> Compression {
         let compressed = compress(&out[start..], wanted, &mut self.scratch);
-        let method = compressed.map_or(Compression::None, |(method, len)| {
+        compressed.map_or(Compression::None, |(method, len)| {
             out.truncate(start);
             out.extend_from_slice(&self.scratch[..len]);
             method
-        });
-        out.push(method as u8);
-        let sum = xxh3_64_with_seed(&out[start..], offset);
-        out.extend_from_slice(&sum.to_le_bytes());
-        method != Compression::None
+        })
     }
+
+    /// Like [`seal_next`](Self::seal_next), but always tries to compress.
+    pub(crate) fn seal(&mut self, out: &mut PageVec<u8>, start: usize, offset: u64, wanted: Compression) {
+        let method = self.pack(out, start, wanted);
+        close(out, start, offset, method);
+    }
+}
+
+/// Appends the trailer to the block `out[start..]`, which was compressed by `method`.
+pub(crate) fn close(out: &mut PageVec<u8>, start: usize, offset: u64, method: Compression) {
+    out.push(method as u8);
+    let sum = xxh3_64_with_seed(&out[start..], offset);
+    out.extend_from_slice(&sum.to_le_bytes());
 }
 
 /// Returns the trailer of an uncompressed block given in two pieces.

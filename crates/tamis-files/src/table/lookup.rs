@@ -2,6 +2,7 @@
 //! at once.
 
 use tamis_base::key::{Entry, SeqNo};
+use tamis_env::io::Touch;
 use tamis_filter::Digest;
 
 use super::block::{BlockView, InBlock};
@@ -47,7 +48,7 @@ impl Table {
         if snapshot < self.global_seq() {
             return Ok(None);
         }
-        let block = self.block(at, true, trace)?;
+        let block = self.block(at, true, Touch::Next, trace)?;
         self.search_from(block, at, key, digest, snapshot, trace)
     }
 
@@ -103,7 +104,7 @@ impl Table {
                 Some(next) => at = next,
                 None => return Ok(None),
             }
-            block = self.block(at, true, trace)?;
+            block = self.block(at, true, Touch::Next, trace)?;
         }
     }
 
@@ -124,7 +125,7 @@ impl Table {
         while low < high {
             let middle = low + (high - low) / 2;
             let Some(at) = self.index(trace)?.block(middle) else { break };
-            let bytes = self.block(at, true, trace)?;
+            let bytes = self.block(at, true, Touch::Next, trace)?;
             let all_newer = BlockView::parse(&bytes)
                 .and_then(|view| Ok(view.lower_bound(key, snapshot)? == view.len()))
                 .map_err(|damage| self.damaged(at.offset, damage))?;

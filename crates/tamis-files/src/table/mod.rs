@@ -52,7 +52,7 @@ pub use index::BlockAt;
 pub(crate) use index::Index;
 pub use key_list::{GLOBAL, KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReader};
 pub use origin::{Merged, Origin};
-pub use overlap::{Coming, Fetch, MOST_BYTES, fetch, read_coming};
+pub use overlap::{Coming, Fetch, MOST_BYTES, announce_coming, fetch, read_coming};
 pub use prefetch::prefetch;
 pub(crate) use reader::{MappedFile, copy_from};
 pub use reader::{ReaderConfig, Table};

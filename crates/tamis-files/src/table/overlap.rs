@@ -6,6 +6,7 @@
 //! out), just like one read by [`Table::block`]. The caller holds a reference to it, so it need not
 //! be read again if the cache is too small to keep it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -130,6 +131,8 @@ pub struct Coming {
     /// The blocks taken: their number, file offset and length.
     taken: (usize, u64, u64),
     bytes: Option<Arc<[u8]>>,
+    /// Whether the blocks taken are being read into the mapping of the table.
+    announced: bool,
 }
 
 impl Coming {
@@ -150,6 +153,7 @@ impl Coming {
             start: next,
             taken: (0, 0, 0),
             bytes: None,
+            announced: false,
         };
         // Bytes read ahead are given up only after use.
         let mut held = false;
@@ -221,6 +225,15 @@ impl Coming {
     }
 }
 
+/// Begins to read the blocks taken of mapped tables.
+pub fn announce_coming(all: &mut [&mut Coming]) {
+    for coming in all.iter_mut().filter(|coming| coming.table.is_mapped()) {
+        let (_, offset, span) = coming.taken;
+        coming.table.announce_blocks(BlockAt { index: coming.start, offset, span });
+        coming.announced = true;
+    }
+}
+
 /// Reads the blocks taken: one transfer per table, all transfers together. Counts reads and misses.
 /// What cannot be read is left out; if the cursor gets there, it reads the block itself and reports
 /// the error.
@@ -279,6 +292,8 @@ pub(super) struct ScanAhead {
     window: usize,
     /// The file offset of the bytes read ahead, and the bytes.
     piece: Option<(u64, Arc<[u8]>)>,
+    /// In a mapped table, the range of file offsets that was announced instead.
+    announced: Range<u64>,
     /// The block to expect next regardless of the last request: accepted bytes are for it or for
     /// the blocks after it.
     expected: Option<usize>,
@@ -294,6 +309,10 @@ impl ScanAhead {
 
     /// Accepts bytes that were read together with those of other cursors.
     pub(super) fn accept(&mut self, coming: Coming) {
+        if coming.announced {
+            let (_, offset, span) = coming.taken;
+            self.announced = offset..offset + span;
+        }
         if let Some(bytes) = coming.bytes {
             self.piece = Some((coming.taken.1, bytes));
             self.expected = Some(coming.start);
@@ -365,11 +384,12 @@ impl ScanAhead {
         Ok(Some(block))
     }
 
-    /// Reports whether the bytes read ahead contain the block.
-    fn holds(&self, at: BlockAt) -> bool {
-        self.piece.as_ref().is_some_and(|(offset, piece)| {
-            at.offset >= *offset && at.offset + at.span <= offset + piece.len() as u64
-        })
+    /// Reports whether the bytes read ahead, or announced, contain the block.
+    pub(super) fn holds(&self, at: BlockAt) -> bool {
+        self.announced.contains(&at.offset)
+            || self.piece.as_ref().is_some_and(|(offset, piece)| {
+                at.offset >= *offset && at.offset + at.span <= offset + piece.len() as u64
+            })
     }
 
     /// Returns the byte range to read for this block and those that follow: offset and length.

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tamis_base::key::SeqNo;
 use tamis_env::io::batch::{BatchReader, Stretch};
-use tamis_env::io::{Access, FileSystem, Mapping, ReadFile};
+use tamis_env::io::{Access, FileSystem, Mapping, ReadFile, Touch};
 
 use super::block::Span;
 use super::data::{BlockData, BlockRef, HeapBlock, PinnedValue, Pins};
@@ -293,14 +293,24 @@ impl Table {
         Ok(BlockRef::Heap(HeapBlock { bytes, start: 0, len }))
     }
 
-    /// Announces that these bytes are touched next and may have to come from the device. The range
-    /// need not lie within the file.
-    fn announce(&self, offset: u64, span: u64) {
+    /// Announces that these bytes are touched and may have to come from the device. The range need
+    /// not lie within the file.
+    fn announce(&self, offset: u64, span: u64, touch: Touch) {
         if let Some(mapped) = &self.mapped {
             let part = usize::try_from(offset).ok().zip(usize::try_from(offset.saturating_add(span)).ok());
             if let Some((start, end)) = part {
-                mapped.mapping.will_need(start..end);
+                mapped.mapping.will_need(start..end, touch);
             }
+        }
+    }
+
+    /// Begins to read adjacent blocks from the device, if the table is mapped and memory is
+    /// [scarce](Self::is_scarce): they are touched once all that is needed with them is announced,
+    /// too. `first` has the offset of the first, and the span of all.
+    #[inline]
+    pub fn announce_blocks(&self, first: BlockAt) {
+        if self.is_scarce() {
+            self.announce(first.offset, first.span, Touch::Later);
         }
     }
 
@@ -331,7 +341,7 @@ impl Table {
 
     /// Reads and verifies a part of the file.
     fn read_part(&self, at: Part) -> Result<BlockRef<'_>, StorageError> {
-        self.announce(at.offset, at.span);
+        self.announce(at.offset, at.span, Touch::Next);
         let stored = self.stored(at.offset, at.span)?;
         frame::verify(&stored, at.offset).map_err(|damage| self.damaged(at.offset, damage))?;
         self.opened(stored, at.offset)
@@ -482,7 +492,7 @@ impl Table {
             let at = self.filter_offset(offset);
             return Err(self.damaged(at, Damage("a part of a filter beyond its end")));
         }
-        self.announce(self.filter_offset(offset), len);
+        self.announce(self.filter_offset(offset), len, Touch::Next);
         self.stored(self.filter_offset(offset), len).map(|stretch| self.pinned(stretch))
     }
 
@@ -579,18 +589,20 @@ impl Table {
         self.mapped.as_ref()?.mapping.get(start..start + at.span as usize)
     }
 
-    /// Returns a data block, verified as configured.
+    /// Returns a data block, verified as configured. In a mapped table, `touch` says what comes
+    /// after it; with [`Touch::Later`] it was [announced](Self::announce_blocks) before.
     #[inline]
     pub(super) fn block<T: ReadTrace>(
         &self,
         at: BlockAt,
         fill_cache: bool,
+        touch: Touch,
         trace: &mut T,
     ) -> Result<BlockRef<'_>, StorageError> {
         if let Some(stored) = self.mapped_block(at) {
             let start = at.offset as usize;
             prefetch_tail(stored);
-            self.verify_mapped(stored, at, trace)?;
+            self.verify_mapped(stored, at, touch, trace)?;
             let (payload, method) = frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
             if method == Compression::None {
                 trace.block_touched(BlockTouch {
@@ -615,13 +627,14 @@ impl Table {
         &self,
         stored: &[u8],
         at: BlockAt,
+        touch: Touch,
         trace: &mut T,
     ) -> Result<(), StorageError> {
         let word = &self.verified[at.index / 64];
         let bit = 1 << (at.index % 64);
         let touched = word.load(Ordering::Relaxed) & bit != 0;
-        if !touched || self.is_scarce() {
-            self.announce(at.offset, at.span);
+        if touch != Touch::Later && (!touched || self.is_scarce()) {
+            self.announce(at.offset, at.span, touch);
         }
         if touched && self.verify == ChecksumMode::Once {
             return Ok(());

@@ -286,6 +286,7 @@ fn locate(
     let table = &version.tables[table].table;
     let at = table.locate(key, cost)?;
     if let Some(at) = at {
+        table.announce_blocks(at);
         table.prefetch_block(at);
     }
     Ok(at)

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis::io::{FileSystem, MemFs};
+use tamis::io::{DiskFs, FileSystem, MemFs};
 use tamis::options::{AsyncReads, FilterPolicy, ReadMode};
 use tamis::stats::ReadCost;
 use tamis::{Db, Options, Slice};
@@ -108,10 +108,15 @@ fn every_read_mode_returns_the_same() {
             Options { read_mode: mode, async_reads: reads, pin_metadata, ..options }
         };
         let plain = with(ReadMode::Mapped, AsyncReads::Off, 1, 0, true);
-        let db = plain.open(dir.path()).unwrap();
+        let db = plain.clone().open(dir.path()).unwrap();
         fill(&db, &mut Rng::new(seed), 6, keys);
         db.flush().unwrap();
         let expected = answers(&db, seed, keys);
+        db.close().unwrap();
+        // Mapped, where no memory is known to be there: scans announce what they will need.
+        let fs = Arc::new(DiskFs::new().with_memory(0));
+        let db = Options { file_system: Some(fs), ..plain }.open(dir.path()).unwrap();
+        assert_eq!(answers(&db, seed, keys), expected, "mapped, and memory is scarce");
         db.close().unwrap();
         for mode in [ReadMode::Buffered, ReadMode::Direct] {
             for reads in [AsyncReads::Auto, AsyncReads::Threads, AsyncReads::Off] {

@@ -218,7 +218,7 @@ proptest! {
             let kind = if i % 5 == 0 { Kind::Delete } else { Kind::Put };
             builder.add(key.as_bytes(), Digest::of(key.as_bytes()), 99 - i % 2, kind, &[i as u8; 9], &mut bytes);
         }
-        builder.finish(0, &mut bytes);
+        builder.finish(&mut bytes);
         let len = bytes.len();
         for (at, byte) in flips {
             // Half of the flips go to the last hundred bytes, where the structure is.

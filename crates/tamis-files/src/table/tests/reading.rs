@@ -64,6 +64,45 @@ fn blocks_of_usual_entries_stay_within_their_size_and_are_well_filled() {
     assert!(index.memory_bytes() < 40 * index.len(), "{} bytes for {}", index.memory_bytes(), index.len());
 }
 
+/// Nearly every block lay in two pages: a get read both, and the page cache held half as many.
+#[test]
+fn a_block_lies_in_one_page_if_that_is_cheap() {
+    let mut random = 7u64;
+    let mut noise = move |len: usize| {
+        let bytes = std::iter::repeat_with(|| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (random >> 56) as u8
+        });
+        bytes.take(len).collect::<Vec<u8>>()
+    };
+    let model: Vec<_> = (0..5000u64).map(|i| put(i.to_be_bytes(), i, noise(200))).collect();
+    // Entries of which three and a half fill a block.
+    let large: Vec<_> = (0..2000u64).map(|i| put(i.to_be_bytes(), i, noise(1130))).collect();
+    for compression in [Compression::None, Compression::Lz4] {
+        let options = TableOptions { compression, ..TableOptions::default() };
+        let blocks = |model: &[Version]| {
+            let fs = TestFs::default();
+            write(&fs, model, &options, None, None);
+            let table = open(&fs, mapped()).unwrap();
+            assert_eq!(scan(&table, CursorOptions::default()).unwrap(), model);
+            assert_eq!(table.check().problems, vec![]);
+            let index = table.index(&mut ()).unwrap();
+            (0..index.len()).map(|i| index.block(i).unwrap()).collect::<Vec<_>>()
+        };
+        let (all, raw) = (blocks(&model), (model.len() * 208) as u64);
+        assert!(all.iter().all(|at| at.offset % 4096 == 0 && at.span <= 4096), "{compression:?}");
+        assert!(all.len() as u64 * 4096 < raw + raw / 10, "{} blocks", all.len());
+        // Half a block of padding would be too much.
+        let (few, raw) = (blocks(&large), (large.len() * 1138) as u64);
+        assert!(few.iter().map(|at| at.span).sum::<u64>() < raw + raw / 20, "{} blocks", few.len());
+    }
+    // Compressed blocks have any length.
+    let (fs, model) = (TestFs::default(), numbered(5000, 200));
+    let options = TableOptions { compression: Compression::Lz4, ..TableOptions::default() };
+    write(&fs, &model, &options, None, None);
+    assert!(open(&fs, mapped()).unwrap().file_bytes() < 5000 * 100);
+}
+
 #[test]
 fn appends_end_where_huge_pages_do() {
     let fs = TestFs::default();
@@ -247,6 +286,65 @@ fn what_a_mapped_table_touches_for_the_first_time_is_announced() {
             "every block, or every other one"
         );
     }
+}
+
+/// A scan of a mapped table waited for one block after another.
+#[test]
+fn what_a_scan_will_need_is_announced_together_and_once() {
+    let fs = TestFs::default();
+    let model = numbered(5000, 100);
+    write(&fs, &model, &TableOptions::default(), None, None);
+    fs.scarce.store(true, Ordering::Relaxed);
+    let table = open(&fs, mapped()).unwrap();
+    let index = table.index(&mut ()).unwrap();
+    let range = |first: usize, count: usize| {
+        let (first, last) = (index.block(first).unwrap(), index.block(first + count - 1).unwrap());
+        first.offset as usize..(last.offset + last.span) as usize
+    };
+    let announced = || std::mem::take(&mut *fs.announced.lock());
+    announced();
+    let mut cursor = TableCursor::new(table.clone(), CursorOptions::default());
+    cursor.defer();
+    cursor.prepare(&model[1000].key).unwrap();
+    let mut coming = cursor.coming(false).unwrap();
+    let sought = index.find(&model[1000].key).unwrap();
+    assert!(coming.is_sought());
+    (0..4).for_each(|_| assert!(coming.take(MOST_BYTES) > 0));
+    announce_coming(&mut [&mut coming]);
+    cursor.accept(coming);
+    assert_eq!(announced(), [range(sought, 4)]);
+    cursor.seek(&model[1000].key, MAX_SEQNO).unwrap();
+    let mut passed = 0;
+    // Each time at the edge of a block.
+    for block in 0..4 {
+        while cursor.valid() {
+            assert_eq!(*cursor.key(), *model[1000 + passed].key);
+            passed += 1;
+            cursor.next().unwrap();
+        }
+        if block < 3 {
+            cursor.resume().unwrap();
+        }
+    }
+    assert_eq!(announced(), []);
+    // Beyond, there is more to announce; if nobody does, the cursor announces what it touches.
+    assert!(cursor.coming(false).is_some());
+    cursor.resume().unwrap();
+    assert_eq!(announced(), [range(sought + 4, 1)]);
+    // Backwards, and where memory is no longer scarce.
+    cursor.prepare_before(Some(&model[3000].key)).unwrap();
+    let mut coming = cursor.coming(true).unwrap();
+    (0..3).for_each(|_| assert!(coming.take(MOST_BYTES) > 0));
+    announce_coming(&mut [&mut coming]);
+    cursor.accept(coming);
+    let sought = index.find(&model[3000].key).unwrap();
+    assert_eq!(announced(), [range(sought - 2, 3)]);
+    fs.scarce.store(false, Ordering::Relaxed);
+    cursor.seek_before(&model[3000].key).unwrap();
+    cursor.resume().unwrap();
+    assert_eq!(*cursor.key(), *model[2999].key);
+    table.announce_blocks(index.block(7).unwrap());
+    assert_eq!(announced(), []);
 }
 
 #[test]

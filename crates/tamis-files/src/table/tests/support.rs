@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tamis_base::collections::HashMap;
 use tamis_base::key::{Entry, Kind, SeqNo};
-use tamis_env::io::{Access, DirLock, FileSystem, MappedPages, Mapping, ReadFile, Usage, WriteFile};
+use tamis_env::io::{Access, DirLock, FileSystem, MappedPages, Mapping, ReadFile, Touch, Usage, WriteFile};
 use tamis_env::sync::Mutex;
 use tamis_filter::Digest;
 
@@ -40,7 +40,7 @@ impl AsRef<[u8]> for Pages {
 }
 
 impl MappedPages for Pages {
-    fn will_need(&self, part: Range<usize>) {
+    fn will_need(&self, part: Range<usize>, _: Touch) {
         self.1.lock().push(part);
     }
 

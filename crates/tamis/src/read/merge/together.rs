@@ -1,7 +1,8 @@
 //! Reads the blocks of several runs together.
 //!
-//! Where tables are not mapped, a merge waits for blocks, and waiting once for many costs little
-//! more than waiting for one. So it reads ahead in all of its runs at once, in the order in which
+//! Where tables are not mapped, or memory is too scarce for their pages to stay, a merge waits for
+//! blocks, and waiting once for many costs little more than waiting for one. (In a mapped table,
+//! blocks are announced to the system, and the first touch waits.) So it reads ahead in all of its runs at once, in the order in which
 //! it will need the blocks. That order is known without reading any: a run needs its next block
 //! when the merge passes the separator of the one it is in (*forecasting*, Knuth, The Art of
 //! Computer Programming, vol. 3, 5.4.6).
@@ -22,7 +23,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use smallvec::SmallVec;
-use tamis_files::table::{Coming, MOST_BYTES, TouchCounts, read_coming};
+use tamis_files::table::{Coming, MOST_BYTES, TouchCounts, announce_coming, read_coming};
 
 use super::source::MergeSource;
 use crate::read::run_cursor::RunContext;
@@ -147,10 +148,11 @@ fn read(
         all.iter_mut().flatten().filter(|coming| coming.blocks() > 0).collect();
     // A cursor reads a single block just as well.
     let worth = taken.iter().map(|coming| coming.blocks()).sum::<usize>() > 1;
-    let Some(reads) = context.all().first().and_then(|table| table.table.overlap()).filter(|_| worth) else {
-        return;
-    };
-    read_coming(reads, &mut taken, &mut counts);
+    let Some(first) = context.all().first().filter(|_| worth) else { return };
+    match first.table.overlap() {
+        Some(reads) => read_coming(reads, &mut taken, &mut counts),
+        None => announce_coming(&mut taken),
+    }
     drop(taken);
     for (source, coming) in sources.iter_mut().zip(all) {
         if let (MergeSource::Run(run), Some(coming)) = (source, coming)
