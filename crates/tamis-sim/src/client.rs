@@ -234,6 +234,9 @@ impl Client {
     /// Overwrites the client's keys. However busy that keeps the database, the space in use stays
     /// within the sum that `docs/deletes.md` states.
     fn overwrite(&self, space: Space, times: u16) -> Result<(), Failure> {
+        // The files of readers that have gone, such as the look at all contents after an opening,
+        // are removed within a second.
+        self.shared.machine.sleep(Duration::from_secs(1));
         for n in 0..times {
             let key = (n % u16::from(self.shared.keys)) as u8;
             self.write(&[Change::Put { space, key, len: 900 }], false)?;
