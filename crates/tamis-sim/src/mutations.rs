@@ -297,7 +297,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "record-of-the-future",
         story: "a snapshot reads a cached record that is newer",
         edits: &[Edit {
-            file: "crates/tamis/src/records/mod.rs",
+            file: "crates/tamis/src/records/cache.rs",
             find: r#" && record.seq <= sight.seq"#,
             replace: r#""#,
         }],
@@ -306,7 +306,7 @@ const MUTATIONS: &[Mutation] = &[
         name: "record-below-the-floor",
         story: "an ingestion leaves the cached records of its keys",
         edits: &[Edit {
-            file: "crates/tamis/src/records/mod.rs",
+            file: "crates/tamis/src/records/cache.rs",
             find: r#"(sight.floor..=sight.edition).contains(&record.edition)"#,
             replace: r#"record.edition <= sight.edition"#,
         }],

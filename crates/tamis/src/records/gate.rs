@@ -13,8 +13,8 @@ use tamis_base::ids::KeyspaceId;
 use tamis_base::key::SeqNo;
 use tamis_filter::Digest;
 
-use super::shard::Name;
-use super::{RecordCache, Sight};
+use super::cache::RecordCache;
+use super::shard::{Name, Sight};
 use crate::slice::Slice;
 
 /// The records of one keyspace. See the [module documentation](super).

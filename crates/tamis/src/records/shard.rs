@@ -30,7 +30,6 @@ use tamis_base::key::SeqNo;
 use tamis_env::sync::Mutex;
 use tamis_filter::Digest;
 
-use super::Sight;
 use super::ring::{ALIGN, Header, Ring};
 use crate::slice::Slice;
 
@@ -60,6 +59,16 @@ const NARROWEST: u32 = 4;
 
 /// The most trials before the direction changes.
 const MOST_PATIENCE: u32 = 16;
+
+/// What a read sees, as far as the [rule of validity](super) needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight {
+    /// See [`View`](crate::read::View).
+    pub(crate) edition: u64,
+    /// See [`View`](crate::read::View).
+    pub(crate) floor: u64,
+    pub(crate) seq: SeqNo,
+}
 
 /// Which record.
 #[derive(Clone, Copy, Debug)]
@@ -115,11 +124,11 @@ pub(super) struct Shard {
     /// The slice is one in 2^this. Read without the lock; who sees it late caches what the slice
     /// before had.
     narrow: AtomicU32,
-    inner: Mutex<Inner>,
+    entries: Mutex<Entries>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Entries {
     buckets: Box<[Bucket]>,
     ring: Ring,
     trial: Trial,
@@ -132,8 +141,8 @@ struct Inner {
 impl Shard {
     /// A shard that counts the hits that it owes to the last `last_bytes` of its ring.
     pub(super) fn new(ring_bytes: usize, last_bytes: usize) -> Shard {
-        let inner = Inner::new(ring_bytes, last_bytes);
-        Shard { narrow: AtomicU32::new(0), inner: Mutex::new(inner) }
+        let entries = Entries::new(ring_bytes, last_bytes);
+        Shard { narrow: AtomicU32::new(0), entries: Mutex::new(entries) }
     }
 
     /// The bytes of a shard with a ring of this size.
@@ -151,31 +160,31 @@ impl Shard {
     /// answer.
     #[inline]
     pub(super) fn get(&self, name: Name<'_>, valid: impl Fn(&Header) -> bool) -> Option<(SeqNo, Slice)> {
-        let mut inner = self.inner.try_lock()?;
-        inner.trial.probes += 1;
-        if inner.trial.probes >= TRIAL {
-            self.judge(&mut inner);
+        let mut entries = self.entries.try_lock()?;
+        entries.trial.probes += 1;
+        if entries.trial.probes >= TRIAL {
+            self.judge(&mut entries);
         }
-        let place = inner.find(name)?;
-        let header = inner.ring.header(place);
+        let place = entries.find(name)?;
+        let header = entries.ring.header(place);
         if !valid(&header) {
             return None;
         }
         if header.uses < MOST_USES {
-            inner.ring.set_uses(place, header.uses + 1);
+            entries.ring.set_uses(place, header.uses + 1);
         }
-        inner.trial.hits += 1;
+        entries.trial.hits += 1;
         // One that has answered would have been written again.
-        if header.uses == 0 && inner.ring.age(place) < inner.last_bytes {
-            inner.last_hits += 1;
+        if header.uses == 0 && entries.ring.age(place) < entries.last_bytes {
+            entries.last_hits += 1;
         }
-        let (_, value) = inner.ring.record(place, &header);
+        let (_, value) = entries.ring.record(place, &header);
         Some((header.seq, Slice::copy_of(value)))
     }
 
     #[cold]
-    fn judge(&self, inner: &mut Inner) {
-        self.narrow.store(inner.trial.judge(self.narrow.load(Relaxed)), Relaxed);
+    fn judge(&self, entries: &mut Entries) {
+        self.narrow.store(entries.trial.judge(self.narrow.load(Relaxed)), Relaxed);
     }
 
     /// Adds a record, if `allowed` under the lock, in place of the one of its key and of the oldest
@@ -187,35 +196,35 @@ impl Shard {
         (seq, value): (SeqNo, &[u8]),
         allowed: impl FnOnce() -> bool,
     ) {
-        let mut inner = self.inner.lock();
+        let mut entries = self.entries.lock();
         if allowed() {
-            inner.insert(name, sight, (seq, value));
+            entries.insert(name, sight, (seq, value));
         }
     }
 
     /// Removes the records with this digest, and those that cannot be told from them.
     pub(super) fn forget(&self, keyspace: KeyspaceId, digest: Digest) {
-        self.inner.lock().remove(mark(keyspace, digest), |_| true);
+        self.entries.lock().remove(mark(keyspace, digest), |_| true);
     }
 
     /// Changes the size of the ring. Keeps what fits, the newest first to stay.
     pub(super) fn resize(&self, ring_bytes: usize) {
-        let mut inner = self.inner.lock();
-        if inner.ring.capacity() != ring_bytes / ALIGN * ALIGN {
-            inner.resize(ring_bytes);
+        let mut entries = self.entries.lock();
+        if entries.ring.capacity() != ring_bytes / ALIGN * ALIGN {
+            entries.resize(ring_bytes);
         }
     }
 
     /// The bytes held.
     pub(super) fn used_bytes(&self) -> usize {
-        let inner = self.inner.lock();
-        inner.ring.used() + size_of_val(&*inner.buckets)
+        let entries = self.entries.lock();
+        entries.ring.used() + size_of_val(&*entries.buckets)
     }
 
     /// The hits owed to the last bytes, and the bytes evicted.
     pub(super) fn report(&self) -> (u64, u64) {
-        let inner = self.inner.lock();
-        (inner.last_hits, inner.evicted_bytes)
+        let entries = self.entries.lock();
+        (entries.last_hits, entries.evicted_bytes)
     }
 }
 
@@ -223,11 +232,11 @@ fn buckets_for(ring_bytes: usize) -> usize {
     (ring_bytes / BYTES_PER_SLOT / SLOTS).max(1)
 }
 
-impl Inner {
-    fn new(ring_bytes: usize, last_bytes: usize) -> Inner {
+impl Entries {
+    fn new(ring_bytes: usize, last_bytes: usize) -> Entries {
         let buckets = vec![Bucket::default(); buckets_for(ring_bytes)].into_boxed_slice();
         let (ring, trial) = (Ring::new(ring_bytes), Trial::default());
-        Inner { buckets, ring, trial, last_bytes, last_hits: 0, evicted_bytes: 0 }
+        Entries { buckets, ring, trial, last_bytes, last_hits: 0, evicted_bytes: 0 }
     }
 
     /// The number of a mark's bucket.
@@ -314,7 +323,7 @@ impl Inner {
     }
 
     fn resize(&mut self, ring_bytes: usize) {
-        let mut old = mem::replace(self, Inner::new(ring_bytes, self.last_bytes));
+        let mut old = mem::replace(self, Entries::new(ring_bytes, self.last_bytes));
         self.trial = mem::take(&mut old.trial);
         (self.last_hits, self.evicted_bytes) = (old.last_hits, old.evicted_bytes);
         while let Some(place) = old.ring.pop() {

@@ -32,6 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "sampling",
             "memtable",
             "slice",
+            "records",
             "tree",
             "select",
             "batch",
