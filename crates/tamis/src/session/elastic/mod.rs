@@ -57,7 +57,6 @@ use crate::read::{AllReads, View};
 use crate::records::RecordCache;
 use crate::sampling::Sampler;
 use crate::session::elastic::saved::Saved;
-use crate::session::elastic::share::Spared;
 use crate::sync::thread::JoinHandle;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::tree::open_table::{OpenTable, TableFilter};
@@ -101,6 +100,15 @@ pub(crate) struct Shared {
     membership: Membership,
     /// The limit that the database was opened with; `None` if other databases share it, too.
     own: Option<u64>,
+}
+
+/// What a report of the record cache's worth continues from.
+#[derive(Debug, Default)]
+struct Spared {
+    touches: u64,
+    fetches: u64,
+    last_hits: u64,
+    reads: f64,
 }
 
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use tamis_policy::memory::{Ghosts, Reading};
 use crate::error::OptionsError;
 use crate::memory::{Member, USES, Use};
 use crate::observe::cost::ReadCost;
-use crate::session::elastic::{Elastic, Shared};
+use crate::session::elastic::{Elastic, Shared, Spared};
 
 impl Elastic {
     /// Lets the memory, if it is shared, change its uses from now on.
@@ -105,15 +105,6 @@ const SHARED: &str = "the database shares its memory with others, `shared_read_m
 
 fn refused(name: &'static str, bytes: u64, expected: String) -> Result<(), OptionsError> {
     Err(OptionsError::Value { name, value: bytes.to_string(), expected })
-}
-
-/// What a report of the record cache's worth continues from.
-#[derive(Debug, Default)]
-pub(super) struct Spared {
-    touches: u64,
-    fetches: u64,
-    last_hits: u64,
-    reads: f64,
 }
 
 impl Shared {
