@@ -165,11 +165,13 @@ def test_databases_share_memory(tmp_path) -> None:
     with sharing("one") as one, sharing("two") as two:
         one[b"k"] = b"v"
         assert [member.path for member in reads.members()] == [tmp_path / "one", tmp_path / "two"]
-        assert two.stats().read_memory_bytes == reads.members()[1].bytes == 32 << 20
+        # Each has three parts, which are rounded.
+        assert abs(two.stats().read_memory_bytes - (32 << 20)) < 8
+        assert two.stats().read_memory_bytes == reads.members()[1].bytes
         used = writes.members()
         assert used[0].active_bytes > used[1].active_bytes >= 0 and used[0].sealed_bytes == 0
         reads.bytes, writes.bytes = 16 << 20, 8 << 20
-        assert (one.stats().read_memory_bytes, writes.bytes) == (8 << 20, 8 << 20)
+        assert abs(one.stats().read_memory_bytes - (8 << 20)) < 8 and writes.bytes == 8 << 20
         with pytest.raises(tamis.InvalidOption):
             tamis.open(tmp_path / "three", shared_read_memory=reads, cache_bytes=1 << 20)
         with pytest.raises(TypeError):
