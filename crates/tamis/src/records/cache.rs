@@ -17,6 +17,9 @@ const MAX_VALUE_BYTES: usize = 4 << 10;
 /// A huge page. The ring of a shard is a multiple of it, if it is not smaller.
 const PAGE: usize = 2 << 20;
 
+/// A larger capacity counts as this much: tables of slots take a tenth of it from the start.
+const MOST_BYTES: u64 = 1 << 30;
+
 /// There are at most this many shards.
 const MOST_SHARDS: usize = 64;
 
@@ -43,6 +46,7 @@ impl RecordCache {
     /// An empty cache of `capacity` bytes, everything included, that may grow to `most`. It counts
     /// the hits that it owes to its last `step_bytes`.
     pub(crate) fn new(capacity: u64, most: u64, step_bytes: u64) -> RecordCache {
+        let most = most.min(MOST_BYTES);
         let seen = Seen::for_capacity(most);
         let rest = most.saturating_sub(seen.memory_bytes()) as usize;
         let shards = (rest / Shard::bytes_for(PAGE)).clamp(1, MOST_SHARDS);
@@ -94,6 +98,7 @@ impl RecordCache {
 
     /// Changes the capacity. Keeps the newest entries that fit.
     pub(crate) fn set_capacity(&self, capacity: u64) {
+        let capacity = capacity.min(MOST_BYTES);
         self.capacity.store(capacity, Relaxed);
         let rest = capacity.saturating_sub(self.seen.memory_bytes()) as usize / self.shards.len();
         let ring = rest.saturating_sub(Shard::bytes_for(rest) - rest);

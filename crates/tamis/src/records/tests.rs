@@ -318,6 +318,20 @@ fn a_cache_holds_no_more_than_its_capacity() {
     }
 }
 
+/// The tables of a cache without limit did not fit the address space.
+#[test]
+fn a_cache_without_limit_is_opened() {
+    for options in
+        [options().record_cache_bytes(u64::MAX), options().record_cache_bytes(0).read_memory_bytes(u64::MAX)]
+    {
+        let db = options.open("db").unwrap();
+        db.put("k", "v").unwrap();
+        db.flush().unwrap();
+        warm(&db, "k");
+        assert!(db.stats().record_cache_capacity_bytes <= 1 << 30);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u8, u16),

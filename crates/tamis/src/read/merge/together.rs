@@ -2,10 +2,10 @@
 //!
 //! Where tables are not mapped, or memory is too scarce for their pages to stay, a merge waits for
 //! blocks, and waiting once for many costs little more than waiting for one. (In a mapped table,
-//! blocks are announced to the system, and the first touch waits.) So it reads ahead in all of its runs at once, in the order in which
-//! it will need the blocks. That order is known without reading any: a run needs its next block
-//! when the merge passes the separator of the one it is in (*forecasting*, Knuth, The Art of
-//! Computer Programming, vol. 3, 5.4.6).
+//! blocks are announced to the system, and the first touch waits.) So it reads ahead in all of its
+//! runs at once, in the order in which it will need the blocks. That order is known without reading
+//! any: a run needs its next block when the merge passes the separator of the one it is in
+//! (*forecasting*, Knuth, The Art of Computer Programming, vol. 3, 5.4.6).
 //!
 //! * A seek is prepared in every run before it is made in any. The blocks that it needs are one
 //!   batch, together with those that scans of this keyspace usually go on to
