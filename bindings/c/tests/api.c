@@ -318,14 +318,15 @@ static void reports_are_json(void) {
 }
 
 static void databases_share_memory(void) {
-  tamis_shared_read_memory *reads = tamis_shared_read_memory_new(64 << 20);
+  // A multiple of six MiB: two databases with three uses each, and nothing is rounded.
+  tamis_shared_read_memory *reads = tamis_shared_read_memory_new(96 << 20);
   tamis_shared_write_memory *writes = tamis_shared_write_memory_new(64 << 20);
   tamis_options *options = tamis_options_new();
   CHECK(tamis_options_share_read_memory(options, reads, NULL) && tamis_options_share_write_memory(options, writes, NULL));
   tamis_db *one = open_new("sharing-1", options), *two = open_new("sharing-2", options);
   CHECK(tamis_put(one, NULL, "k", 1, "v", 1, NULL));
   char *text = tamis_shared_read_memory_members(reads, NULL);
-  CHECK(text != NULL && strstr(text, "sharing-1\",\"bytes\":33554432,") != NULL && strstr(text, "sharing-2\",\"bytes\":33554432,") != NULL);
+  CHECK(text != NULL && strstr(text, "sharing-1\",\"bytes\":50331648,") != NULL && strstr(text, "sharing-2\",\"bytes\":50331648,") != NULL);
   tamis_free(text);
   text = tamis_shared_write_memory_members(writes, NULL);
   CHECK(text != NULL && strstr(text, "sharing-2\",\"active_bytes\":") != NULL && strstr(text, "\"sealed_bytes\":0}]") != NULL);

@@ -157,7 +157,7 @@ def test_tables_that_cannot_be_built_leave_no_file(db: tamis.Database, tmp_path)
 
 
 def test_databases_share_memory(tmp_path) -> None:
-    reads, writes = tamis.SharedReadMemory(64 << 20), tamis.SharedWriteMemory(64 << 20)
+    reads, writes = tamis.SharedReadMemory(96 << 20), tamis.SharedWriteMemory(64 << 20)
 
     def sharing(name: str) -> tamis.Database:
         return tamis.open(tmp_path / name, shared_read_memory=reads, shared_write_memory=writes)
@@ -165,13 +165,12 @@ def test_databases_share_memory(tmp_path) -> None:
     with sharing("one") as one, sharing("two") as two:
         one[b"k"] = b"v"
         assert [member.path for member in reads.members()] == [tmp_path / "one", tmp_path / "two"]
-        # Each has three parts, which are rounded.
-        assert abs(two.stats().read_memory_bytes - (32 << 20)) < 8
+        assert two.stats().read_memory_bytes == 48 << 20
         assert two.stats().read_memory_bytes == reads.members()[1].bytes
         used = writes.members()
         assert used[0].active_bytes > used[1].active_bytes >= 0 and used[0].sealed_bytes == 0
-        reads.bytes, writes.bytes = 16 << 20, 8 << 20
-        assert abs(one.stats().read_memory_bytes - (8 << 20)) < 8 and writes.bytes == 8 << 20
+        reads.bytes, writes.bytes = 24 << 20, 8 << 20
+        assert one.stats().read_memory_bytes == 12 << 20 and writes.bytes == 8 << 20
         with pytest.raises(tamis.InvalidOption):
             tamis.open(tmp_path / "three", shared_read_memory=reads, cache_bytes=1 << 20)
         with pytest.raises(TypeError):
