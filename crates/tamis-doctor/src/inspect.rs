@@ -153,7 +153,11 @@ pub fn dump_table(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
 /// A failed system call, also of `out`; a file that is no blob file, or a damaged one.
 pub fn dump_blobs(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Result<(), Error> {
     let file = BlobFile::open(fs, path, None, &ReaderConfig::for_a_look())?;
-    let (bytes, footer) = (file.file_bytes(), file.footer());
+    let bytes = file.file_bytes();
+    let Some(footer) = file.footer() else {
+        let what = "a log with large values";
+        return written(writeln!(out, "blob file {}: {bytes} bytes, {what}", path.display()));
+    };
     let path = path.display();
     written(writeln!(
         out,

@@ -1,6 +1,7 @@
 //! The primitives of the engine's binary formats: fixed-width little-endian numbers, LEB128 varints
 //! and length-prefixed bytes. Reads are bounds-checked: malformed bytes give `None`.
 
+use smallvec::{Array, SmallVec};
 use tamis_env::memory::PageVec;
 
 /// Reads primitives from the front of a slice. A read returns `None` if the bytes run out or do not
@@ -135,6 +136,15 @@ pub trait Encode {
 }
 
 impl Encode for Vec<u8> {
+    fn put_u8(&mut self, v: u8) {
+        self.push(v);
+    }
+    fn put_slice(&mut self, v: &[u8]) {
+        self.extend_from_slice(v);
+    }
+}
+
+impl<A: Array<Item = u8>> Encode for SmallVec<A> {
     fn put_u8(&mut self, v: u8) {
         self.push(v);
     }

@@ -9,6 +9,9 @@
 //! record 0 | record 1 | … | footer
 //! ```
 //!
+//! A log can be a blob file, too: a flush then refers to the values where the log has them, and the
+//! log gets a second name ([`LoggedValues`]). So large values are written once.
+//!
 //! # Invariants
 //!
 //! * A blob file is written once, then immutable. It does not record its garbage: that follows from
@@ -21,6 +24,7 @@
 //! Threads: a writer belongs to one thread; any thread may read an open file.
 
 mod format;
+mod logged;
 mod reader;
 mod reference;
 #[cfg(test)]
@@ -28,6 +32,7 @@ mod tests;
 mod writer;
 
 pub use format::is_marked;
+pub use logged::LoggedValues;
 pub use reader::BlobFile;
 pub use reference::Reference;
 pub use writer::BlobWriter;

@@ -4,24 +4,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use smallvec::SmallVec;
 use tamis_base::ids::BlobFileId;
 use tamis_env::io::FileSystem;
 use tamis_env::io::batch::{BatchReader, Stretch};
 
-use super::format::{FOOTER_BYTES, Footer, NEWER};
+use super::format::{FOOTER_BYTES, Footer, NEWER, is_marked};
 use super::reference::Reference;
+use crate::codec::Encode;
 use crate::error::{StorageError, newer};
 use crate::settings::{ChecksumMode, Compression};
 use crate::table::cache::{BlockCache, CacheEntry, CacheKey};
 use crate::table::frame::{self, TRAILER_BYTES};
 use crate::table::{
-    BlockSource, BlockTouch, Damage, HeapBlock, MappedFile, PinnedValue, ReadTrace, ReaderConfig, TableFile,
-    copy_from, prefetch,
+    BlockSource, BlockTouch, Damage, HeapBlock, MappedFile, OpenedFile, PinnedValue, ReadTrace, ReaderConfig,
+    TableFile, copy_from, prefetch,
 };
+use crate::wal::{HEADER_BYTES, LogHeader, LogKind};
 
 /// The granularity, in bytes, at which the starts of verified records in a mapped file are
 /// remembered. Two shorter records may start within one grain, so those are verified at each read.
 const GRAIN_BYTES: u64 = 1 << 10;
+
+/// A record that was found where a reference leads, but not the one that it means.
+const OTHER: Damage = Damage("a record other than the one that a table refers to");
 
 /// An open blob file. The file does not change while it is open.
 #[derive(Debug)]
@@ -38,6 +44,8 @@ pub struct BlobFile {
     reads: Option<Arc<BatchReader>>,
     file_bytes: u64,
     footer: Footer,
+    /// Whether it is a log: values lie in its records, without a trailer.
+    is_log: bool,
     /// Why the file could not be opened; every read returns this error.
     lost: Option<Box<StorageError>>,
 }
@@ -63,7 +71,14 @@ impl BlobFile {
                 opened.file.read_exact_at(&mut bytes, end).map_err(|e| StorageError::io("read", path, e))?;
             }
         }
-        let footer = Footer::decode(&bytes, end).map_err(|damage| match damage {
+        let decoded = match Footer::decode(&bytes, end) {
+            Err(damage) if !is_marked(&bytes) => match log_of(&opened, path)? {
+                Some(id) => Ok((Footer { id, ..Footer::default() }, true)),
+                None => Err(damage),
+            },
+            footer => footer.map(|footer| (footer, false)),
+        };
+        let (footer, is_log) = decoded.map_err(|damage| match damage {
             NEWER => newer(path, damage.0),
             damage => StorageError::corrupt(path, end, damage.0),
         })?;
@@ -72,7 +87,7 @@ impl BlobFile {
             return Err(StorageError::corrupt(path, end, what));
         }
         let (file, mapped) = config.keep(path, opened);
-        let grains = if mapped.is_some() { end.div_ceil(GRAIN_BYTES).div_ceil(64) } else { 0 };
+        let grains = if mapped.is_some() { file_bytes.div_ceil(GRAIN_BYTES).div_ceil(64) } else { 0 };
         Ok(BlobFile {
             path: path.to_owned(),
             reads: if mapped.is_some() { None } else { config.reads.clone() },
@@ -83,6 +98,7 @@ impl BlobFile {
             cache: config.cache.clone(),
             file_bytes,
             footer,
+            is_log,
             lost: None,
         })
     }
@@ -100,6 +116,7 @@ impl BlobFile {
             cache: None,
             file_bytes: 0,
             footer: Footer { id, ..Footer::default() },
+            is_log: false,
             lost: Some(Box::new(why)),
         }
     }
@@ -128,16 +145,16 @@ impl BlobFile {
         self.file_bytes
     }
 
-    /// Bytes of its records.
+    /// Bytes of its records; the whole length of a log.
     #[inline]
     pub fn data_bytes(&self) -> u64 {
-        self.file_bytes.saturating_sub(FOOTER_BYTES as u64)
+        self.file_bytes.saturating_sub(if self.is_log { 0 } else { FOOTER_BYTES as u64 })
     }
 
-    /// What the file records about itself.
+    /// What the file records about itself; `None` for a log.
     #[inline]
-    pub fn footer(&self) -> &Footer {
-        &self.footer
+    pub fn footer(&self) -> Option<&Footer> {
+        (!self.is_log).then_some(&self.footer)
     }
 
     /// Memory held by this handle, in bytes.
@@ -217,7 +234,7 @@ impl BlobFile {
         let touch = |source| BlockTouch { offset: at.offset, stored_bytes: at.span, source };
         if let Some(stored) = self.mapped_record(at)? {
             self.verify_mapped(stored, at, trace)?;
-            let (payload, method) = frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
+            let (payload, method) = self.payload(stored, at)?;
             if method == Compression::None {
                 self.check_len(at, payload.len())?;
                 trace.blob_touched(touch(BlockSource::Mapped));
@@ -245,8 +262,7 @@ impl BlobFile {
         match self.mapped_record(at)? {
             Some(stored) => {
                 self.check_record(stored, at)?;
-                let (payload, method) =
-                    frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
+                let (payload, method) = self.payload(stored, at)?;
                 match method {
                     Compression::None => self.check_len(at, payload.len()),
                     _ => self.decompressed(stored, at).map(drop),
@@ -308,7 +324,7 @@ impl BlobFile {
             stored.ok_or_else(|| self.damaged(at.offset, Damage("a record that was read in part")))?;
         trace.checksum_verified();
         self.check_record(stored, at)?;
-        let (payload, method) = frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
+        let (payload, method) = self.payload(stored, at)?;
         let block = match method {
             Compression::None => {
                 self.check_len(at, payload.len())?;
@@ -328,8 +344,16 @@ impl BlobFile {
         Ok(PinnedValue::Heap { bytes: block.bytes, start: block.start, len: block.len })
     }
 
+    /// Returns the stored form of a record's value, and how it is compressed.
+    fn payload<'b>(&self, stored: &'b [u8], at: &Reference) -> Result<(&'b [u8], Compression), StorageError> {
+        match self.is_log {
+            true => Ok((stored, Compression::None)),
+            false => frame::open(stored).map_err(|damage| self.damaged(at.offset, damage)),
+        }
+    }
+
     fn decompressed(&self, stored: &[u8], at: &Reference) -> Result<HeapBlock, StorageError> {
-        let (payload, method) = frame::open(stored).map_err(|damage| self.damaged(at.offset, damage))?;
+        let (payload, method) = self.payload(stored, at)?;
         let bytes = frame::decompress(payload, method).map_err(|damage| self.damaged(at.offset, damage))?;
         self.check_len(at, bytes.len())?;
         let len = bytes.len();
@@ -366,18 +390,33 @@ impl BlobFile {
 
     /// Checks a record against its own checksum and the reference's.
     fn check_record(&self, stored: &[u8], at: &Reference) -> Result<(), StorageError> {
+        if self.is_log {
+            return match Reference::in_log(self.id(), at.offset, stored).checksum == at.checksum {
+                true => self.check_sum(stored, at),
+                false => Err(self.damaged(at.offset, OTHER)),
+            };
+        }
         frame::verify(stored, at.offset).map_err(|_| {
             self.damaged(at.offset, Damage("the checksum of a record does not match its bytes"))
         })?;
         self.check_sum(stored, at)
     }
 
-    /// Checks that a record has the checksum that the reference gives.
+    /// Checks that a record has the checksum that the reference gives. In a log, a value has none,
+    /// but its length stands before it: two values cannot start within one grain, so another one
+    /// than the one that was verified there would have to start where a length stands.
     fn check_sum(&self, stored: &[u8], at: &Reference) -> Result<(), StorageError> {
-        match stored.last_chunk::<8>() {
-            Some(sum) if u64::from_le_bytes(*sum) == at.checksum => Ok(()),
-            _ => Err(self.damaged(at.offset, Damage("a record other than the one that a table refers to"))),
-        }
+        let matches = match &self.mapped {
+            _ if !self.is_log => stored.last_chunk::<8>().is_some_and(|sum| u64::from_le_bytes(*sum) == at.checksum),
+            Some(mapped) => {
+                let mut len = SmallVec::<[u8; 16]>::new();
+                len.put_varint(at.len);
+                mapped.mapping[..at.offset as usize].ends_with(&len)
+            }
+            // The value was verified just now.
+            None => true,
+        };
+        if matches { Ok(()) } else { Err(self.damaged(at.offset, OTHER)) }
     }
 
     fn check_len(&self, at: &Reference, len: usize) -> Result<(), StorageError> {
@@ -386,4 +425,18 @@ impl BlobFile {
             false => Err(self.damaged(at.offset, Damage("a value of another length than a table says"))),
         }
     }
+}
+
+/// Returns the number of the write-ahead log that a file is; `None` if it is something else.
+fn log_of(opened: &OpenedFile, path: &Path) -> Result<Option<BlobFileId>, StorageError> {
+    let mut start = [0; HEADER_BYTES as usize];
+    if opened.len < HEADER_BYTES {
+        return Ok(None);
+    }
+    match &opened.mapping {
+        Some(mapping) => start.copy_from_slice(&mapping[..HEADER_BYTES as usize]),
+        None => opened.file.read_exact_at(&mut start, 0).map_err(|e| StorageError::io("read", path, e))?,
+    }
+    let header = LogHeader::decode(&start).filter(|header| header.kind == LogKind::Writes);
+    Ok(header.map(|header| header.id))
 }

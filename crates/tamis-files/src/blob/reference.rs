@@ -1,28 +1,43 @@
 //! What a table stores in place of a large value.
 
-use tamis_base::ids::BlobFileId;
+use tamis_base::ids::{BlobFileId, LogId};
 use tamis_base::key::MAX_VALUE_BYTES;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::codec::{Decoder, Encode};
 use crate::table::Damage;
 use crate::table::frame::TRAILER_BYTES;
 
-/// The place of a value in a blob file.
+/// The place of a value in a blob file: of a record, or of the value itself in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// The file.
     pub file: BlobFileId,
     /// The offset of the record in the file.
     pub offset: u64,
-    /// Bytes of the record, including its trailer.
+    /// Bytes of the record, including its trailer; in a log, those of the value.
     pub span: u64,
     /// Bytes of the value.
     pub len: u64,
-    /// The checksum in the record's trailer.
+    /// The checksum in the record's trailer; in a log, that of the value, seeded with its offset.
     pub checksum: u64,
 }
 
 impl Reference {
+    /// The fewest bytes that a reference can stand for.
+    pub(super) const MIN_SPAN: usize = TRAILER_BYTES;
+
+    /// Returns the place of a value in a log. Cost: a checksum.
+    pub(super) fn in_log(log: LogId, offset: u64, value: &[u8]) -> Reference {
+        let len = value.len() as u64;
+        Reference { file: log, offset, span: len, len, checksum: xxh3_64_with_seed(value, offset) }
+    }
+
+    /// Reports whether this is the place of a value in a log. Cost: a checksum.
+    pub fn is_of_logged(&self, value: &[u8]) -> bool {
+        *self == Reference::in_log(self.file, self.offset, value)
+    }
+
     /// Returns the bytes that a table stores.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 * 10 + 8);
@@ -40,7 +55,7 @@ impl Reference {
         let mut number = || input.varint().ok_or(WRONG);
         let (file, offset, span, len) = (number()?, number()?, number()?, number()?);
         let checksum = input.u64().ok_or(WRONG)?;
-        let possible = input.is_empty() && span >= TRAILER_BYTES as u64 && len <= MAX_VALUE_BYTES as u64;
+        let possible = input.is_empty() && span >= Reference::MIN_SPAN as u64 && len <= MAX_VALUE_BYTES as u64;
         match possible {
             true => Ok(Reference { file, offset, span, len, checksum }),
             false => Err(WRONG),

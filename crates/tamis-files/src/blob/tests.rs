@@ -7,10 +7,13 @@ use std::sync::Arc;
 use tamis_env::io::{FileSystem, MemFs, Usage};
 
 use super::*;
+use crate::codec::Encode;
 use crate::error::StorageError;
 use crate::settings::{ChecksumMode, Compression};
 use crate::table::cache::BlockCache;
 use crate::table::{ReaderConfig, TouchCounts};
+use crate::wal::ops::{GroupHeader, tag};
+use crate::wal::{LogHeader, LogKind, LogWriter};
 
 const ID: u64 = 7;
 
@@ -64,7 +67,7 @@ fn values_are_read_as_they_were_written() {
             let file = open(&fs, &config).unwrap();
             let lengths: usize = values.iter().map(Vec::len).sum();
             assert_eq!(
-                (file.footer().records, file.footer().value_bytes),
+                (file.footer().unwrap().records, file.footer().unwrap().value_bytes),
                 (values.len() as u64, lengths as u64)
             );
             let mut cost = TouchCounts::default();
@@ -181,4 +184,106 @@ fn references_to_what_is_not_there_are_errors() {
     assert!(Reference::decode(&[&bytes[..], &[0]].concat()).is_err());
     assert!(Reference::decode(&Reference { span: 8, ..real }.encode()).is_err());
     assert!(Reference::decode(&Reference { len: 1 << 32, ..real }.encode()).is_err());
+}
+
+/// A log with a put of each value, under the name of a blob file, and the places of the values.
+fn log(fs: &MemFs, values: &[Vec<u8>]) -> Vec<Reference> {
+    fs.create_dir_all(Path::new("/b")).unwrap();
+    let path = Path::new("/b/000007.log");
+    let header = LogHeader { kind: LogKind::Writes, id: ID, reused: false };
+    let mut writer = LogWriter::create(fs.create(path, Usage::Log).unwrap(), path, header).unwrap();
+    for (seq, value) in (1..).zip(values) {
+        let mut bytes = Vec::new();
+        GroupHeader { first_seq: seq * 3, count: 3, older_logs_synced: false }.encode(&mut bytes);
+        for keyspace in [1, 2, 1] {
+            bytes.put_u8(tag::PUT);
+            bytes.put_varint(keyspace);
+            bytes.put_bytes(b"key");
+            bytes.put_bytes(value);
+        }
+        writer.append(&[&bytes]).unwrap();
+    }
+    writer.close().unwrap();
+    let found = LoggedValues::find(fs, path, ID, 2, 9).unwrap();
+    let large: Vec<_> = (1..).zip(values).filter(|(_, value)| value.len() >= 9).collect();
+    let seqs: Vec<u64> = found.places.iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(seqs, large.iter().map(|(seq, _)| seq * 3 + 1).collect::<Vec<u64>>());
+    assert_eq!(found.value_bytes(), large.iter().map(|(_, value)| value.len() as u64).sum::<u64>());
+    assert_eq!(found.log_bytes, fs.file_len(path).unwrap());
+    fs.link_or_copy(path, &self::path()).unwrap();
+    found.places.into_iter().map(|(_, at)| at).collect()
+}
+
+#[test]
+fn values_are_read_from_a_log() {
+    let (fs, values) = (MemFs::new(), values());
+    let places = log(&fs, &values);
+    for config in configs() {
+        let file = open(&fs, &config).unwrap();
+        assert!((file.footer().is_none(), file.data_bytes()) == (true, file.file_bytes()));
+        for (at, value) in places.iter().zip(values.iter().filter(|value| value.len() >= 9)) {
+            assert!(at.is_of_logged(value) && !at.is_of_logged(&value[1..]));
+            assert_eq!(Reference::decode(&at.encode()).unwrap(), *at);
+            for _ in 0..2 {
+                assert_eq!(&file.read(at, true, &mut ()).unwrap()[..], &value[..]);
+                file.check(at).unwrap();
+            }
+        }
+    }
+    assert!(BlobFile::open(&fs, &path(), Some(ID + 1), &configs()[0]).is_err());
+}
+
+#[test]
+fn a_wrong_or_damaged_place_in_a_log_is_an_error() {
+    let fs = MemFs::new();
+    let places = log(&fs, &values());
+    let real = places[3];
+    let wrong = [
+        Reference { offset: u64::MAX, ..real },
+        Reference { offset: real.offset + 1, ..real },
+        Reference { offset: 0, ..real },
+        Reference { offset: places[4].offset, ..real },
+        Reference { span: real.span - 1, len: real.len - 1, ..real },
+        Reference { span: real.span + 1, ..real },
+        Reference { len: real.len + 1, ..real },
+    ];
+    let whole = tamis_env::io::read_file(&fs, &path()).unwrap();
+    for config in configs() {
+        fs.create(&path(), Usage::Table).unwrap().append(&whole).unwrap();
+        let file = open(&fs, &config).unwrap();
+        for at in wrong {
+            for _ in 0..2 {
+                assert!(file.read(&at, false, &mut ()).is_err(), "{at:?}");
+                assert!(file.check(&at).is_err(), "{at:?}");
+                file.read(&real, false, &mut ()).unwrap();
+            }
+        }
+        let mut bytes = whole.clone();
+        bytes[real.offset as usize + 5] ^= 1;
+        fs.create(&path(), Usage::Table).unwrap().append(&bytes).unwrap();
+        let file = open(&fs, &config).unwrap();
+        assert!(file.read(&real, false, &mut ()).is_err() && file.check(&real).is_err());
+        file.read(&places[4], false, &mut ()).unwrap();
+    }
+    for end in [0, 20, 31] {
+        fs.create(&path(), Usage::Table).unwrap().append(&whole[..end]).unwrap();
+        assert!(matches!(open(&fs, &configs()[2]), Err(StorageError::Corrupt(_))), "{end} bytes");
+    }
+}
+
+/// A log that is not complete, or has a damaged record, adds no places.
+#[test]
+fn a_log_with_a_flaw_has_no_places() {
+    let fs = MemFs::new();
+    log(&fs, &values());
+    let path = Path::new("/b/000007.log");
+    let whole = tamis_env::io::read_file(&fs, path).unwrap();
+    for at in (0..whole.len()).step_by(101) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        for bytes in [&bytes[..], &whole[..at]] {
+            fs.create(path, Usage::Log).unwrap().append(bytes).unwrap();
+            assert!(LoggedValues::find(&fs, path, ID, 2, 9).is_err(), "{at}");
+        }
+    }
 }

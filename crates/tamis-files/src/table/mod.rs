@@ -54,7 +54,7 @@ pub use key_list::{GLOBAL, KEY_LIST, KeyListBuilder, KeyListCursor, KeyListReade
 pub use origin::{Merged, Origin};
 pub use overlap::{Coming, Fetch, MOST_BYTES, announce_coming, fetch, read_coming};
 pub use prefetch::prefetch;
-pub(crate) use reader::{MappedFile, copy_from};
+pub(crate) use reader::{MappedFile, OpenedFile, copy_from};
 pub use reader::{ReaderConfig, Table};
 pub use trace::{BlockSource, BlockTouch, ReadTrace, TouchCounts};
 #[cfg(test)]

@@ -42,6 +42,17 @@ impl LogFiles {
         self.rolled.iter().map(|log| log.id).filter(move |id| *id >= floor)
     }
 
+    /// Returns the rolled logs from `first` on that may have writes up to `last`, and are reliable.
+    pub(crate) fn with_writes(&self, first: LogId, last: SeqNo) -> Vec<LogId> {
+        let has_any = |log: &&ClosedLog| log.id >= first && log.first_seq.is_some_and(|seq| seq <= last);
+        self.rolled.iter().filter(has_any).filter(|log| !log.abandoned).map(|log| log.id).collect()
+    }
+
+    /// Sees to it that the file of a rolled log is never overwritten.
+    pub(crate) fn keep(&mut self, id: LogId) {
+        self.rolled.iter_mut().filter(|log| log.id == id).for_each(|log| log.keep = true);
+    }
+
     /// Returns the rolled logs that are still needed, oldest first, to be linked elsewhere. From
     /// now on their files are never overwritten.
     pub(crate) fn share(&mut self) -> impl Iterator<Item = LogId> + '_ {

@@ -2,9 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use tamis_base::ids::LogId;
+use tamis_base::key::SeqNo;
 use tamis_files::blob::{BlobWriter, Reference};
 use tamis_files::tree::files::blob_path;
 
+use crate::compaction::logged::adopt;
 use crate::compaction::sink::TableSink;
 use crate::error::StorageError;
 use crate::io::Usage;
@@ -13,6 +16,8 @@ use crate::tree::new_tables::NewFiles;
 /// The blob files that a merge writes.
 #[derive(Debug, Default)]
 pub(super) struct BlobOutput {
+    /// Logs that have become blob files.
+    logs: Vec<LogId>,
     open: Option<BlobWriter>,
     /// Bytes of the finished files.
     finished: u64,
@@ -24,13 +29,22 @@ impl BlobOutput {
         self.finished + self.open.as_ref().map_or(0, BlobWriter::bytes)
     }
 
-    /// Writes a value.
+    /// Writes a value, unless a log has it.
     pub(super) fn put(
         &mut self,
         sink: &TableSink<'_>,
         files: &mut NewFiles,
+        seq: SeqNo,
         value: &[u8],
     ) -> Result<Reference, StorageError> {
+        // A compaction filter may have changed the value.
+        if let Some(at) = sink.in_logs.find(seq).filter(|at| at.is_of_logged(value)) {
+            if !self.logs.contains(&at.file) {
+                adopt(sink.fs, sink.dir, files, at.file)?;
+                self.logs.push(at.file);
+            }
+            return Ok(at);
+        }
         let writer = match &mut self.open {
             Some(writer) => writer,
             None => {

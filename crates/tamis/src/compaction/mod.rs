@@ -6,6 +6,7 @@ pub(crate) mod blob_output;
 pub(crate) mod blobs;
 pub(crate) mod execute;
 pub(crate) mod filters;
+pub(crate) mod logged;
 pub(crate) mod parts;
 pub(crate) mod sink;
 pub(crate) mod versions;

@@ -237,9 +237,9 @@ impl MergeWriter<'_, '_> {
                 if !sink.separates(&value) {
                     return table.add(key, digest, Kept { kind: Kind::Put, value: &value, ..kept });
                 }
-                self.blobs.put(sink, &mut self.output.files, &value)?
+                self.blobs.put(sink, &mut self.output.files, kept.seq, &value)?
             }
-            _ => self.blobs.put(sink, &mut self.output.files, value)?,
+            _ => self.blobs.put(sink, &mut self.output.files, kept.seq, value)?,
         };
         table.refer(&at, u64::MAX, kept.pinned);
         table.add(key, digest, Kept { kind: Kind::PutBlob, value: &at.encode(), ..kept })

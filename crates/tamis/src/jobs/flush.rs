@@ -20,6 +20,7 @@ use crate::catalogue::keyspace::{CONSUMERS_KEYSPACE, KeyspaceInner};
 use crate::catalogue::state::State;
 use crate::compaction::blobs::BlobInputs;
 use crate::compaction::filters::FilterBits;
+use crate::compaction::logged::InLogs;
 use crate::compaction::sink::Everything;
 use crate::compaction::{Lineage, NewKeys, TableSink, writer};
 use crate::error::StorageError;
@@ -212,7 +213,8 @@ impl Session {
         // begins meanwhile gets a later one, and waits for this flush where their keys overlap
         // ([`ingest`](crate::jobs::ingest)), so that epochs stay disjoint at every key.
         let Some((epoch, taken)) = self.take_epoch(keyspace) else { return Ok(()) };
-        let Some((opened, bytes)) = self.write_memtables(keyspace, slots, epoch, true)? else {
+        let in_logs = self.values_in_logs(keyspace, slots)?;
+        let Some((opened, bytes)) = self.write_memtables(keyspace, slots, &in_logs, epoch, true)? else {
             return Ok(());
         };
         // If this flush survives a crash, earlier writes in other keyspaces must, too, and so must
@@ -274,12 +276,37 @@ impl Session {
         Ok(())
     }
 
+    /// Finds the large values of sealed memtables that can stay in their logs. These are complete
+    /// and durable then, and are not overwritten. On failure, writes are suspended.
+    fn values_in_logs(
+        &self,
+        keyspace: &KeyspaceInner,
+        slots: &[Arc<MemtableSlot>],
+    ) -> Result<InLogs, StorageError> {
+        let options = &keyspace.shaping.load().options;
+        let first = slots.iter().map(|slot| slot.first_log.load(Relaxed)).min();
+        let last = slots.iter().filter_map(|slot| slot.memtable.max_seq()).max();
+        let (true, Some(first), Some(last)) = (InLogs::are_possible(options), first, last) else {
+            return Ok(InLogs::default());
+        };
+        self.log.sync_rolled()?;
+        let mut in_logs = InLogs::default();
+        let logs = self.state().logs.with_writes(first, last);
+        for log in logs {
+            if in_logs.add(&*self.fs, &self.dir, (log, keyspace.id), options) {
+                self.state().logs.keep(log);
+            }
+        }
+        Ok(in_logs)
+    }
+
     /// Writes the contents of successive memtables, newest first, to a table (or to none, if no
     /// reader can see any of it) and opens it. `None` if cancelled.
     pub(crate) fn write_memtables(
         &self,
         keyspace: &KeyspaceInner,
         slots: &[Arc<MemtableSlot>],
+        in_logs: &InLogs,
         epoch: u64,
         cancellable: bool,
     ) -> Result<Option<WrittenTables>, StorageError> {
@@ -317,6 +344,7 @@ impl Session {
             rules: keyspace.rules(expired),
             lineage: Lineage { keyspace: keyspace.id, keyspace_name: keyspace.name(), merge: None },
             blobs: &BlobInputs::default(),
+            in_logs,
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(RunTables::List(Vec::new()), CursorOptions::default(), slots.len());

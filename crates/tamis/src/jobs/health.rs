@@ -32,6 +32,7 @@ use tamis_files::tree::edit::VersionEdit;
 
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
+use crate::compaction::logged::InLogs;
 use crate::error::StorageError;
 use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};
@@ -177,7 +178,7 @@ impl Session {
             let Some((epoch, taken)) = self.take_epoch(keyspace) else { break };
             rescued.taken.extend(taken);
             let Some((tables, bytes)) =
-                self.write_memtables(keyspace, std::slice::from_ref(slot), epoch, true)?
+                self.write_memtables(keyspace, std::slice::from_ref(slot), &InLogs::default(), epoch, true)?
             else {
                 return Ok(None);
             };

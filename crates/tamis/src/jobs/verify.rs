@@ -135,7 +135,7 @@ impl Session {
                     name_of(file.path()),
                     VerifiedKind::Blob,
                     keyspace.name(),
-                    file.footer().records,
+                    file.footer().map_or(0, |footer| footer.records),
                     problems,
                 );
             }

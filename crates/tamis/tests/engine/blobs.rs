@@ -26,6 +26,13 @@ fn open(fs: &MemFs) -> Db {
     options(fs).open(DIR).unwrap()
 }
 
+/// Options under which no value stays in a log. [`value`] does not compress.
+fn copying(fs: &MemFs) -> Options {
+    let mut options = options(fs);
+    options.keyspace.compression = "lz4".parse().unwrap();
+    options
+}
+
 fn key(i: u32) -> String {
     format!("key {i:05}")
 }
@@ -130,7 +137,7 @@ fn every_read_returns_the_values_and_counts_them() {
 #[test]
 fn scans_read_ahead() {
     let fs = MemFs::new();
-    let db = Options { read_mode: ReadMode::Buffered, ..options(&fs) }.open(DIR).unwrap();
+    let db = Options { read_mode: ReadMode::Buffered, ..copying(&fs) }.open(DIR).unwrap();
     fill(&db, 1);
     db.compact().unwrap();
     let before = db.stats().read;
@@ -151,9 +158,9 @@ fn compactions_carry_references_along() {
     db.compact().unwrap();
     let write = db.stats().write;
     assert!(write.compactions > 0);
-    assert!(write.blob_write_bytes > write.user_bytes * 95 / 100, "{write:?}");
+    assert_eq!(write.blob_write_bytes, 0, "the values stay in the logs");
     assert!(write.compaction_write_bytes < write.user_bytes / 10, "{write:?}");
-    assert!(write.flush_bytes < write.user_bytes * 110 / 100, "{write:?}");
+    assert!(write.flush_bytes < write.user_bytes / 10, "{write:?}");
     assert_eq!(db.iter().count(), KEYS as usize);
 }
 
@@ -355,7 +362,7 @@ fn a_lost_file_is_refused_or_loses_only_its_values() {
         let path = files(&fs, ".blb").remove(1);
         let bytes = read_file(&fs, &path).unwrap();
         match cut {
-            true => fs.create(&path, Usage::Table).unwrap().append(&bytes[..bytes.len() - 1]).unwrap(),
+            true => fs.create(&path, Usage::Table).unwrap().append(&bytes[..bytes.len() / 2]).unwrap(),
             false => fs.remove(&path).unwrap(),
         }
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -437,8 +444,8 @@ fn small_files_are_joined() {
         assert!(stats.blob_files < 30, "{compaction:?}: {} files", stats.blob_files);
         let times = write.blob_write_bytes as f64 / write.user_bytes as f64;
         // From 6 KB to 1 MiB, a file can double seven times; some of its values move once more as
-        // garbage.
-        assert!((1.5..9.0).contains(&times), "{compaction:?}: written {times} times");
+        // garbage. What a log has was not written for that.
+        assert!((0.5..8.0).contains(&times), "{compaction:?}: written {times} times");
         (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 1)));
         assert!(db.verify().unwrap().problems.is_empty());
         let before = db.stats().write.compactions;
@@ -452,7 +459,7 @@ fn small_files_are_joined() {
 #[test]
 fn an_unreadable_value_does_not_stop_the_rewrite_of_its_file() {
     let fs = MemFs::new();
-    let mut settings = options(&fs);
+    let mut settings = copying(&fs);
     settings.keyspace.blob_file_bytes = 1 << 20;
     settings.keyspace.memtable_bytes = 2 << 20;
     settings.keyspace.merge_operator = Some("append".into());
@@ -502,7 +509,7 @@ fn an_unreadable_value_does_not_stop_the_rewrite_of_its_file() {
 fn the_number_of_a_missing_file_is_not_given_to_another() {
     for compacted in [false, true] {
         let fs = MemFs::new();
-        let db = open(&fs);
+        let db = copying(&fs).open(DIR).unwrap();
         fill(&db, 1);
         if compacted {
             db.compact().unwrap();

@@ -18,6 +18,7 @@ mod followers;
 mod ingest;
 mod interrupts;
 mod log_space;
+mod logged_values;
 mod many_keys;
 mod many_versions;
 mod merges;

@@ -1,0 +1,228 @@
+//! Large values that are written once: tables refer to them in logs, which become blob files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tamis::io::{FileSystem, MemFs, Usage, read_file};
+use tamis::operators::{CompactionFilter, Decision, Operators};
+use tamis::options::ReadMode;
+use tamis::changes::OperationKind;
+use tamis::{Db, KeyspaceOptions, Options, WriteBatch};
+
+const DIR: &str = "db";
+const KEYS: u32 = 200;
+const LEN: usize = 5000;
+
+fn options(fs: &MemFs) -> Options {
+    let keyspace = KeyspaceOptions {
+        blob_threshold: 1000,
+        memtable_bytes: 256 << 10,
+        ..KeyspaceOptions::default()
+    };
+    Options { keyspace, file_system: Some(Arc::new(fs.clone())), ..Options::default() }
+}
+
+fn key(i: u32) -> String {
+    format!("key {i:05}")
+}
+
+fn value(i: u32, round: u32) -> Vec<u8> {
+    format!("{i} in round {round}, ").into_bytes().into_iter().cycle().take(LEN).collect()
+}
+
+fn fill(db: &Db, round: u32) {
+    (0..KEYS).rev().for_each(|i| db.put(key(i), value(i, round)).unwrap());
+    db.flush().unwrap();
+}
+
+fn check(db: &Db, round: u32) {
+    (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, round), "{i}"));
+    let found: Vec<_> = db.iter().map(|item| item.unwrap().1.to_vec()).collect();
+    assert_eq!(found, (0..KEYS).map(|i| value(i, round)).collect::<Vec<_>>());
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+fn files(fs: &MemFs, extension: &str) -> Vec<PathBuf> {
+    let mut names = fs.list(Path::new(DIR)).unwrap();
+    names.retain(|name| name.ends_with(extension));
+    names.iter().map(|name| Path::new(DIR).join(name)).collect()
+}
+
+/// Whether the flushes so far have left all values where they were.
+fn stayed(db: &Db) -> bool {
+    let write = db.stats().write;
+    assert!(write.flushes > 0);
+    write.blob_write_bytes == 0
+}
+
+#[test]
+fn a_large_value_is_written_once_and_read_by_every_path() {
+    for mode in [ReadMode::Mapped, ReadMode::Buffered] {
+        let fs = MemFs::new();
+        let options = Options { read_mode: mode, ..options(&fs) };
+        let db = options.clone().open(DIR).unwrap();
+        fill(&db, 1);
+        db.wait_for_compaction().unwrap();
+        let write = db.stats().write;
+        let written = write.log_bytes + write.flush_bytes + write.compaction_write_bytes;
+        assert!(stayed(&db) && written < write.user_bytes * 105 / 100, "{write:?}");
+        check(&db, 1);
+        db.compact().unwrap();
+        check(&db, 1);
+        db.close().unwrap();
+        assert!(files(&fs, ".blb").len() > 2);
+        let db = options.open(DIR).unwrap();
+        check(&db, 1);
+    }
+}
+
+#[test]
+fn space_comes_back_when_values_are_overwritten() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    (1..=6).for_each(|round| fill(&db, round));
+    db.wait_for_compaction().unwrap();
+    check(&db, 6);
+    let (stats, live) = (db.default_keyspace().stats(), u64::from(KEYS) * LEN as u64);
+    assert!(stats.blob_bytes < live * 2, "{stats:?}");
+    db.close().unwrap();
+    let bytes: u64 = files(&fs, "").iter().filter_map(|path| fs.file_len(path).ok()).sum();
+    assert!(bytes < live * 2, "{bytes}");
+}
+
+/// The file has two names. It must not be overwritten by a later log.
+#[test]
+fn a_log_that_tables_refer_to_is_not_reused() {
+    let fs = MemFs::new();
+    let options = Options { recycled_logs: 4, ..options(&fs) };
+    let db = options.open(DIR).unwrap();
+    for round in 1..=4 {
+        for i in (0..KEYS).filter(|i| i % 4 == round % 4) {
+            db.put(key(i), value(i, 7)).unwrap();
+            db.sync().unwrap();
+        }
+        db.flush().unwrap();
+    }
+    assert!(stayed(&db));
+    check(&db, 7);
+}
+
+/// Small values would be garbage of the file from the start.
+#[test]
+fn a_log_with_many_small_values_is_left() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    for i in 0..KEYS {
+        db.put(key(i), value(i, 1)).unwrap();
+        (0..5).for_each(|j| db.put(format!("small {i} {j}"), [1; 300]).unwrap());
+    }
+    db.flush().unwrap();
+    let write = db.stats().write;
+    assert!(write.blob_write_bytes > u64::from(KEYS) * LEN as u64, "{write:?}");
+    (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 1)));
+}
+
+/// Each keyspace would see the other's half of the file as garbage.
+#[test]
+fn a_log_of_two_keyspaces_is_left_and_one_of_a_single_keyspace_is_not() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    let other = db.create_keyspace("other", options(&fs).keyspace).unwrap();
+    (0..KEYS).for_each(|i| other.put(key(i), value(i, 1)).unwrap());
+    other.flush().unwrap();
+    assert!(stayed(&db));
+    for i in 0..KEYS {
+        let mut batch = WriteBatch::new();
+        batch.put(key(i), value(i, 2)).put_in(&other, key(i), value(i, 3));
+        db.write(batch).unwrap();
+    }
+    db.flush().unwrap();
+    other.flush().unwrap();
+    assert!(!stayed(&db));
+    check(&db, 2);
+    (0..KEYS).for_each(|i| assert_eq!(other.get(key(i)).unwrap().unwrap(), value(i, 3)));
+    drop(other);
+    db.drop_keyspace("other").unwrap();
+    check(&db, 2);
+}
+
+#[derive(Debug)]
+struct Shout;
+
+impl CompactionFilter for Shout {
+    fn name(&self) -> &str {
+        "shout"
+    }
+
+    fn filter(&self, _level: usize, _key: &[u8], value: &[u8]) -> Decision {
+        Decision::Replace(value.to_ascii_uppercase())
+    }
+}
+
+/// Under the number of the old value, which the log has.
+#[test]
+fn what_a_compaction_filter_makes_of_a_value_is_not_in_the_log() {
+    let fs = MemFs::new();
+    let mut options = options(&fs);
+    options.keyspace.compaction_filter = Some("shout".into());
+    options.operators = Operators::new().with_filter(Arc::new(Shout));
+    let db = options.open(DIR).unwrap();
+    fill(&db, 1);
+    db.compact().unwrap();
+    (0..KEYS).for_each(|i| {
+        assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 1).to_ascii_uppercase());
+    });
+}
+
+/// The values are in memory, too.
+#[test]
+fn values_of_a_damaged_log_are_written_from_memory() {
+    for at in [100, 3000, 200_000] {
+        let fs = MemFs::new();
+        let mut options = options(&fs);
+        options.keyspace.memtable_bytes = 4 << 20;
+        let db = options.clone().open(DIR).unwrap();
+        (0..KEYS).for_each(|i| db.put(key(i), value(i, 1)).unwrap());
+        let path = files(&fs, ".log").into_iter().max_by_key(|path| fs.file_len(path).unwrap()).unwrap();
+        let mut bytes = read_file(&fs, &path).unwrap();
+        bytes[at] ^= 1;
+        fs.remove(&path).unwrap();
+        fs.create(&path, Usage::Log).unwrap().append(&bytes).unwrap();
+        db.flush().unwrap();
+        assert!(!stayed(&db));
+        check(&db, 1);
+        db.close().unwrap();
+        check(&options.open(DIR).unwrap(), 1);
+    }
+}
+
+#[test]
+fn changes_checkpoints_and_snapshots_have_the_values() {
+    let fs = MemFs::new();
+    let options = Options { changes_keep_bytes: 1 << 30, ..options(&fs) };
+    let db = options.clone().open(DIR).unwrap();
+    fill(&db, 1);
+    let snapshot = db.snapshot();
+    fill(&db, 2);
+    db.checkpoint("copy").unwrap();
+    fill(&db, 3);
+    db.compact().unwrap();
+    db.wait_for_compaction().unwrap();
+    assert_eq!(snapshot.get(key(3)).unwrap().unwrap(), value(3, 1));
+    let mut puts = 0;
+    for change in db.changes(0).unwrap() {
+        for operation in change.unwrap().operations() {
+            if let OperationKind::Put { value: found, .. } = operation.kind {
+                puts += 1;
+                assert_eq!(found.len(), LEN);
+            }
+        }
+    }
+    assert_eq!(puts, 3 * KEYS);
+    drop(snapshot);
+    check(&db, 3);
+    db.close().unwrap();
+    check(&options.clone().open("copy").unwrap(), 2);
+    let db = options.open(DIR).unwrap();
+    check(&db, 3);
+}
