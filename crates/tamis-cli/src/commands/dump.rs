@@ -106,6 +106,8 @@ fn choose(args: &DumpArgs) -> Result<Kind, Failure> {
     };
     match (wanted, Kind::of_contents(contents), contents) {
         (Some(wanted), Some(held), _) if wanted == held => Ok(wanted),
+        // Tables refer to large values in it.
+        (Some(Kind::Blob), Some(Kind::Log), _) if args.kind.is_none() => Ok(Kind::Log),
         (Some(wanted), Some(held), _) => {
             let text = format!("{}; --kind {} prints it", is_not(wanted), held.flag());
             Err(Failure::usage(text))

@@ -267,7 +267,8 @@ options_table! {
              before they are read.";
         Tuning, blob_threshold: u64 = "0", Bytes { min: 0, max: NO_LIMIT },
             "Size from which flushes and compactions store a value apart from its key, in a blob file; 0 stores all \
-             values in the tables. Compactions rewrite such a value only with its file: because of garbage, or to \
+             values in the tables. A log that has little else becomes the blob file, and its values are not written \
+             again. Compactions rewrite such a value only with its file: because of garbage, or to \
              join small files. Reading it takes one more read. A change applies to values written from then on.";
         Expert, blob_garbage: f64 = "0.3", Real { min: 0.05, max: 1.0, unit: "parts of 1" },
             "Compactions rewrite a blob file once no table refers to this share of it any more: its other values go \
