@@ -16,7 +16,7 @@ use tamis_filter::{
     BloomScheme, Digest, ElasticGroup, ElasticLayout, ElasticSpec, KeyList, PointFilter, PointSpec,
     RangeFilter, RangeSpec, SurfSuffix, Verify,
 };
-use tamis_fuzzing::{TableParts, batch_bytes, blob_file, filter_file, table_parts};
+use tamis_fuzzing::{TableParts, batch_bytes, blob_file, filter_file, logged, table_parts};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -28,6 +28,7 @@ fn main() -> Done {
         seed("blobs", name, &blob_file(which, false))?;
     }
     seed("blobs", "compressed", &blob_file(0, true))?;
+    seed("blobs", "log", &logged())?;
     seed("filter_images", "one", &filter_file(1))?;
     seed("filter_images", "several", &filter_file(6))?;
     logs()?;

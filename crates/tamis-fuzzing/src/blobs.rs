@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis_files::blob::{BlobFile, BlobWriter, Reference};
+use tamis_files::blob::{BlobFile, BlobWriter, LoggedValues, Reference};
+use tamis_files::codec::Encode;
 use tamis_files::settings::Compression;
 use tamis_files::table::ReaderConfig;
 use tamis_files::table::cache::BlockCache;
+use tamis_files::wal::ops::{GroupHeader, tag};
+use tamis_files::wal::{LogHeader, LogKind, LogWriter};
 
 use crate::reseal;
 use crate::{is_refusal, put};
@@ -75,6 +78,28 @@ fn write_again(value: &[u8]) {
         let file = BlobFile::open(&fs, path, Some(8), &ReaderConfig::default()).expect("a writer made it");
         assert_eq!(file.read(&at, false, &mut ()).expect("it was written")[..], *value);
     }
+}
+
+/// Returns an input for [`blobs`]: a log with a few values, and a reference to one of them.
+pub fn logged() -> Vec<u8> {
+    let (fs, path) = (MemFs::new(), Path::new("000007.log"));
+    let header = LogHeader { kind: LogKind::Writes, id: 7, reused: false };
+    let file = fs.create(path, Usage::Log).expect("a file in memory");
+    let mut writer = LogWriter::create(file, path, header).expect("in memory");
+    for (first_seq, value) in [(1, b"a value ".repeat(20)), (2, b"another value".to_vec())] {
+        let mut bytes = Vec::new();
+        GroupHeader { first_seq, count: 1, older_logs_synced: false }.encode(&mut bytes);
+        bytes.put_u8(tag::PUT);
+        bytes.put_varint(1);
+        bytes.put_bytes(b"key");
+        bytes.put_bytes(&value);
+        writer.append(&[&bytes]).expect("in memory");
+    }
+    writer.close().expect("in memory");
+    let found = LoggedValues::find(&fs, path, 7, 1, 100).expect("a writer made it");
+    let reference = found.places[0].1.encode();
+    let file = read_file(&fs, path).expect("in memory");
+    [&[reference.len() as u8], &reference[..], &file].concat()
 }
 
 /// Returns an input for [`blobs`]: a file of a few values and a reference to number `which` of

@@ -42,7 +42,7 @@ mod seeds;
 mod tables;
 
 pub use batches::{batch, batch_bytes};
-pub use blobs::{blob_file, blobs};
+pub use blobs::{blob_file, blobs, logged};
 pub use database::database;
 pub use differential::differential;
 pub use elastic::elastic;

@@ -15,6 +15,8 @@ const KEY_LIST_CHECKSUM: usize = 8;
 const KEY_LIST_MAGIC: &[u8] = b"tamis\0kl";
 const IMAGES_FOOTER: usize = 56;
 const BLOB_FOOTER: usize = 48;
+const BLOB_MAGIC: &[u8] = b"tamis\0bl";
+const LOG_MAGIC: &[u8] = b"TAMISLOG";
 const ELASTIC_TRAILER: usize = 56;
 const ELASTIC_MAGIC: &[u8] = b"tamis\0el";
 /// No index in a corpus is longer.
@@ -145,8 +147,24 @@ pub fn table(bytes: &[u8], beside_filter: bool) -> Vec<u8> {
 /// it: the footer, the record that the reference names, and the checksum in the reference.
 pub fn blobs(reference: &[u8], file: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut reference, mut file) = (reference.to_vec(), file.to_vec());
-    seal_blobs(&mut reference, &mut file);
+    // A value may look like a log.
+    if file.starts_with(LOG_MAGIC) && !file.ends_with(BLOB_MAGIC) {
+        file = log(&file);
+        seal_place(&mut reference, &file);
+    } else {
+        seal_blobs(&mut reference, &mut file);
+    }
     (reference, file)
+}
+
+/// Gives a reference the checksum of the bytes of a log that it stands for.
+fn seal_place(reference: &mut [u8], log: &[u8]) -> Option<()> {
+    let mut input = Decoder::new(reference);
+    let (_file, offset, span, _len) =
+        (input.varint()?, input.varint_usize()?, input.varint_usize()?, input.varint()?);
+    let value = log.get(offset..offset.checked_add(span)?)?;
+    *reference.last_chunk_mut::<8>()? = xxh3_64_with_seed(value, offset as u64).to_le_bytes();
+    Some(())
 }
 
 fn seal_blobs(reference: &mut [u8], file: &mut [u8]) -> Option<()> {
