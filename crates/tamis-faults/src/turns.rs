@@ -85,7 +85,7 @@ pub(crate) fn keyspace(turn: u64, sizes: Sizes) -> KeyspaceOptions {
         levels: LEVELS,
         restart_interval: rng.usize(1..20),
         blob_threshold: [0, 1, 64, 512][rng.usize(..4)],
-        blob_garbage: [0.05, 0.3][rng.usize(..2)],
+        blob_garbage: [0.05, 0.3, 1.0][rng.usize(..3)],
         blob_file_bytes: [16 << 10, 256 << 20][rng.usize(..2)],
         // The workers require that their writes do not expire.
         time_to_live: None,

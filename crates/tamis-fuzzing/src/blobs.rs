@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis_files::blob::{BlobFile, BlobWriter, LoggedValues, Reference};
+use tamis_files::blob::{BlobFile, BlobWriter, Reference, find_in_log};
 use tamis_files::codec::Encode;
 use tamis_files::settings::Compression;
 use tamis_files::table::ReaderConfig;
@@ -96,8 +96,8 @@ pub fn logged() -> Vec<u8> {
         writer.append(&[&bytes]).expect("in memory");
     }
     writer.close().expect("in memory");
-    let found = LoggedValues::find(&fs, path, 7, 1, 100).expect("a writer made it");
-    let reference = found.places[0].1.encode();
+    let found = find_in_log(&fs, path, 7, |_| true, u64::MAX).expect("a writer made it");
+    let reference = found.expect("all of it is wanted")[0].1.encode();
     let file = read_file(&fs, path).expect("in memory");
     [&[reference.len() as u8], &reference[..], &file].concat()
 }

@@ -420,15 +420,17 @@ impl Log {
             self.gate.suspend(error);
         }
         (closed.bytes, closed.allocated) = (old.len(), old.allocated());
+        let rolled = RolledLog { id: closed.id, last_seq: log.last_seq, writer: old, is_trimmed: false };
         {
             let mut state = self.monitor.lock();
-            let rolled = RolledLog { id: closed.id, last_seq: log.last_seq, writer: old, is_trimmed: false };
             state.logs.rolled.push(closed);
             (state.logs.current, state.logs.current_first) = (id, log.first_seq);
             self.note_rolled(&state.logs);
-            self.unsynced.lock().push(rolled);
-            self.has_unsynced.store(true, Release);
         }
+        // Without the state locked, since a log may be being synced. A flush that comes in between
+        // concerns earlier logs.
+        self.unsynced.lock().push(rolled);
+        self.has_unsynced.store(true, Release);
         finished.map(drop)
     }
 

@@ -90,6 +90,10 @@ impl FileSystem for DirectFs {
         self.buffered.link_or_copy(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.buffered.link(from, to)
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.buffered.create_dir_all(path)
     }

@@ -305,6 +305,10 @@ impl FileSystem for DiskFs {
         self.places.link_or_copy(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.places.link(from, to)
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.places.create_dir_all(path)
     }

@@ -205,6 +205,12 @@ pub trait FileSystem: Send + Sync + Debug {
     /// links.
     fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Creates a hard link to `from`. Fails where the file system has no hard links; the default
+    /// copies there.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.link_or_copy(from, to)
+    }
+
     /// Creates a directory and its parents; succeeds if it exists.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
 

@@ -195,7 +195,7 @@ mod system {
             Ok(rustix::fs::renameat(from_dir, from, to_dir, to)?)
         }
 
-        pub(super) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        pub(in crate::io) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
             let ((from_dir, from), (to_dir, to)) = (self.at(from), self.at(to));
             Ok(rustix::fs::linkat(from_dir, from, to_dir, to, AtFlags::empty())?)
         }
@@ -349,7 +349,7 @@ mod system {
             fs::rename(self.at(from), self.at(to))
         }
 
-        pub(super) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        pub(in crate::io) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
             fs::hard_link(self.at(from), self.at(to))
         }
 

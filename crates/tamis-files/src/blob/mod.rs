@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A log can be a blob file, too: a flush then refers to the values where the log has them, and the
-//! log gets a second name ([`LoggedValues`]). So large values are written once.
+//! log gets a second name ([`find_in_log`]). So large values are written once.
 //!
 //! # Invariants
 //!
@@ -19,7 +19,8 @@
 //! * Nothing read is trusted. A record is checked against its file's length before memory is
 //!   allocated. A value is returned only if its record's checksum matches both the bytes and the
 //!   reference. A misplaced record, or one from another file with the same number, is an error just
-//!   as a flipped bit is.
+//!   as a flipped bit is. One exception: in a mapped log whose values are verified once, a reference
+//!   with a wrong checksum may get the bytes that it names, if they lie in a value that was verified.
 //!
 //! Threads: a writer belongs to one thread; any thread may read an open file.
 
@@ -32,7 +33,7 @@ mod tests;
 mod writer;
 
 pub use format::is_marked;
-pub use logged::LoggedValues;
+pub use logged::find_in_log;
 pub use reader::BlobFile;
 pub use reference::Reference;
 pub use writer::BlobWriter;

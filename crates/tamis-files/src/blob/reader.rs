@@ -20,7 +20,7 @@ use crate::table::{
     BlockSource, BlockTouch, Damage, HeapBlock, MappedFile, OpenedFile, PinnedValue, ReadTrace, ReaderConfig,
     TableFile, copy_from, prefetch,
 };
-use crate::wal::{HEADER_BYTES, LogHeader, LogKind};
+use crate::wal::{self, HEADER_BYTES};
 
 /// The granularity, in bytes, at which the starts of verified records in a mapped file are
 /// remembered. Two shorter records may start within one grain, so those are verified at each read.
@@ -72,10 +72,13 @@ impl BlobFile {
             }
         }
         let decoded = match Footer::decode(&bytes, end) {
-            Err(damage) if !is_marked(&bytes) => match log_of(&opened, path)? {
-                Some(id) => Ok((Footer { id, ..Footer::default() }, true)),
-                None => Err(damage),
-            },
+            Err(damage) if !is_marked(&bytes) => {
+                match wal::identify_complete(&start(&opened, path)?, &bytes, file_bytes) {
+                    Some(Ok(id)) => Ok((Footer { id, ..Footer::default() }, true)),
+                    Some(Err(_)) => Err(NEWER),
+                    None => Err(damage),
+                }
+            }
             footer => footer.map(|footer| (footer, false)),
         };
         let (footer, is_log) = decoded.map_err(|damage| match damage {
@@ -430,16 +433,14 @@ impl BlobFile {
     }
 }
 
-/// Returns the number of the write-ahead log that a file is; `None` if it is something else.
-fn log_of(opened: &OpenedFile, path: &Path) -> Result<Option<BlobFileId>, StorageError> {
+/// Reads the place of a log's header. The file has at least as many bytes.
+fn start(opened: &OpenedFile, path: &Path) -> Result<[u8; HEADER_BYTES as usize], StorageError> {
     let mut start = [0; HEADER_BYTES as usize];
-    if opened.len < HEADER_BYTES {
-        return Ok(None);
-    }
     match &opened.mapping {
         Some(mapping) => start.copy_from_slice(&mapping[..HEADER_BYTES as usize]),
         None => opened.file.read_exact_at(&mut start, 0).map_err(|e| StorageError::io("read", path, e))?,
     }
-    let header = LogHeader::decode(&start).filter(|header| header.kind == LogKind::Writes);
-    Ok(header.map(|header| header.id))
+    Ok(start)
 }
+
+const _: () = assert!(FOOTER_BYTES as u64 >= HEADER_BYTES);

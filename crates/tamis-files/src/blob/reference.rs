@@ -55,7 +55,8 @@ impl Reference {
         let mut number = || input.varint().ok_or(WRONG);
         let (file, offset, span, len) = (number()?, number()?, number()?, number()?);
         let checksum = input.u64().ok_or(WRONG)?;
-        let possible = input.is_empty() && span >= Reference::MIN_SPAN as u64 && len <= MAX_VALUE_BYTES as u64;
+        let possible =
+            input.is_empty() && span >= Reference::MIN_SPAN as u64 && len <= MAX_VALUE_BYTES as u64;
         match possible {
             true => Ok(Reference { file, offset, span, len, checksum }),
             false => Err(WRONG),

@@ -31,8 +31,8 @@ mod tests;
 
 pub(crate) use format::HEADER_BYTES;
 pub use format::{LogHeader, LogKind, begins_mark, is_marked};
-pub(crate) use reader::Record;
 pub use reader::{End, LogReader, ReadOptions, is_header_of};
+pub(crate) use reader::{Record, identify_complete};
 pub use writer::LogWriter;
 
 /// Why an intact record's payload could not be decoded.

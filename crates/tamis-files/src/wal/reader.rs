@@ -397,6 +397,26 @@ pub fn is_header_of(file: &dyn ReadFile, id: LogId) -> std::io::Result<bool> {
     Ok(RawHeader::decode(&bytes).is_some_and(|header| header.id == id))
 }
 
+/// Returns the id of a log of writes that ends with its closing record; `None` if it is something
+/// else. `start` is its beginning and `end` its end, of a file of `len` bytes. Errors: the version
+/// of a later format.
+pub(crate) fn identify_complete(start: &[u8], end: &[u8], len: u64) -> Option<Result<LogId, u32>> {
+    let header = RawHeader::decode(start)?;
+    if header.version != FORMAT_VERSION {
+        return Some(Err(header.version));
+    }
+    let from = len.checked_sub(end.len() as u64)?;
+    let closes = |at: &usize| {
+        let (offset, bytes) = (from + *at as u64, &end[*at..]);
+        let head = RecordHead::parse(bytes, header.id, offset, len);
+        let sum = || xxh3_64_with_seed(&bytes[8..], seed(header.id, offset)).to_le_bytes();
+        head.is_some_and(|head| head.kind == RecordType::Close && head.end(offset) == len)
+            && bytes.starts_with(&sum())
+    };
+    let is_complete = header.kind == LogKind::Writes as u8 && (0..end.len()).any(|at| closes(&at));
+    is_complete.then_some(Ok(header.id))
+}
+
 enum Search {
     Found { offset: u64, head: RecordHead },
     Nothing,

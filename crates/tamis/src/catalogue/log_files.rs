@@ -42,10 +42,16 @@ impl LogFiles {
         self.rolled.iter().map(|log| log.id).filter(move |id| *id >= floor)
     }
 
-    /// Returns the rolled logs from `first` on that may have writes up to `last`, and are reliable.
-    pub(crate) fn with_writes(&self, first: LogId, last: SeqNo) -> Vec<LogId> {
+    /// Returns the rolled logs from `first` on that may have writes up to `last` and are reliable,
+    /// with their lengths in bytes.
+    pub(crate) fn with_writes(&self, first: LogId, last: SeqNo) -> Vec<(LogId, u64)> {
         let has_any = |log: &&ClosedLog| log.id >= first && log.first_seq.is_some_and(|seq| seq <= last);
-        self.rolled.iter().filter(has_any).filter(|log| !log.abandoned).map(|log| log.id).collect()
+        self.rolled
+            .iter()
+            .filter(has_any)
+            .filter(|log| !log.abandoned)
+            .map(|log| (log.id, log.bytes))
+            .collect()
     }
 
     /// Sees to it that the file of a rolled log is never overwritten.

@@ -1,5 +1,6 @@
 //! The blob files that a merge writes.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_base::ids::LogId;
@@ -16,8 +17,8 @@ use crate::tree::new_tables::NewFiles;
 /// The blob files that a merge writes.
 #[derive(Debug, Default)]
 pub(super) struct BlobOutput {
-    /// Logs that have become blob files.
-    logs: Vec<LogId>,
+    /// The logs asked for, and whether they have become blob files.
+    logs: BTreeMap<LogId, bool>,
     open: Option<BlobWriter>,
     /// Bytes of the finished files.
     finished: u64,
@@ -38,11 +39,9 @@ impl BlobOutput {
         value: &[u8],
     ) -> Result<Reference, StorageError> {
         // A compaction filter may have changed the value.
-        if let Some(at) = sink.in_logs.find(seq).filter(|at| at.is_of_logged(value)) {
-            if !self.logs.contains(&at.file) {
-                adopt(sink.fs, sink.dir, files, at.file)?;
-                self.logs.push(at.file);
-            }
+        if let Some(at) = sink.in_logs.find(seq).filter(|at| at.is_of_logged(value))
+            && *self.logs.entry(at.file).or_insert_with(|| adopt(sink.fs, sink.dir, files, at.file))
+        {
             return Ok(at);
         }
         let writer = match &mut self.open {

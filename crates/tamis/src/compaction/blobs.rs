@@ -142,6 +142,11 @@ impl SeparatedValues for BlobInputs {
     }
 }
 
+/// The size below which a blob file is small.
+pub(crate) fn small_bytes(options: &KeyspaceOptions) -> u64 {
+    options.blob_file_bytes.min(options.memtable_bytes) / SMALL_PART
+}
+
 fn moved_bytes(inputs: &[Arc<OpenTable>], files: &HashSet<BlobFileId>) -> u64 {
     let blobs = inputs.iter().flat_map(|table| &table.meta.extra.blobs);
     let moved = blobs.filter(|(file, _)| files.contains(file));
@@ -174,7 +179,7 @@ fn join_small(
     room: Option<u64>,
     rewritten: &mut HashSet<BlobFileId>,
 ) {
-    let small_bytes = options.blob_file_bytes.min(options.memtable_bytes) / SMALL_PART;
+    let small_bytes = small_bytes(options);
     let small: HashMap<BlobFileId, &BlobUse> = version
         .blobs
         .iter()

@@ -284,17 +284,18 @@ impl Session {
         slots: &[Arc<MemtableSlot>],
     ) -> Result<InLogs, StorageError> {
         let options = &keyspace.shaping.load().options;
+        let all = !self.live_snapshots().is_empty();
+        let mut in_logs = InLogs::of(options, slots.iter().map(|slot| &slot.memtable), all);
         let first = slots.iter().map(|slot| slot.first_log.load(Relaxed)).min();
         let last = slots.iter().filter_map(|slot| slot.memtable.max_seq()).max();
-        let (true, Some(first), Some(last)) = (InLogs::are_possible(options), first, last) else {
+        let (false, Some(first), Some(last)) = (in_logs.is_empty(), first, last) else {
             return Ok(InLogs::default());
         };
         self.log.sync_rolled()?;
-        let mut in_logs = InLogs::default();
         let logs = self.state().logs.with_writes(first, last);
         for log in logs {
-            if in_logs.add(&*self.fs, &self.dir, (log, keyspace.id), options) {
-                self.state().logs.keep(log);
+            if in_logs.look_in(&*self.fs, &self.dir, log, options) {
+                self.state().logs.keep(log.0);
             }
         }
         Ok(in_logs)

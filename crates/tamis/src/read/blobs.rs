@@ -35,6 +35,9 @@ struct Follow {
     piece: Option<(u64, Arc<[u8]>)>,
 }
 
+/// Values with at most so many bytes between them follow each other: in a log, keys stand there.
+const MOST_BETWEEN: u64 = 256;
+
 /// A scan's places in blob files, the most recently used last.
 #[derive(Debug, Default)]
 pub(crate) struct BlobScan(Vec<Follow>);
@@ -57,7 +60,8 @@ impl BlobScan {
                     at.offset >= *offset && at.offset + at.span <= offset + piece.len() as u64
                 };
                 let end = at.offset.saturating_add(at.span);
-                let follows = std::mem::replace(&mut follow.next, end) == at.offset;
+                let before = std::mem::replace(&mut follow.next, end);
+                let follows = at.offset.checked_sub(before).is_some_and(|gap| gap <= MOST_BETWEEN);
                 if end <= file.data_bytes()
                     && let Some((offset, piece)) = follow.piece.as_ref().filter(|piece| holds(piece))
                 {

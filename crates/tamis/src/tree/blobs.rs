@@ -29,11 +29,7 @@ const MAX_PROBLEMS: usize = 100;
 
 /// The blob files of one open table, by number.
 #[derive(Debug, Default)]
-pub(crate) struct TableBlobs {
-    files: Box<[Arc<OpenBlob>]>,
-    /// What was found of logs that have been cut: only the values behind are lost.
-    cut: Vec<StorageError>,
-}
+pub(crate) struct TableBlobs(Box<[Arc<OpenBlob>]>);
 
 impl TableBlobs {
     /// Opens the blob files that a table refers to.
@@ -46,21 +42,15 @@ impl TableBlobs {
     ) -> Result<TableBlobs, StorageError> {
         let lenient = garbage.blobs.lenient.load(Relaxed);
         let may_be_lost = |why: &StorageError| lenient && is_lasting(why);
-        let mut cut = Vec::new();
         let opened = meta.extra.blobs.iter().map(|&(id, bytes)| {
             let blob = garbage.blobs.open(fs, dir, id, config, garbage, may_be_lost)?;
             if bytes > blob.file.data_bytes() && blob.file.why_lost().is_none() {
                 let what = format!("table {} refers to {bytes} bytes of it, which it does not have", meta.id);
-                let error = StorageError::corrupt(blob.file.path(), None, what);
-                if !lenient || blob.file.footer().is_some() {
-                    return Err(error);
-                }
-                cut.push(error);
+                return Err(StorageError::corrupt(blob.file.path(), None, what));
             }
             Ok(blob)
         });
-        let files = opened.collect::<Result<_, StorageError>>()?;
-        Ok(TableBlobs { cut, ..TableBlobs::named(files) })
+        Ok(TableBlobs::named(opened.collect::<Result<_, StorageError>>()?))
     }
 
     /// Holds the blob files of a table that cannot itself be opened: its values are needed when the
@@ -83,27 +73,27 @@ impl TableBlobs {
         files.iter().for_each(|blob| {
             blob.named.fetch_add(1, Relaxed);
         });
-        TableBlobs { files, cut: Vec::new() }
+        TableBlobs(files)
     }
 
     /// Called once, when the table becomes obsolete.
     pub(crate) fn unname(&self) {
-        self.files.iter().for_each(|blob| blob.unname());
+        self.0.iter().for_each(|blob| blob.unname());
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<OpenBlob>> {
-        self.files.iter()
+        self.0.iter()
     }
 
-    /// Returns messages that say why files among them could not be opened, or not whole.
+    /// Returns messages that say why files among them could not be opened.
     pub(crate) fn lost(&self) -> impl Iterator<Item = String> {
-        self.files.iter().filter_map(|blob| blob.file.why_lost()).chain(&self.cut).map(ToString::to_string)
+        self.0.iter().filter_map(|blob| blob.file.why_lost()).map(ToString::to_string)
     }
 
     /// Returns the file with this number.
     pub(crate) fn file(&self, id: BlobFileId) -> Option<&BlobFile> {
-        let found = self.files.binary_search_by_key(&id, |blob| blob.file.id()).ok()?;
-        Some(&self.files[found].file)
+        let found = self.0.binary_search_by_key(&id, |blob| blob.file.id()).ok()?;
+        Some(&self.0[found].file)
     }
 
     /// Finds the file that a reference in table `table` names.

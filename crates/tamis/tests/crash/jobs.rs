@@ -345,6 +345,7 @@ fn a_merge_that_meets_a_full_disk_is_retried_and_blocks_nothing_else() {
 fn flushes_obey_their_rate_limit_and_complete() {
     let fs = FaultyFs::new(11);
     let mut options = Options { background_bytes_per_second: 64 << 10, ..tiny(&fs) };
+    options.keyspace.blob_threshold = 0;
     (options.keyspace.memtable_bytes, options.max_log_bytes) = (256 << 10, 1 << 20);
     let db = options.open(lab::DIR).unwrap();
     for round in 0..2 {

@@ -79,6 +79,8 @@ pub(crate) fn tiny_keyspace() -> KeyspaceOptions {
         block_bytes: 256,
         // Half of the values.
         blob_threshold: 350,
+        // With half of the shapes, logs that are two thirds large values become blob files.
+        blob_garbage: if SHAPE.get() % 2 == 0 { 0.8 } else { 0.3 },
         blob_file_bytes: 4 << 10,
         level0_runs: 2,
         size_ratio: 2.into(),
@@ -117,6 +119,19 @@ pub(crate) fn open_salvaged(options: Options) -> Result<(Db, SalvageReport), Ope
 /// Opens a database that must exist.
 pub(crate) fn open_existing(fs: &FaultyFs, dir: impl AsRef<Path>) -> Result<Db, OpenError> {
     Options { create_if_missing: false, ..tiny(fs) }.open(dir)
+}
+
+/// Checks that every table and blob file belongs to the tree.
+pub(crate) fn assert_no_leftovers(fs: &FaultyFs, db: &Db, context: &str) {
+    let count = |extension: &str| {
+        fs.files().iter().filter(|(path, _)| path.extension().is_some_and(|e| e == extension)).count()
+    };
+    let stats = db.stats();
+    let tables: usize =
+        stats.keyspaces.iter().flat_map(|k| &k.levels).flat_map(|l| &l.runs).map(|r| r.tables).sum();
+    assert_eq!(count("tam"), tables, "{context}");
+    let blobs: usize = stats.keyspaces.iter().map(|keyspace| keyspace.blob_files).sum();
+    assert_eq!(count("blb"), blobs, "{context}");
 }
 
 /// A runner whose random numbers depend on `seed` alone.

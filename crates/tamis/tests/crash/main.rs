@@ -22,6 +22,7 @@ mod ingest;
 mod jobs;
 mod lab;
 mod ledger;
+mod logged_values;
 mod rebuild;
 mod recovery;
 mod regressions;

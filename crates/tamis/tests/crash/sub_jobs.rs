@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use tamis::{Db, KeyspaceOptions, Options};
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
-use crate::lab::{self, MODES, scale};
+use crate::lab::{self, MODES, assert_no_leftovers, scale};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -39,19 +39,6 @@ fn prepared() -> (FaultyFs, Content) {
     let content = read(&db);
     db.close().unwrap();
     (fs, content)
-}
-
-/// Checks that every table and blob file belongs to the tree.
-fn assert_no_leftovers(fs: &FaultyFs, db: &Db, context: &str) {
-    let count = |extension: &str| {
-        fs.files().iter().filter(|(path, _)| path.extension().is_some_and(|e| e == extension)).count()
-    };
-    let stats = db.stats();
-    let tables: usize =
-        stats.keyspaces.iter().flat_map(|k| &k.levels).flat_map(|l| &l.runs).map(|r| r.tables).sum();
-    assert_eq!(count("tam"), tables, "{context}");
-    let blobs: usize = stats.keyspaces.iter().map(|keyspace| keyspace.blob_files).sum();
-    assert_eq!(count("blb"), blobs, "{context}");
 }
 
 fn judge(fs: &FaultyFs, expected: &Content, context: &str) {

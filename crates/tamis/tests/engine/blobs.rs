@@ -136,15 +136,17 @@ fn every_read_returns_the_values_and_counts_them() {
 /// In files that are not mapped, a scan reads many values at a time.
 #[test]
 fn scans_read_ahead() {
-    let fs = MemFs::new();
-    let db = Options { read_mode: ReadMode::Buffered, ..copying(&fs) }.open(DIR).unwrap();
-    fill(&db, 1);
-    db.compact().unwrap();
-    let before = db.stats().read;
-    assert_eq!(db.iter().map(|item| item.unwrap().1.len()).sum::<usize>(), LEN * KEYS as usize);
-    let cost = db.stats().read - before;
-    assert_eq!(cost.blob_reads, u64::from(KEYS));
-    assert!(cost.io_reads < u64::from(KEYS) / 3, "{cost:?}");
+    for of in [options, copying] {
+        let fs = MemFs::new();
+        let db = Options { read_mode: ReadMode::Buffered, ..of(&fs) }.open(DIR).unwrap();
+        fill(&db, 1);
+        db.compact().unwrap();
+        let before = db.stats().read;
+        assert_eq!(db.iter().map(|item| item.unwrap().1.len()).sum::<usize>(), LEN * KEYS as usize);
+        let cost = db.stats().read - before;
+        assert_eq!(cost.blob_reads, u64::from(KEYS));
+        assert!(cost.io_reads < u64::from(KEYS) / 3, "{cost:?}");
+    }
 }
 
 #[test]
@@ -362,7 +364,7 @@ fn a_lost_file_is_refused_or_loses_only_its_values() {
         let path = files(&fs, ".blb").remove(1);
         let bytes = read_file(&fs, &path).unwrap();
         match cut {
-            true => fs.create(&path, Usage::Table).unwrap().append(&bytes[..bytes.len() / 2]).unwrap(),
+            true => fs.create(&path, Usage::Table).unwrap().append(&bytes[..bytes.len() - 1]).unwrap(),
             false => fs.remove(&path).unwrap(),
         }
         let name = path.file_name().unwrap().to_str().unwrap();

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tamis::changes::OperationKind;
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
 use tamis::operators::{CompactionFilter, Decision, Operators};
 use tamis::options::ReadMode;
-use tamis::changes::OperationKind;
 use tamis::{Db, KeyspaceOptions, Options, WriteBatch};
 
 const DIR: &str = "db";
@@ -14,11 +14,8 @@ const KEYS: u32 = 200;
 const LEN: usize = 5000;
 
 fn options(fs: &MemFs) -> Options {
-    let keyspace = KeyspaceOptions {
-        blob_threshold: 1000,
-        memtable_bytes: 256 << 10,
-        ..KeyspaceOptions::default()
-    };
+    let keyspace =
+        KeyspaceOptions { blob_threshold: 1000, memtable_bytes: 256 << 10, ..KeyspaceOptions::default() };
     Options { keyspace, file_system: Some(Arc::new(fs.clone())), ..Options::default() }
 }
 
