@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 from collections import deque
 from functools import partial
 
@@ -19,6 +20,14 @@ def interrupted(call) -> None:
     with pytest.raises(KeyboardInterrupt):
         deque(map(partial.__call__, calls), 0)
     assert not marks, "the call took no notice"
+
+
+@pytest.fixture(autouse=True)
+def handler():
+    """A shell starts what runs in the background with this signal ignored, and nothing would be interrupted."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -340,7 +340,17 @@ impl Client {
         let failures = self.shared.disk.failures();
         let mut all = Seen::new();
         for space in 0..2u8 {
-            match collect(space, pinned.snapshot.keyspace(self.space(space)).iter(), reverse) {
+            let keyspace = pinned.snapshot.keyspace(self.space(space));
+            let read = collect(space, keyspace.iter(), reverse).and_then(|seen| {
+                let Ok(seen) = seen else { return Ok(seen) };
+                for ((_, key), value) in &seen {
+                    if keyspace.get(key)?.as_deref() != Some(value) {
+                        return Ok(Err(format!("a get and an iterator differ at a snapshot: {key:?}")));
+                    }
+                }
+                Ok(Ok(seen))
+            });
+            match read {
                 Ok(seen) => all.extend(seen?),
                 Err(error) => return self.shared.excuse("a snapshot", &error, Some(failures)),
             }

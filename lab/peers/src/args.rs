@@ -12,6 +12,7 @@ use crate::engines::system::{NATIVE, System};
 use crate::failure::Failure;
 use crate::suites::{CACHE_BYTES, Sizes, Suite};
 use crate::transactions::{Name, TransactionsArgs};
+use crate::waits::WaitsArgs;
 
 const ABOUT: &str = "\
 tamis side by side with other storage engines: the same operations in the same order on the same data, every answer
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     },
     /// Compare transactions under contention, and print tables
     Transactions(Box<TransactionsArgs>),
+    /// Find out what the slowest puts wait for
+    Waits(Box<WaitsArgs>),
     /// List suites, their workloads, and systems
     List,
     /// Serve requests on the standard input
@@ -317,7 +320,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 /// Maximum size of values of one length.
 const LONGEST_VALUE: usize = 1 << 20;
 
-fn value_sizes(text: &str) -> Result<ValueSizes, String> {
+pub(crate) fn value_sizes(text: &str) -> Result<ValueSizes, String> {
     match text.parse::<ValueSizes>() {
         Ok(ValueSizes::Fixed(bytes)) if bytes > LONGEST_VALUE => {
             Err(format!("values of {bytes} bytes are too long: at most {LONGEST_VALUE}"))

@@ -6,7 +6,7 @@
 
 use std::ops::{AddAssign, ControlFlow};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tamis_bench::BenchError;
 use tamis_bench::histogram::Histogram;
@@ -25,11 +25,28 @@ pub(crate) struct Puts {
     pub slowest_ns: u64,
     /// Number of puts that returned in each second since the store was wrapped.
     pub seconds: Vec<u32>,
+    /// Those that took longer than [`with_slow`](Counted::with_slow) says.
+    pub slow: Vec<Slow>,
+}
+
+/// A slow put.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slow {
+    /// The kernel's number of its thread.
+    pub thread: u32,
+    /// When it was called.
+    pub begun: Instant,
+    /// When it returned.
+    pub ended: Instant,
 }
 
 impl Puts {
-    fn record(&mut self, since: Instant, begun: Instant, puts: u32) {
+    fn record(&mut self, (since, slow): (Instant, Duration), begun: Instant, puts: u32) {
         let ended = Instant::now();
+        if ended - begun > slow {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            self.slow.push(Slow { thread, begun, ended });
+        }
         let ns = u64::try_from((ended - begun).as_nanos()).unwrap_or(u64::MAX);
         self.latency.record(ns);
         self.slowest_ns = self.slowest_ns.max(ns);
@@ -50,6 +67,7 @@ impl AddAssign<&Puts> for Puts {
             self.seconds.resize(other.seconds.len(), 0);
         }
         self.seconds.iter_mut().zip(&other.seconds).for_each(|(mine, theirs)| *mine += theirs);
+        self.slow.extend_from_slice(&other.slow);
     }
 }
 
@@ -58,6 +76,8 @@ pub(crate) struct Counted<'e, E> {
     store: &'e E,
     batch_puts: usize,
     since: Instant,
+    /// Puts that take longer are kept one by one.
+    slow: Duration,
     ended: Mutex<Ended>,
 }
 
@@ -71,7 +91,12 @@ struct Ended {
 impl<'e, E> Counted<'e, E> {
     /// Wraps a store: puts are handed to it in batches of so many, or one by one if it is 1.
     pub(crate) fn new(store: &'e E, batch_puts: usize) -> Self {
-        Counted { store, batch_puts, since: Instant::now(), ended: Mutex::default() }
+        Counted { store, batch_puts, since: Instant::now(), slow: Duration::MAX, ended: Mutex::default() }
+    }
+
+    /// Keeps all puts that take longer than this.
+    pub(crate) fn with_slow(self, slow: Duration) -> Self {
+        Counted { slow, ..self }
     }
 
     /// Returns the puts of all sessions.
@@ -96,7 +121,7 @@ impl<E: Engine> Store for Counted<'_, E> {
             session: self.store.session()?,
             batch: Batch::default(),
             batch_puts: self.batch_puts,
-            since: self.since,
+            since: (self.since, self.slow),
             puts: Puts::default(),
             ended: &self.ended,
         })
@@ -108,7 +133,8 @@ pub(crate) struct CountedSession<'s, E: Engine + 's> {
     session: E::Session<'s>,
     batch: Batch,
     batch_puts: usize,
-    since: Instant,
+    /// The time of the first second, and that of a slow put.
+    since: (Instant, Duration),
     puts: Puts,
     ended: &'s Mutex<Ended>,
 }

@@ -23,6 +23,7 @@ mod show;
 mod source;
 mod suites;
 mod transactions;
+mod waits;
 mod worker;
 
 use std::io::Write;
@@ -47,6 +48,7 @@ use crate::rows::Writer;
 use crate::show::Show;
 use crate::suites::{Plan, Suite};
 use crate::transactions::TransactionsArgs;
+use crate::waits::WaitsArgs;
 
 const DEBUG_BUILD: &str = "this is a debug build, whose figures are meaningless: build with --release";
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Condense { dir, out } => condense(&dir, &out),
         Command::Tables { root, check } => tables(&root, check),
         Command::Transactions(args) => transactions(&args),
+        Command::Waits(args) => waits(&args),
         Command::List => list(),
         Command::Worker { system } => serve(&system),
         Command::TransactionsWorker { side } => transactions::serve(side),
@@ -138,6 +141,12 @@ fn transactions(args: &TransactionsArgs) -> Result<(), Failure> {
         let _ = writeln!(std::io::stderr(), "{DEBUG_BUILD}");
     }
     transactions::run(args, &command_line(), &place, dir.path())
+}
+
+fn waits(args: &WaitsArgs) -> Result<(), Failure> {
+    let place = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let dir = databases(&place)?;
+    print(&waits::run(args, dir.path())?)
 }
 
 /// Arguments with a path of this machine, and the words that stand for it in what is kept.

@@ -10,6 +10,7 @@ use tamis_filter::Digest;
 use super::seen::Seen;
 use super::shard::{Name, Shard, Sight};
 use crate::slice::Slice;
+use crate::sync;
 
 /// Larger values are not cached: each would displace many others.
 const MAX_VALUE_BYTES: usize = 4 << 10;
@@ -88,6 +89,7 @@ impl RecordCache {
     ) {
         let shard = self.shard(name.digest);
         if value.len() <= MAX_VALUE_BYTES && shard.covers(name.digest) && self.seen.is_second(name.digest) {
+            sync::point();
             shard.insert(name, sight, (seq, value), allowed);
         }
     }

@@ -10,9 +10,16 @@
 use tamis_base::ids::KeyspaceId;
 use tamis_base::key::SeqNo;
 use tamis_env::memory::PageBox;
+use tamis_files::table::prefetch;
 
 /// Records begin at multiples of this.
 pub(super) const ALIGN: usize = 8;
+
+/// A cache line.
+const LINE: usize = 64;
+
+/// The lines of a record that are fetched ahead.
+const PREFETCHED_LINES: usize = 5;
 
 /// What stands before a record's key and value.
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +175,13 @@ impl Ring {
     #[inline]
     pub(super) fn header(&self, place: usize) -> Header {
         Header::of(self.memory[place..].first_chunk().expect("a whole header"))
+    }
+
+    /// Fetches the lines of a record of some hundred bytes at once: else each waits for the one
+    /// before.
+    #[inline]
+    pub(super) fn prefetch(&self, place: usize) {
+        self.memory[place..].chunks(LINE).take(PREFETCHED_LINES).for_each(prefetch);
     }
 
     #[inline]

@@ -249,6 +249,7 @@ impl Entries {
     fn find(&self, name: Name<'_>) -> Option<usize> {
         let mark = name.mark();
         let of_name = |place: &usize| {
+            self.ring.prefetch(*place);
             let header = self.ring.header(*place);
             header.keyspace == name.keyspace && self.ring.record(*place, &header).0 == name.key
         };
