@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tamis::{Db, Durability, KeyspaceOptions, Options, WriteError};
-use tamis_testkit::{CrashMode, FaultPlan, FaultyFs};
+use tamis_testkit::{FaultPlan, FaultyFs};
 
 use crate::lab::{self, MODES, assert_no_leftovers, scale};
 
