@@ -9,11 +9,11 @@ use tamis_env::io::{Access, FileSystem};
 use super::reference::Reference;
 use crate::error::{FileError, StorageError};
 use crate::wal::ops::{BatchOp, GroupHeader, Ops};
-use crate::wal::{DecodeError, LogKind, LogReader, ReadOptions};
+use crate::wal::{DecodeError, End, LogKind, LogReader, ReadOptions};
 
 /// Returns the places of the values of some puts in a complete log, in the order of their sequence
-/// numbers; `None` if more than `most_else` of the log's bytes are something else. Every record is
-/// checked. Errors: failed reads, damage, a log without its closing record.
+/// numbers; `None` if more than `most_else` of the log's bytes are something else, or something
+/// follows its closing record. Every record is checked. Errors: failed reads, damage, a log without its closing record.
 pub fn find_in_log(
     fs: &dyn FileSystem,
     path: &Path,
@@ -22,6 +22,7 @@ pub fn find_in_log(
     most_else: u64,
 ) -> Result<Option<Vec<(SeqNo, Reference)>>, FileError> {
     let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, e))?;
+    let len = file.len().map_err(|e| StorageError::io("read", path, e))?;
     let options = ReadOptions { expect_complete: true, salvage: false };
     let mut log = LogReader::open(file, path, LogKind::Writes, id, options)?;
     let (mut places, mut value_bytes) = (Vec::new(), 0);
@@ -43,5 +44,7 @@ pub fn find_in_log(
             return Ok(None);
         }
     }
-    Ok(Some(places))
+    // Space that was reserved behind the closing record could not be given back.
+    let is_trimmed = matches!(log.end(), Some(End::Closed { offset, .. }) if *offset == len);
+    Ok(is_trimmed.then_some(places))
 }

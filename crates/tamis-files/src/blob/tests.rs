@@ -273,6 +273,17 @@ fn a_wrong_or_damaged_place_in_a_log_is_an_error() {
     }
 }
 
+/// It could not be opened as a blob file.
+#[test]
+fn a_log_with_space_behind_its_end_is_left() {
+    let fs = MemFs::new();
+    log(&fs, &values());
+    let path = Path::new("/b/000007.log");
+    let whole = tamis_env::io::read_file(&fs, path).unwrap();
+    fs.create(path, Usage::Log).unwrap().append(&[&whole[..], &[0; 9]].concat()).unwrap();
+    assert_eq!(find_in_log(&fs, path, ID, |_| true, u64::MAX).unwrap(), None);
+}
+
 /// A log that is not complete, or has a damaged record, adds no places.
 #[test]
 fn a_log_with_a_flaw_has_no_places() {
