@@ -286,7 +286,7 @@ impl Session {
         let options = &keyspace.shaping.load().options;
         let all = !self.live_snapshots().is_empty();
         let mut in_logs = InLogs::of(options, slots.iter().map(|slot| &slot.memtable), all);
-        let first = slots.iter().map(|slot| slot.first_log.load(Relaxed)).min();
+        let first = slots.iter().map(|slot| slot.first_log.load(Relaxed)).reduce(LogId::min);
         let last = slots.iter().filter_map(|slot| slot.memtable.max_seq()).max();
         let (false, Some(first), Some(last)) = (in_logs.is_empty(), first, last) else {
             return Ok(InLogs::default());

@@ -80,7 +80,7 @@ pub(crate) fn tiny_keyspace() -> KeyspaceOptions {
         // Half of the values.
         blob_threshold: 350,
         // With half of the shapes, logs that are two thirds large values become blob files.
-        blob_garbage: if SHAPE.get() % 2 == 0 { 0.8 } else { 0.3 },
+        blob_garbage: if SHAPE.get().is_multiple_of(2) { 0.8 } else { 0.3 },
         blob_file_bytes: 4 << 10,
         level0_runs: 2,
         size_ratio: 2.into(),
