@@ -27,7 +27,11 @@ const WAITS: [(&str, &str); 12] = [
 ];
 
 /// Functions of the kernel on the stack of a thread that runs.
-const RUNS: [(&str, &str); 4] = [
+const RUNS: [(&str, &str); 8] = [
+    ("clear_huge_page", "runs: zeroes a huge page"),
+    ("do_huge_pmd_anonymous_page", "runs: provides a huge page"),
+    ("page_mkwrite", "runs: makes a page of a file writable"),
+    ("filemap_fault", "runs: finds or reads a page of a file"),
     ("exc_page_fault", "runs: page fault"),
     ("do_syscall_64", "runs: system call"),
     ("irq", "runs: interrupt"),
