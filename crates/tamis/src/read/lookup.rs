@@ -484,7 +484,11 @@ impl ReadAt<'_> {
         if let Some(answer) = lookup.search_memtables(self, recorder)? {
             return Ok(answer);
         }
-        match self.records {
+        // Here, so that a get of a key that is not cached at present takes the way of all others.
+        let covers = |records: &&KeyspaceRecords| {
+            lookup.probe.shared_digest().is_some_and(|digest| records.covers(digest))
+        };
+        match self.records.filter(covers) {
             Some(records) => self.get_cached(records, &mut lookup, recorder),
             None => self.get_of_runs(&mut lookup, recorder),
         }

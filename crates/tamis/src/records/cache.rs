@@ -69,6 +69,11 @@ impl RecordCache {
     }
 
     #[inline]
+    pub(super) fn covers(&self, digest: Digest) -> bool {
+        self.shard(digest).covers(digest)
+    }
+
+    #[inline]
     pub(super) fn get(&self, name: Name<'_>, sight: Sight) -> Option<(SeqNo, Slice)> {
         let shard = self.shard(name.digest);
         if !shard.covers(name.digest) {

@@ -41,6 +41,12 @@ impl KeyspaceRecords {
         }
     }
 
+    /// Reports whether records of this digest are cached at present.
+    #[inline]
+    pub(crate) fn covers(&self, digest: Digest) -> bool {
+        self.cache.covers(digest)
+    }
+
     /// Returns the newest version of the key in the runs that `sight` sees, if it is cached.
     #[inline]
     pub(crate) fn get(&self, sight: Sight, digest: Digest, key: &[u8]) -> Option<(SeqNo, Slice)> {

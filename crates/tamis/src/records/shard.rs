@@ -9,10 +9,10 @@
 //!
 //! # What is cached
 //!
-//! A shard caches the keys in a *slice* of its digests: all, half, a quarter … down to 1/16. Each
-//! trial of a thousand probes compares what hits saved with what probes and insertions cost, and
-//! then widens or narrows the slice. So a shard that answers nothing costs next to nothing, and
-//! goes on measuring. A shard whose keys are read evenly holds a slice that fits into it, instead
+//! A shard caches the keys in a *slice* of its digests: all, half, a quarter … down to 1/64. Trials
+//! of some hundred probes compare what hits saved with what probes and insertions cost. A slice
+//! that costs more than it saves narrows at once; else it goes where a neighbour saved more. So a
+//! shard that answers nothing costs next to nothing, and goes on measuring. A shard whose keys are read evenly holds a slice that fits into it, instead
 //! of one record after the other that leaves before it is read again. Miniature simulations of
 //! caches sample by hash in the same manner (Waldspurger et al., USENIX ATC 2017).
 //!
@@ -46,19 +46,22 @@ const BYTES_PER_SLOT: usize = 96;
 const SLOTS: usize = 8;
 
 /// The probes of a trial.
-const TRIAL: u32 = 1 << 10;
+const TRIAL: u32 = 1 << 8;
 
 /// A hit saves as much as this many probes cost.
-const HIT: u32 = 16;
+const HIT: u32 = 12;
 
 /// An insertion that displaces a record costs as much as this many probes.
-const INSERTION: u32 = 8;
+const INSERTION: u32 = 16;
 
 /// The narrowest slice is one in 2^this.
-const NARROWEST: u32 = 4;
+const NARROWEST: u32 = 6;
 
-/// The most trials before the direction changes.
-const MOST_PATIENCE: u32 = 16;
+/// The trials until a neighbour counts: the ring holds the records of another slice at first.
+const SETTLING: u32 = 7;
+
+/// The most trials before a neighbour is tried again.
+const MOST_PATIENCE: u32 = 1 << 8;
 
 /// What a read sees, as far as the [rule of validity](super) needs it.
 #[derive(Clone, Copy, Debug)]
@@ -345,38 +348,74 @@ impl Entries {
     }
 }
 
-/// Counts by which a shard's slice is chosen.
+/// Chooses a shard's slice by what it saves. From the best slice known, its *home*, it tries the
+/// neighbours now and then.
 #[derive(Debug, Default)]
 struct Trial {
     probes: u32,
     hits: u32,
     displaced: u32,
-    /// The direction of the last change: wider.
-    widened: bool,
-    /// Trials until the direction may change, and how many the next change waits.
+    /// The home is one in 2^this.
+    home: u32,
+    /// What the home saved in its last trial.
+    saved: i64,
+    /// Trials until a neighbour is tried, or until what it saves counts.
     wait: u32,
+    /// The trials that the next wait takes.
     patience: u32,
+    /// The neighbour that was tried last: the wider one.
+    wider: bool,
 }
 
 impl Trial {
     /// Ends the trial of a slice of one in 2^`narrow`, and returns that of the next.
     fn judge(&mut self, narrow: u32) -> u32 {
         let cost = self.probes + INSERTION * self.displaced;
-        let wider = HIT * self.hits > cost;
+        // By all gets, of which a narrow slice has few.
+        let saved = (i64::from(HIT * self.hits) - i64::from(cost)) << (NARROWEST - narrow);
         (self.probes, self.hits, self.displaced) = (0, 0, 0);
         self.wait = self.wait.saturating_sub(1);
-        let next = if wider { narrow.saturating_sub(1) } else { (narrow + 1).min(NARROWEST) };
-        if next == narrow {
-            return narrow;
+        match narrow == self.home {
+            true => self.stay(saved),
+            false if self.wait > 0 => narrow,
+            false => self.compare(narrow, saved),
         }
-        if wider == self.widened {
-            self.patience = 1;
-        } else if self.wait > 0 {
-            return narrow;
+    }
+
+    fn stay(&mut self, saved: i64) -> u32 {
+        let before = mem::replace(&mut self.saved, saved);
+        if saved < 0 {
+            self.home = (self.home + 1).min(NARROWEST);
+            return self.home;
+        }
+        if before <= 0 {
+            // Other keys are read now.
+            (self.patience, self.wait, self.wider) = (1, 0, false);
+        }
+        if self.wait > 0 {
+            return self.home;
+        }
+        self.wider = !self.wider;
+        let neighbour = if self.wider { self.home.checked_sub(1) } else { Some(self.home + 1) };
+        match neighbour.filter(|narrow| *narrow <= NARROWEST) {
+            Some(neighbour) => {
+                self.wait = SETTLING;
+                neighbour
+            }
+            None => self.home,
+        }
+    }
+
+    /// Moves to a neighbour that saved more, by an eighth: what a trial counts varies.
+    fn compare(&mut self, narrow: u32, saved: i64) -> u32 {
+        if saved > self.saved + self.saved / 8 {
+            (self.home, self.saved) = (narrow, saved);
+            // Next, the one behind it.
+            (self.wider, self.patience, self.wait) = (!self.wider, 1, 1);
         } else {
             self.patience = (self.patience * 2).clamp(1, MOST_PATIENCE);
-            (self.widened, self.wait) = (wider, self.patience);
+            self.wait = self.patience;
         }
-        next
+        self.home
     }
 }
