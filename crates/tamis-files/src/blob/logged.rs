@@ -13,7 +13,8 @@ use crate::wal::{DecodeError, End, LogKind, LogReader, ReadOptions};
 
 /// Returns the places of the values of some puts in a complete log, in the order of their sequence
 /// numbers; `None` if more than `most_else` of the log's bytes are something else, or something
-/// follows its closing record. Every record is checked. Errors: failed reads, damage, a log without its closing record.
+/// follows its closing record. Every record is checked. Errors: failed reads, damage, a log without
+/// its closing record.
 pub fn find_in_log(
     fs: &dyn FileSystem,
     path: &Path,

@@ -19,8 +19,9 @@
 //! * Nothing read is trusted. A record is checked against its file's length before memory is
 //!   allocated. A value is returned only if its record's checksum matches both the bytes and the
 //!   reference. A misplaced record, or one from another file with the same number, is an error just
-//!   as a flipped bit is. One exception: in a mapped log whose values are verified once, a reference
-//!   with a wrong checksum may get the bytes that it names, if they lie in a value that was verified.
+//!   as a flipped bit is. One exception: in a mapped log whose values are verified once, a
+//!   reference with a wrong checksum may get the bytes that it names, if they lie in a value that
+//!   was verified.
 //!
 //! Threads: a writer belongs to one thread; any thread may read an open file.
 

@@ -69,10 +69,10 @@ impl InLogs {
         self.kept.is_empty()
     }
 
-    /// Looks for the values in a complete log of `bytes` bytes, if they can be most of it. What else
-    /// it has may be half the [garbage](KeyspaceOptions::blob_garbage) at which values are written
-    /// again. Small logs are left, since each would be a file of its own. Reports whether tables may
-    /// refer to the log. One that cannot be read is left, too: the values are in memory.
+    /// Looks for the values in a complete log of `bytes` bytes, if they can be most of it. What
+    /// else it has may be half the [garbage](KeyspaceOptions::blob_garbage) at which values are
+    /// written again. Small logs are left, since each would be a file of its own. Reports whether
+    /// tables may refer to the log. One that cannot be read is left, too: the values are in memory.
     pub(crate) fn look_in(
         &mut self,
         fs: &dyn FileSystem,

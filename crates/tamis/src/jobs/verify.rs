@@ -59,7 +59,8 @@ pub struct VerifiedFile {
     /// keyspaces, and if it is unknown.
     pub keyspace: String,
     /// Key versions in a table, as far as known; values in a blob file, including those that no
-    /// table refers to any more, unless it is a log; writes that could be read from a log; 0 for others.
+    /// table refers to any more, unless it is a log; writes that could be read from a log; 0 for
+    /// others.
     pub entries: u64,
     /// What is wrong with it, in words; empty if it is sound.
     pub problems: Vec<String>,

@@ -12,9 +12,10 @@
 //! A shard caches the keys in a *slice* of its digests: all, half, a quarter … down to 1/64. Trials
 //! of some hundred probes compare what hits saved with what probes and insertions cost. A slice
 //! that costs more than it saves narrows at once; else it goes where a neighbour saved more. So a
-//! shard that answers nothing costs next to nothing, and goes on measuring. A shard whose keys are read evenly holds a slice that fits into it, instead
-//! of one record after the other that leaves before it is read again. Miniature simulations of
-//! caches sample by hash in the same manner (Waldspurger et al., USENIX ATC 2017).
+//! shard that answers nothing is seldom asked, and goes on measuring. A shard whose keys are read
+//! evenly holds a slice that fits into it, instead of one record after the other that leaves before
+//! it is read again. Miniature simulations of caches sample by hash in the same manner (Waldspurger
+//! et al., USENIX ATC 2017).
 //!
 //! # Invariants
 //!
