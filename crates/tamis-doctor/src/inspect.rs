@@ -155,8 +155,8 @@ pub fn dump_blobs(fs: &dyn FileSystem, path: &Path, out: &mut dyn Write) -> Resu
     let file = BlobFile::open(fs, path, None, &ReaderConfig::for_a_look())?;
     let bytes = file.file_bytes();
     let Some(footer) = file.footer() else {
-        let what = "a log with large values";
-        return written(writeln!(out, "blob file {}: {bytes} bytes, {what}", path.display()));
+        let path = path.display();
+        return written(writeln!(out, "blob file {path}: {bytes} bytes, a log with large values"));
     };
     let path = path.display();
     written(writeln!(

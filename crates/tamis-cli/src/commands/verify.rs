@@ -127,7 +127,8 @@ fn page(report: &VerifyReport, advice: &[String]) -> String {
             let of = if keyspace.is_empty() { String::new() } else { format!(" of keyspace `{keyspace}`") };
             let held = match kind {
                 VerifiedKind::Table => format!(", {} in all", counted(*entries, "entries")),
-                VerifiedKind::Blob => format!(", {} in all", counted(*entries, "values")),
+                // Those of a log are not counted.
+                VerifiedKind::Blob if *entries > 0 => format!(", {} in all", counted(*entries, "values")),
                 VerifiedKind::Log => format!(", {} can be read", counted(*entries, "writes")),
                 _ => String::new(),
             };

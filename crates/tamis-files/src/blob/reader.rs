@@ -26,8 +26,8 @@ use crate::wal::{self, HEADER_BYTES};
 /// remembered. Two shorter records may start within one grain, so those are verified at each read.
 const GRAIN_BYTES: u64 = 1 << 10;
 
-/// A record that was found where a reference leads, but not the one that it means.
-const OTHER: Damage = Damage("a record other than the one that a table refers to");
+/// In a log, damage and a wrong reference look alike.
+const NOT_THE_VALUE: Damage = Damage("the checksum of a value does not match that in the table");
 
 /// An open blob file. The file does not change while it is open.
 #[derive(Debug)]
@@ -400,7 +400,7 @@ impl BlobFile {
         if self.is_log {
             return match Reference::in_log(self.id(), at.offset, stored).checksum == at.checksum {
                 true => Ok(()),
-                false => Err(self.damaged(at.offset, OTHER)),
+                false => Err(self.damaged(at.offset, NOT_THE_VALUE)),
             };
         }
         frame::verify(stored, at.offset).map_err(|_| {
@@ -413,7 +413,7 @@ impl BlobFile {
     fn check_sum(&self, stored: &[u8], at: &Reference) -> Result<(), StorageError> {
         match stored.last_chunk::<8>() {
             Some(sum) if u64::from_le_bytes(*sum) == at.checksum => Ok(()),
-            _ => Err(self.damaged(at.offset, OTHER)),
+            _ => Err(self.damaged(at.offset, Damage("a record other than the one that a table refers to"))),
         }
     }
 
