@@ -288,6 +288,15 @@ impl WriteBatch {
         &self.bytes
     }
 
+    /// Returns what comes before the value of the only operation, a put whose value is empty here,
+    /// when it is `value`: the operation up to the value's length, and that length.
+    pub(crate) fn around_value(&self, value: &[u8]) -> (&[u8], Vec<u8>) {
+        debug_assert_eq!((self.len, self.bytes.last()), (1, Some(&0)), "a put of an empty value");
+        let mut len = Vec::with_capacity(5);
+        len.put_varint(value.len() as u64);
+        (&self.bytes[..self.bytes.len() - 1], len)
+    }
+
     /// Returns the key digests of the operations that have one, in the order in which they were
     /// added.
     pub(crate) fn digests(&self) -> &[Digest] {

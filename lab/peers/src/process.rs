@@ -3,7 +3,8 @@
 //! * Processor time: the clock `CLOCK_PROCESS_CPUTIME_ID` with nanosecond resolution; user and system time of all
 //!   threads, including ended ones.
 //! * Bytes: `/proc/self/io`. `rchar` and `wchar` count the bytes of read and write calls, also on pipes and terminals.
-//!   They do not count mapped files and io_uring; `read_bytes` counts reads of the device, also for page faults. Before
+//!   They do not count mapped files and io_uring (tamis maps its log, but first writes zeros over what it maps, which
+//!   count instead); `read_bytes` counts reads of the device, also for page faults. Before
 //!   dividing by them, check whether an engine writes by other means ([`Directory`](crate::directory::Directory) shows
 //!   this).
 //! * Reads: `syscr` of the same file counts read calls, `majflt` of `/proc/self/stat` page faults that read.

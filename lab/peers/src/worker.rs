@@ -364,7 +364,6 @@ impl<E: Engine> Open<E> {
     fn measure(&self, plan: Plan, loaded: u64) -> Result<Answer, Failed> {
         let size_before = Directory::of(&self.setup.dir)?;
         let before = Usage::now()?;
-        let mapped_before = self.engine.mapped_bytes();
         instructions::mark();
         let executed = self.execute(&plan);
         instructions::mark();
@@ -392,8 +391,7 @@ impl<E: Engine> Open<E> {
         let mut notes = Vec::new();
         let key_and_value_bytes = loaded as f64 * self.data.entry_bytes();
         if puts.bytes > 0 {
-            let known = used.written_bytes + (self.engine.mapped_bytes() - mapped_before);
-            let written = written_bytes(size_before, size, known, &mut notes);
+            let written = written_bytes(size_before, size, used.written_bytes, &mut notes);
             figures.write_amplification = written as f64 / puts.bytes as f64;
             figures.space_amplification_before_settling =
                 unsettled.allocated_bytes as f64 / key_and_value_bytes;

@@ -181,7 +181,7 @@ class WriteCost(_Report):
     ingested_tables: int
     #: Bytes appended to the log.
     log_bytes: int
-    #: Those of them that were copied into a mapping of the log, which no count of write calls contains.
+    #: Those of them that were copied into a mapping of the log, without a write call.
     log_mapped_bytes: int
     #: Syncs of a log file.
     log_syncs: int

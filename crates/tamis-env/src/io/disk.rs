@@ -171,6 +171,23 @@ pub(super) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
+/// Writes all of two pieces, the second behind the first, at `offset`: one system call.
+#[cfg(target_os = "linux")]
+pub(super) fn write_both_at(file: &File, first: &[u8], second: &[u8], offset: u64) -> io::Result<()> {
+    let pieces = [io::IoSlice::new(first), io::IoSlice::new(second)];
+    let written = match rustix::io::pwritev(file, &pieces, offset) {
+        Ok(written) => written,
+        Err(rustix::io::Errno::INTR) => 0,
+        Err(e) => return Err(e.into()),
+    };
+    // Hardly ever is anything left: a full disk, a signal.
+    let (of_first, of_second) = (written.min(first.len()), written.saturating_sub(first.len()));
+    if of_first < first.len() {
+        write_all_at(file, &first[of_first..], offset + of_first as u64)?;
+    }
+    write_all_at(file, &second[of_second..], offset + (first.len() + of_second) as u64)
+}
+
 /// Writes all of `bytes` at `offset`.
 #[cfg(not(unix))]
 pub(super) fn write_all_at(mut file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -190,6 +207,13 @@ impl WriteFile for DiskWriter {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         write_all_at(&self.file, bytes, self.written)?;
         self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn append_both(&mut self, first: &[u8], second: &[u8]) -> io::Result<()> {
+        write_both_at(&self.file, first, second, self.written)?;
+        self.written += (first.len() + second.len()) as u64;
         Ok(())
     }
 

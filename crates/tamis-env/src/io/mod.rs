@@ -62,6 +62,13 @@ pub trait WriteFile: Send + Sync + Debug {
     /// system has them: they survive a crash of the process.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
+    /// Appends two pieces, as [`append`](WriteFile::append) does their concatenation. After a
+    /// failure, any part may have been appended.
+    fn append_both(&mut self, first: &[u8], second: &[u8]) -> io::Result<()> {
+        self.append(first)?;
+        self.append(second)
+    }
+
     /// Returns how many of the appended bytes reached the system by a mapping, without a call.
     fn mapped(&self) -> u64 {
         0

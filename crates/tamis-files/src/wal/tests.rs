@@ -348,6 +348,25 @@ fn salvage_skips_damage_and_reports_it() {
     assert_eq!(read(&bytes, PLAIN).damaged_at(), Some(ends[2]));
 }
 
+/// Short parts are assembled, long ones written from where they are: the record is the same.
+#[test]
+fn a_record_is_its_parts_whatever_their_sizes() {
+    let content: Vec<u8> = (0..30_000u32).map(|i| (i.wrapping_mul(i) >> 5) as u8).collect();
+    let sizes = [0, 1, 4095, 4096, 10_000];
+    let fs = ToyFs::default();
+    let mut log = writer(&fs);
+    let mut expected = Vec::new();
+    for at in 0..sizes.len().pow(3) {
+        let (first, second, third) = (sizes[at % 5], sizes[at / 5 % 5], sizes[at / 25]);
+        let parts = [&content[..first], &content[first..first + second], &content[..third]];
+        log.append(&parts).unwrap();
+        expected.push(parts.concat());
+    }
+    let outcome = read_from(&fs, PLAIN);
+    assert_eq!(outcome.end, Some(End::Clean { offset: log.len() }));
+    assert!(outcome.payloads() == expected);
+}
+
 #[test]
 fn huge_records_round_trip_without_being_assembled() {
     let fs = ToyFs::default();

@@ -9,9 +9,12 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 use super::format::{HEADER_BYTES, LogHeader, RecordHead, RecordType, seed};
 use crate::error::StorageError;
 
-/// Records up to this size are assembled in memory and written with one call. Longer ones are
-/// written in parts, so a huge value is never held twice.
-const ASSEMBLE_BYTES: u64 = 1 << 20;
+/// A part of a record of at least so many bytes is written from where it is. Shorter ones are
+/// assembled in memory, which takes less time than a write of more pieces.
+const LONG_PART: usize = 4 << 10;
+
+/// So many bytes are assembled in memory at most, and a short part.
+const ASSEMBLE_BYTES: usize = 1 << 20;
 
 /// Appends records to one log file.
 ///
@@ -64,9 +67,8 @@ impl LogWriter {
     }
 
     /// Appends one record with the concatenated `parts` as its payload, and returns the offset of
-    /// its end. On return the operating system has the record. A payload of up to 1 MiB costs one
-    /// write call. A larger one is written in several calls, and parts of 1 MiB or more are not
-    /// copied.
+    /// its end. On return the operating system has the record. Costs one write call, and one more
+    /// for each further part of 4 KiB or more. These are not copied.
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<u64, StorageError> {
         self.append_record(RecordType::Data, parts)
     }
@@ -183,29 +185,28 @@ impl LogWriter {
         let seed = seed(self.id, offset);
         self.buf.clear();
         RecordHead::encode(&mut self.buf, self.id, offset, kind, payload_len, self.synced);
-        if payload_len <= ASSEMBLE_BYTES {
+        if parts.iter().all(|part| part.len() < LONG_PART) && payload_len <= ASSEMBLE_BYTES as u64 {
             parts.iter().for_each(|p| self.buf.extend_from_slice(p));
             let checksum = xxh3_64_with_seed(&self.buf[8..], seed);
             self.buf[..8].copy_from_slice(&checksum.to_le_bytes());
             self.flush_buf()?;
-        } else {
-            let mut hasher = Xxh3::with_seed(seed);
-            hasher.update(&self.buf[8..]);
-            parts.iter().for_each(|p| hasher.update(p));
-            self.buf[..8].copy_from_slice(&hasher.digest().to_le_bytes());
-            for part in parts {
-                if part.len() as u64 >= ASSEMBLE_BYTES {
+            return Ok(self.len);
+        }
+        let mut hasher = Xxh3::with_seed(seed);
+        hasher.update(&self.buf[8..]);
+        parts.iter().for_each(|p| hasher.update(p));
+        self.buf[..8].copy_from_slice(&hasher.digest().to_le_bytes());
+        for part in parts {
+            if part.len() >= LONG_PART {
+                self.flush_buf_and(part)?;
+            } else {
+                self.buf.extend_from_slice(part);
+                if self.buf.len() >= ASSEMBLE_BYTES {
                     self.flush_buf()?;
-                    self.write(part)?;
-                } else {
-                    self.buf.extend_from_slice(part);
-                    if self.buf.len() as u64 >= ASSEMBLE_BYTES {
-                        self.flush_buf()?;
-                    }
                 }
             }
-            self.flush_buf()?;
         }
+        self.flush_buf()?;
         Ok(self.len)
     }
 
@@ -213,18 +214,23 @@ impl LogWriter {
         if self.buf.is_empty() {
             return Ok(());
         }
-        let mut buf = std::mem::take(&mut self.buf);
-        let written = self.write(&buf);
-        buf.clear();
-        self.buf = buf;
-        written
+        let written = self.file.append(&self.buf);
+        self.note_written(written, self.buf.len())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
-        if let Err(e) = self.file.append(bytes) {
-            return Err(self.poison("append to", e));
-        }
-        self.len += bytes.len() as u64;
+    /// Writes the buffer, and a part behind it.
+    fn flush_buf_and(&mut self, part: &[u8]) -> Result<(), StorageError> {
+        let written = match self.buf.is_empty() {
+            true => self.file.append(part),
+            false => self.file.append_both(&self.buf, part),
+        };
+        self.note_written(written, self.buf.len() + part.len())
+    }
+
+    fn note_written(&mut self, written: std::io::Result<()>, bytes: usize) -> Result<(), StorageError> {
+        self.buf.clear();
+        written.map_err(|e| self.poison("append to", e))?;
+        self.len += bytes as u64;
         Ok(())
     }
 

@@ -33,6 +33,9 @@ use crate::sync;
 #[cfg(feature = "measure")]
 use crate::read::filters_alone;
 
+/// A put without a sync copies values of at least so many bytes once less.
+const LARGE_VALUE: usize = 4 << 10;
+
 impl Keyspace {
     /// Returns the keyspace's name.
     pub fn name(&self) -> &str {
@@ -252,7 +255,7 @@ impl Keyspace {
     ///
     /// Those of [`Db::put`], and [`WriteError::Dropped`](crate::WriteError::Dropped).
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), WriteError> {
-        self.write_alive(self.batch_of_put(key.as_ref(), value.as_ref())?, None)
+        self.put_as(key.as_ref(), value.as_ref(), self.handle.inner.options.durability)
     }
 
     /// Sets the value of `key` to `value` with its own durability: see [`Db::put_with`].
@@ -266,15 +269,21 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         durability: Durability,
     ) -> Result<(), WriteError> {
-        self.write_alive(self.batch_of_put(key.as_ref(), value.as_ref())?, Some(durability))
+        self.put_as(key.as_ref(), value.as_ref(), durability)
     }
 
-    fn batch_of_put(&self, key: &[u8], value: &[u8]) -> Result<WriteBatch, WriteError> {
+    fn put_as(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<(), WriteError> {
         // Checked before making room for it.
         check_value(value)?;
-        let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 24);
-        batch.put_id(self.inner.id, key, value);
-        Ok(batch)
+        let stays = value.len() >= LARGE_VALUE && durability != Durability::Sync;
+        let in_batch = if stays { &[] } else { value };
+        let mut batch = WriteBatch::with_capacity(key.len() + in_batch.len() + 24);
+        batch.put_id(self.inner.id, key, in_batch);
+        if stays {
+            self.check_alive()?;
+            return self.handle.inner.put_large(&batch, value);
+        }
+        self.write_alive(batch, Some(durability))
     }
 
     /// Applies `operand` to the value of `key` with the keyspace's merge operator (its option
@@ -338,10 +347,16 @@ impl Keyspace {
 
     /// Commits a batch for this keyspace unless the keyspace was dropped.
     fn write_alive(&self, batch: WriteBatch, durability: Option<Durability>) -> Result<(), WriteError> {
-        if self.inner.is_dropped() {
-            return Err(WriteError::Dropped { name: self.inner.name().to_owned() });
-        }
+        self.check_alive()?;
         self.handle.write(batch, durability)
+    }
+
+    #[inline]
+    fn check_alive(&self) -> Result<(), WriteError> {
+        match self.inner.is_dropped() {
+            true => Err(WriteError::Dropped { name: self.inner.name().to_owned() }),
+            false => Ok(()),
+        }
     }
 
     /// Returns the path that a get of `key` would take now, step by step. Costs a get and some

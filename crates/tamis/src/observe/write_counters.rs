@@ -80,8 +80,7 @@ write_counters! {
     user_bytes,
     /// Bytes appended to the log.
     log_bytes,
-    /// Those of them that were copied into a mapping of the log, which no count of write calls
-    /// contains.
+    /// Those of them that were copied into a mapping of the log, without a write call.
     log_mapped_bytes,
     /// Syncs of a log file.
     log_syncs,

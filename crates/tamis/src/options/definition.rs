@@ -154,11 +154,10 @@ options_table! {
              `listeners`, with what it did: at most ten in a second. While it is set, every operation is timed, \
              which costs a get about 50 ns. `none`: only a sample is timed.";
         Expert, log_writes: LogWrites = "auto", OneOf,
-            "How an unsynced write reaches the log. `mapped`: it is copied into a mapped part of the log, which a \
-             background thread prepares. `system`: by a system call. Either way it survives the process. `mapped` \
-             applies to ext4 and tmpfs on Linux. With it, as with mapped tables, a file that another program \
-             truncates, and a device that fails, kill the process. `auto` is `mapped` if `read_mode` is `mapped`, \
-             else `system`.";
+            "How an unsynced write reaches the log. `mapped`: it is copied into a mapped part of the log. \
+             `system`: by a system call. Either way it survives the process. `mapped` applies to ext4 and tmpfs on \
+             Linux. With it, as with mapped tables, a file that another program truncates, and a device that \
+             fails, kill the process. `auto` is `mapped` if `read_mode` is `mapped`, else `system`.";
         Expert, async_reads: AsyncReads = "auto", OneOf,
             "How block reads overlap when several are needed at once (`multi_get`, positioning an iterator in \
              several runs) and tables are not mapped: through `io-uring`, in `threads`, or not at all (`off`). \

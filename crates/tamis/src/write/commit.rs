@@ -108,6 +108,28 @@ impl Session {
         result
     }
 
+    /// Commits, without a sync, a put that is the only operation of `batch` and has no value there:
+    /// it is `value`. A large value is copied into the memtable and the log's file, and nowhere
+    /// else.
+    pub(crate) fn put_large(&self, batch: &WriteBatch, value: &[u8]) -> Result<(), WriteError> {
+        self.gate.check_process()?;
+        let is_timed = latency::is_due() || self.observed.observer.times_all();
+        let timed = is_timed.then(|| self.begin_timed(batch, false, false));
+        let result = self.admit(batch).and_then(|()| self.commit_alone(batch, Some(value)));
+        if let Some(timed) = timed.filter(|_| result.is_ok()) {
+            self.end_timed(timed);
+        }
+        result
+    }
+
+    #[inline]
+    fn admit(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+        self.check_ready()?;
+        batch.check()?;
+        self.space.reserve.admit(batch)?;
+        self.check_operators(batch)
+    }
+
     /// One call, so that the batch is moved only once.
     #[inline(always)]
     fn commit_untimed(
@@ -116,15 +138,12 @@ impl Session {
         sync: bool,
         condition: Option<&Arc<Condition>>,
     ) -> Result<(), WriteError> {
-        self.check_ready()?;
-        batch.check()?;
-        self.space.reserve.admit(&batch)?;
-        self.check_operators(&batch)?;
+        self.admit(&batch)?;
         if batch.is_empty() && !sync {
             return Ok(());
         }
         if !sync && condition.is_none() && batch.digests().len() == batch.len() {
-            return self.commit_alone(&batch);
+            return self.commit_alone(&batch, None);
         }
         let commit = |log: &mut Current, members: Members<'_>, sync| self.commit_group(log, members, sync);
         if condition.is_none() && self.is_stopped(&batch) && frees_room(&batch) {
@@ -143,9 +162,9 @@ impl Session {
     }
 
     /// Logs a batch of single keys, inserts it in parallel with other writers, and makes it visible
-    /// once all earlier batches are.
-    fn commit_alone(&self, batch: &WriteBatch) -> Result<(), WriteError> {
-        let (bytes, count) = (batch.byte_len(), batch.len() as u64);
+    /// once all earlier batches are. With a `value`, the batch is one put that lacks it.
+    fn commit_alone(&self, batch: &WriteBatch, value: Option<&[u8]>) -> Result<(), WriteError> {
+        let (bytes, count) = (batch.byte_len() + value.map_or(0, <[u8]>::len), batch.len() as u64);
         let directory = self.keyspaces.directory.load();
         let mut in_flight = InFlight { db: self, ticket: None };
         let last;
@@ -159,14 +178,20 @@ impl Session {
             let targets = Targets::of(&directory, batch.keyspaces(), &log, &self.keyspaces.filled);
             // The insertion needs it after the append.
             targets.prefetch(batch.digests()[0]);
-            self.log.append(&mut log, count, std::iter::once(batch.bytes()))?;
+            match value {
+                None => self.log.append(&mut log, count, std::iter::once(batch.bytes()))?,
+                Some(value) => {
+                    let (head, len) = batch.around_value(value);
+                    self.log.append(&mut log, count, [head, &len, value].into_iter())?;
+                }
+            }
             in_flight.ticket = Some(self.committer.turns.take());
             last = log.assign(count);
             self.count(count, bytes);
             targets
         };
         sync::point();
-        targets.insert(batch, last - count);
+        targets.insert(batch, value, last - count);
         self.note_deletes(&targets);
         in_flight.land(last)?;
         self.expiry.note_visible();
@@ -288,7 +313,7 @@ impl Session {
         let mut seq = log.last_seq();
         for batch in batches {
             let targets = Targets::of(&directory, batch.keyspaces(), log, &self.keyspaces.filled);
-            targets.insert(batch, seq);
+            targets.insert(batch, None, seq);
             self.note_deletes(&targets);
             seq += batch.len() as u64;
         }
@@ -353,8 +378,9 @@ impl Targets {
         }
     }
 
-    /// Inserts the operations of a batch; their numbers start after `seq`.
-    fn insert(&self, batch: &WriteBatch, mut seq: SeqNo) {
+    /// Inserts the operations of a batch; their numbers start after `seq`. With a `value`, the batch
+    /// is one put that lacks it.
+    fn insert(&self, batch: &WriteBatch, value: Option<&[u8]>, mut seq: SeqNo) {
         let deletes_ranges = batch.digests().len() < batch.len();
         for (id, view) in self.0.iter().filter_map(|(id, view)| Some((*id, view.as_ref()?))) {
             if deletes_ranges {
@@ -366,7 +392,10 @@ impl Targets {
         let mut digests = batch.digests().iter();
         let mut current: Option<(KeyspaceId, Option<(&View, MemWriter<'_>)>)> = None;
         for op in batch.ops() {
-            let op = op.expect("a batch decodes what it encoded");
+            let mut op = op.expect("a batch decodes what it encoded");
+            if let (Some(all), BatchOp::Put { value, .. }) = (value, &mut op) {
+                *value = all;
+            }
             seq += 1;
             let id = op.keyspace();
             if current.as_ref().map(|c| c.0) != Some(id) {

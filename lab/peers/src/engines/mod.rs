@@ -116,11 +116,6 @@ pub trait Engine: Store + Sized {
         self.settle()
     }
 
-    /// Returns how many bytes it has written through mappings, which no write call counts.
-    fn mapped_bytes(&self) -> u64 {
-        0
-    }
-
     /// Returns its statistics.
     fn inside(&self) -> Result<Inside, BenchError>;
 

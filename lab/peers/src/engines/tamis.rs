@@ -78,10 +78,6 @@ impl Engine for Tamis {
         self.settle()
     }
 
-    fn mapped_bytes(&self) -> u64 {
-        self.db.stats().write.log_mapped_bytes
-    }
-
     fn inside(&self) -> Result<Inside, BenchError> {
         let stats = self.db.stats();
         Ok(Inside {
