@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tamis_files::blob::{BlobFile, BlobWriter, Reference, find_in_log};
+use tamis_files::blob::{BlobFile, BlobWriter, Reference};
 use tamis_files::codec::Encode;
 use tamis_files::settings::Compression;
 use tamis_files::table::ReaderConfig;
@@ -86,6 +86,7 @@ pub fn logged() -> Vec<u8> {
     let header = LogHeader { kind: LogKind::Writes, id: 7, reused: false };
     let file = fs.create(path, Usage::Log).expect("a file in memory");
     let mut writer = LogWriter::create(file, path, header).expect("in memory");
+    let mut places = Vec::new();
     for (first_seq, value) in [(1, b"a value ".repeat(20)), (2, b"another value".to_vec())] {
         let mut bytes = Vec::new();
         GroupHeader { first_seq, count: 1, older_logs_synced: false }.encode(&mut bytes);
@@ -93,11 +94,11 @@ pub fn logged() -> Vec<u8> {
         bytes.put_varint(1);
         bytes.put_bytes(b"key");
         bytes.put_bytes(&value);
-        writer.append(&[&bytes]).expect("in memory");
+        let end = writer.append(&[&bytes]).expect("in memory");
+        places.push(Reference::in_log(7, end - value.len() as u64, &value));
     }
     writer.close().expect("in memory");
-    let found = find_in_log(&fs, path, 7, |_| true, u64::MAX).expect("a writer made it");
-    let reference = found.expect("all of it is wanted")[0].1.encode();
+    let reference = places[0].encode();
     let file = read_file(&fs, path).expect("in memory");
     [&[reference.len() as u8], &reference[..], &file].concat()
 }

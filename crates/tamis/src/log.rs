@@ -11,7 +11,8 @@
 //!   which is empty. The flush thread creates it ahead of need, since creating a file and syncing
 //!   its name may take a tenth of a second while the device is busy. A second one would look like
 //!   damage, so a log whose name could not be synced is kept for the next attempt.
-//! * A log is overwritten only if every write in it is in a table, and its file has no other name.
+//! * A log is overwritten only if every write in it is in a table, its file has no other name, and
+//!   no memtable ever referred to values in it.
 //!
 //! # Space
 //!
@@ -65,6 +66,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_base::key::SeqNo;
+use tamis_files::blob::BlobFile;
 use tamis_files::tree::files::{first_log_path, log_path};
 use tamis_files::wal::ops::GroupHeader;
 use tamis_files::wal::{LogHeader, LogKind, LogWriter};
@@ -110,6 +112,9 @@ pub(crate) struct Current {
     dirty: bool,
     /// How often this log was synced.
     syncs: u64,
+    /// This log, open for reading since the first value that stays in it; an error if it could not
+    /// be opened.
+    readable: Option<Result<Arc<BlobFile>, ()>>,
     /// Kept for its allocation.
     header: Vec<u8>,
 }
@@ -117,7 +122,8 @@ pub(crate) struct Current {
 impl Current {
     fn new(writer: Option<LogWriter>, id: LogId, last_seq: SeqNo) -> Current {
         let (first_seq, appended_seq) = (last_seq + 1, last_seq);
-        Current { writer, id, last_seq, first_seq, appended_seq, dirty: false, syncs: 0, header: Vec::new() }
+        let (dirty, syncs, readable, header) = (false, 0, None, Vec::new());
+        Current { writer, id, last_seq, first_seq, appended_seq, dirty, syncs, readable, header }
     }
 
     /// Returns the number of the log.
@@ -162,6 +168,7 @@ impl Current {
             bytes: size.0,
             allocated: size.1,
             keep: false,
+            has_values: self.readable.take().is_some(),
             syncs: self.syncs,
             abandoned: false,
         };
@@ -324,14 +331,24 @@ impl Log {
         Some(current)
     }
 
-    /// Appends a record of `count` operations, which get the next sequence numbers. On failure,
-    /// writes are suspended.
+    /// Returns the current log, open for reading. From now on its file is never overwritten: values
+    /// may stay there. `None` if it cannot be opened.
+    pub(crate) fn readable(&self, log: &mut Current) -> Option<Arc<BlobFile>> {
+        let open = || {
+            let opened = BlobFile::of_log(&*self.fs, &log_path(&self.dir, log.id), log.id);
+            opened.map(Arc::new).map_err(|why| log::warn!("large values are copied to memory: {why}"))
+        };
+        log.readable.get_or_insert_with(open).clone().ok()
+    }
+
+    /// Appends a record of `count` operations, which get the next sequence numbers. Returns the
+    /// offset of the first operation in the log. On failure, writes are suspended.
     pub(crate) fn append<'o>(
         &self,
         log: &mut Current,
         count: u64,
         operations: impl Iterator<Item = &'o [u8]>,
-    ) -> Result<(), StorageError> {
+    ) -> Result<u64, StorageError> {
         let older_logs_synced = !self.has_unsynced.load(Acquire);
         let mut header = std::mem::take(&mut log.header);
         header.clear();
@@ -339,8 +356,9 @@ impl Log {
         let mut parts = SmallVec::<[&[u8]; 8]>::from_slice(&[&header]);
         operations.for_each(|part| parts.push(part));
         let writer = log.writer();
+        let bytes = parts[1..].iter().map(|part| part.len() as u64).sum();
         // As in `growth`: a log must not grow more than the caller checked for.
-        self.reserve(writer, parts[1..].iter().map(|part| part.len() as u64).sum());
+        self.reserve(writer, bytes);
         let before = (writer.len(), writer.mapped());
         let result = writer.append(&parts);
         self.note_size(writer);
@@ -349,9 +367,9 @@ impl Log {
         self.counters.groups.add_locked(1);
         drop(parts);
         (log.dirty, log.header) = (true, header);
-        result.inspect_err(|error| self.gate.suspend(error))?;
+        let end = result.inspect_err(|error| self.gate.suspend(error))?;
         log.appended_seq = log.last_seq + count;
-        Ok(())
+        Ok(end - bytes)
     }
 
     /// Takes the next sequence number for an ingestion whose first keyspace is `keyspace`. Returns
@@ -748,6 +766,7 @@ impl Log {
     fn may_recycle(&self, files: &LogFiles, log: &ClosedLog) -> bool {
         let (most, kept) = (self.most(), files.recyclable_bytes() + log.allocated);
         log.was_synced()
+            && !log.has_values
             && files.recyclable.len() < self.limits.recycled
             && log.allocated <= self.limits.expected.saturating_mul(2)
             && self.needed() + kept <= most - most / 4

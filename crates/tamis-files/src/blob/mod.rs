@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A log can be a blob file, too: a flush then refers to the values where the log has them, and the
-//! log gets a second name ([`find_in_log`]). So large values are written once.
+//! log gets a second name. Before that, memtables refer to them there ([`BlobFile::of_log`]). So large values are written once.
 //!
 //! # Invariants
 //!
@@ -26,7 +26,6 @@
 //! Threads: a writer belongs to one thread; any thread may read an open file.
 
 mod format;
-mod logged;
 mod reader;
 mod reference;
 #[cfg(test)]
@@ -34,7 +33,6 @@ mod tests;
 mod writer;
 
 pub use format::is_marked;
-pub use logged::find_in_log;
 pub use reader::BlobFile;
 pub use reference::Reference;
 pub use writer::BlobWriter;

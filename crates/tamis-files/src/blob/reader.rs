@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
-use tamis_base::ids::BlobFileId;
-use tamis_env::io::FileSystem;
+use tamis_base::ids::{BlobFileId, LogId};
 use tamis_env::io::batch::{BatchReader, Stretch};
+use tamis_env::io::{Access, FileSystem};
 
 use super::format::{FOOTER_BYTES, Footer, NEWER, is_marked};
 use super::reference::Reference;
@@ -102,6 +102,27 @@ impl BlobFile {
             file_bytes,
             footer,
             is_log,
+            lost: None,
+        })
+    }
+
+    /// Opens log `id`, which may still be written: references lead to what was written already. It
+    /// stays readable without its name, and must never be overwritten. Every read verifies the
+    /// value.
+    pub fn of_log(fs: &dyn FileSystem, path: &Path, id: LogId) -> Result<BlobFile, StorageError> {
+        // Around the page cache, a read would wait for what was just written to reach the device.
+        let file = fs.open(path, Access::Sequential).map_err(|e| StorageError::io("open", path, e))?;
+        Ok(BlobFile {
+            path: path.to_owned(),
+            reads: None,
+            mapped: None,
+            file: TableFile::Own(file),
+            verify: ChecksumMode::default(),
+            verified: Box::default(),
+            cache: None,
+            file_bytes: u64::MAX,
+            footer: Footer { id, ..Footer::default() },
+            is_log: true,
             lost: None,
         })
     }

@@ -25,17 +25,13 @@ pub struct Reference {
 
 impl Reference {
     /// The fewest bytes that a reference can stand for.
-    pub(super) const MIN_SPAN: usize = TRAILER_BYTES;
+    pub const MIN_SPAN: usize = TRAILER_BYTES;
 
-    /// Returns the place of a value in a log. Cost: a checksum.
-    pub(super) fn in_log(log: LogId, offset: u64, value: &[u8]) -> Reference {
+    /// Returns the place of a value of at least [`MIN_SPAN`](Self::MIN_SPAN) bytes in a log. Cost: a
+    /// checksum.
+    pub fn in_log(log: LogId, offset: u64, value: &[u8]) -> Reference {
         let len = value.len() as u64;
         Reference { file: log, offset, span: len, len, checksum: xxh3_64_with_seed(value, offset) }
-    }
-
-    /// Reports whether this is the place of a value in a log. Cost: a checksum.
-    pub fn is_of_logged(&self, value: &[u8]) -> bool {
-        *self == Reference::in_log(self.file, self.offset, value)
     }
 
     /// Returns the bytes that a table stores.

@@ -21,7 +21,7 @@ use crate::compaction::versions::Rules;
 use crate::error::WriteError;
 use crate::memtable::{ChunkPool, Memtable};
 use crate::operators::{KeyspaceOperators, Unregistered};
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::{Compression, KeyspaceOptions, Options};
 use crate::read::{AllReads, Gaps, MemtableSlot, Memtables, Numbering, ReadCounters, View};
 use crate::records::{KeyspaceRecords, RecordCache, RunsChange};
 use crate::sampling::Sampler;
@@ -176,7 +176,7 @@ impl KeyspaceInner {
 
     /// Returns an empty memtable whose writes will go into `log` or a later one.
     pub(crate) fn fresh_memtable(&self, log: LogId) -> Arc<MemtableSlot> {
-        fresh_memtable(&self.options, &self.chunks, log)
+        fresh_memtable(&self.shaping.load().options, &self.chunks, log)
     }
 
     /// Called under the `state` lock.
@@ -281,7 +281,10 @@ impl KeyspaceInner {
 fn fresh_memtable(options: &KeyspaceOptions, chunks: &Arc<ChunkPool>, log: LogId) -> Arc<MemtableSlot> {
     // The largest budget does not fit into 32-bit addresses; no memtable can be that full there.
     let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
-    let memtable = Memtable::with_chunks(budget, Some(chunks.clone()));
+    // In a log, values are not compressed.
+    let stay_in_log = options.compression.at(0) == Compression::None;
+    let in_log = if stay_in_log { options.blob_threshold } else { 0 };
+    let memtable = Memtable::with_chunks(budget, in_log, Some(chunks.clone()));
     MemtableSlot::new(Arc::new(memtable), log)
 }
 

@@ -42,21 +42,11 @@ impl LogFiles {
         self.rolled.iter().map(|log| log.id).filter(move |id| *id >= floor)
     }
 
-    /// Returns the rolled logs from `first` on that may have writes up to `last` and are reliable,
-    /// with their lengths in bytes.
-    pub(crate) fn with_writes(&self, first: LogId, last: SeqNo) -> Vec<(LogId, u64)> {
-        let has_any = |log: &&ClosedLog| log.id >= first && log.first_seq.is_some_and(|seq| seq <= last);
-        self.rolled
-            .iter()
-            .filter(has_any)
-            .filter(|log| !log.abandoned)
-            .map(|log| (log.id, log.bytes))
-            .collect()
-    }
-
-    /// Sees to it that the file of a rolled log is never overwritten.
-    pub(crate) fn keep(&mut self, id: LogId) {
-        self.rolled.iter_mut().filter(|log| log.id == id).for_each(|log| log.keep = true);
+    /// Returns the length of a log that is still needed, if it is complete and reliable, and its
+    /// file has nothing behind it.
+    pub(crate) fn complete(&self, id: LogId) -> Option<u64> {
+        let is_complete = |log: &&ClosedLog| !log.abandoned && log.allocated == log.bytes;
+        self.rolled.iter().find(|log| log.id == id).filter(is_complete).map(|log| log.bytes)
     }
 
     /// Returns the rolled logs that are still needed, oldest first, to be linked elsewhere. From

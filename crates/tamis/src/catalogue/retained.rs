@@ -106,7 +106,16 @@ impl RetainedLogs {
 impl ClosedLog {
     /// A log of an earlier session, which is never overwritten.
     pub(crate) fn found(id: LogId, first_seq: Option<SeqNo>, bytes: u64) -> ClosedLog {
-        ClosedLog { id, first_seq, bytes, allocated: bytes, keep: true, syncs: 0, abandoned: false }
+        ClosedLog {
+            id,
+            first_seq,
+            bytes,
+            allocated: bytes,
+            keep: true,
+            has_values: false,
+            syncs: 0,
+            abandoned: false,
+        }
     }
 }
 
@@ -122,6 +131,8 @@ pub(crate) struct ClosedLog {
     /// Whether the file must not be overwritten: it has another name (in a checkpoint), or its
     /// state on the device is unknown.
     pub(crate) keep: bool,
+    /// Whether memtables referred to values in it: the file must not be overwritten.
+    pub(crate) has_values: bool,
     /// How often it was synced while it took writes.
     pub(crate) syncs: u64,
     /// Whether it was abandoned: its end is unreliable.
@@ -130,9 +141,7 @@ pub(crate) struct ClosedLog {
 
 impl ClosedLog {
     /// Reports whether overwriting the file is cheaper than creating one. For synced writes it is:
-    /// the file system has nothing to record about blocks that exist. For appends alone it is not:
-    /// pages that the system has reclaimed would be read before they change, by the thread that
-    /// maps them or, later, by a writer, which waited for up to 0.2 s.
+    /// the file system has nothing to record about blocks that exist.
     pub(crate) fn was_synced(&self) -> bool {
         self.syncs.saturating_mul(BYTES_BY_SYNC) >= self.bytes
     }

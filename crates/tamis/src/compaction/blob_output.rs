@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_base::ids::LogId;
-use tamis_base::key::SeqNo;
 use tamis_files::blob::{BlobWriter, Reference};
 use tamis_files::tree::files::blob_path;
 
@@ -30,20 +29,20 @@ impl BlobOutput {
         self.finished + self.open.as_ref().map_or(0, BlobWriter::bytes)
     }
 
-    /// Writes a value, unless a log has it.
+    /// Reports whether a table can refer to the value where it is. If it is in a log, that becomes
+    /// a blob file.
+    pub(super) fn can_stay(&mut self, sink: &TableSink<'_>, files: &mut NewFiles, at: &Reference) -> bool {
+        let adopted = || adopt(sink.fs, sink.dir, files, at.file);
+        !sink.blobs.is_log(at.file) || *self.logs.entry(at.file).or_insert_with(adopted)
+    }
+
+    /// Writes a value.
     pub(super) fn put(
         &mut self,
         sink: &TableSink<'_>,
         files: &mut NewFiles,
-        seq: SeqNo,
         value: &[u8],
     ) -> Result<Reference, StorageError> {
-        // A compaction filter may have changed the value.
-        if let Some(at) = sink.in_logs.find(seq).filter(|at| at.is_of_logged(value))
-            && *self.logs.entry(at.file).or_insert_with(|| adopt(sink.fs, sink.dir, files, at.file))
-        {
-            return Ok(at);
-        }
         let writer = match &mut self.open {
             Some(writer) => writer,
             None => {

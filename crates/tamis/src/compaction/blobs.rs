@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::BlobFileId;
-use tamis_files::blob::Reference;
+use tamis_files::blob::{BlobFile, Reference};
 use tamis_files::error::is_lasting;
 use tamis_files::table::PinnedValue;
 use tamis_policy::compaction::plan::{Plan, Reason};
@@ -50,16 +50,32 @@ const GROWTH: u64 = 4;
 /// moving them is optional.
 const ROOM_PART: u64 = 4;
 
-/// A blob file that inputs of a merge refer to.
+/// A file that inputs of a merge refer to.
+#[derive(Debug)]
+enum InputFile {
+    Blob(Arc<OpenBlob>),
+    /// A log, which memtables refer to.
+    Log(Arc<BlobFile>),
+}
+
+impl InputFile {
+    fn file(&self) -> &BlobFile {
+        match self {
+            InputFile::Blob(blob) => &blob.file,
+            InputFile::Log(log) => log,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct InputBlob {
-    blob: Arc<OpenBlob>,
+    blob: InputFile,
     /// The most bytes of it that a table may list: its length or, for a lost file, what the inputs
     /// list.
     most: u64,
 }
 
-/// The blob files that the inputs of a merge refer to; the default has none.
+/// The blob files, or logs, that the inputs of a merge refer to; the default has none.
 #[derive(Debug, Default)]
 pub(crate) struct BlobInputs {
     files: HashMap<BlobFileId, InputBlob>,
@@ -82,13 +98,15 @@ impl BlobInputs {
         let mut files: HashMap<BlobFileId, InputBlob> = HashMap::default();
         for blob in inputs.iter().flat_map(|table| table.blobs.iter()) {
             let most = if blob.file.why_lost().is_some() { 0 } else { blob.file.data_bytes() };
-            files.entry(blob.file.id()).or_insert_with(|| InputBlob { blob: blob.clone(), most });
+            let input = || InputBlob { blob: InputFile::Blob(blob.clone()), most };
+            files.entry(blob.file.id()).or_insert_with(input);
         }
         if files.is_empty() {
             return BlobInputs::default();
         }
         for (file, bytes) in inputs.iter().flat_map(|table| &table.meta.extra.blobs) {
-            if let Some(listed) = files.get_mut(file).filter(|listed| listed.blob.file.why_lost().is_some()) {
+            if let Some(listed) = files.get_mut(file).filter(|listed| listed.blob.file().why_lost().is_some())
+            {
                 listed.most = listed.most.saturating_add(*bytes);
             }
         }
@@ -96,6 +114,30 @@ impl BlobInputs {
         join_small(inputs, version, options, max_table_bytes, room, &mut rewritten);
         let dir = inputs[0].table.path().parent().unwrap_or(Path::new("")).to_owned();
         BlobInputs { files, rewritten, dir }
+    }
+
+    /// Collects the logs that memtables refer to. `judge` returns the length of a complete log, and
+    /// whether values are to stay there. From others, they are written to new files.
+    pub(crate) fn of_logs(
+        dir: &Path,
+        logs: Vec<Arc<BlobFile>>,
+        judge: impl Fn(BlobFileId) -> Option<(u64, bool)>,
+    ) -> BlobInputs {
+        let mut inputs = BlobInputs { dir: dir.to_owned(), ..BlobInputs::default() };
+        for log in logs {
+            let id = log.id();
+            let (most, stay) = judge(id).unwrap_or((0, false));
+            if !stay {
+                inputs.rewritten.insert(id);
+            }
+            inputs.files.insert(id, InputBlob { blob: InputFile::Log(log), most });
+        }
+        inputs
+    }
+
+    /// Reports whether the file with this number is a log, which has no name as a blob file yet.
+    pub(crate) fn is_log(&self, file: BlobFileId) -> bool {
+        self.files.get(&file).is_some_and(|listed| matches!(listed.blob, InputFile::Log(_)))
     }
 
     /// Returns the place of the value that a reference stands for, in a file that an input lists,
@@ -112,8 +154,8 @@ impl BlobInputs {
             let what = format!("an entry refers to blob file {}, which no table of the merge lists", at.file);
             StorageError::corrupt(&self.dir, None, what)
         })?;
-        if listed.blob.file.why_lost().is_none() {
-            listed.blob.file.check_place(&at)?;
+        if listed.blob.file().why_lost().is_none() {
+            listed.blob.file().check_place(&at)?;
         }
         Ok((listed, at))
     }
@@ -132,9 +174,12 @@ impl BlobInputs {
 impl SeparatedValues for BlobInputs {
     fn read(&self, reference: &[u8]) -> Result<Option<PinnedValue>, StorageError> {
         let Ok((listed, at)) = self.find(reference) else { return Ok(None) };
-        match listed.blob.file.read(&at, false, &mut ()) {
+        match listed.blob.file().read(&at, false, &mut ()) {
             Err(why) if is_lasting(&why) => {
-                listed.blob.note_unreadable(&why);
+                match &listed.blob {
+                    InputFile::Blob(blob) => blob.note_unreadable(&why),
+                    InputFile::Log(_) => log::error!("a value cannot be read any more: {why}"),
+                }
                 Ok(None)
             }
             read => read.map(Some),

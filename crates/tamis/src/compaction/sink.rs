@@ -12,7 +12,6 @@ use tamis_policy::compaction::deletes::DeleteTimes;
 
 use crate::compaction::blobs::BlobInputs;
 use crate::compaction::filters::{FilterBits, NewKeys};
-use crate::compaction::logged::InLogs;
 use crate::compaction::versions::Rules;
 use crate::io::FileSystem;
 use crate::options::{FilterChoice, KeyspaceOptions};
@@ -55,10 +54,8 @@ pub(crate) struct TableSink<'a> {
     pub(crate) rules: Rules<'a>,
     /// What the tables record about their origin.
     pub(crate) lineage: Lineage<'a>,
-    /// The blob files that the inputs refer to.
+    /// The blob files, or logs, that the inputs refer to.
     pub(crate) blobs: &'a BlobInputs,
-    /// The values that a flush does not write.
-    pub(crate) in_logs: &'a InLogs,
     /// Consulted at intervals.
     pub(crate) control: &'a dyn JobControl,
 }

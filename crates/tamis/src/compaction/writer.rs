@@ -229,17 +229,21 @@ impl MergeWriter<'_, '_> {
                         return table.add(key, digest, kept);
                     }
                 };
-                let moved = if sink.blobs.moves(&at) { sink.blobs.read(value)? } else { None };
+                let files = &mut self.output.files;
+                let stays = !sink.blobs.moves(&at) && self.blobs.can_stay(sink, files, &at);
+                let moved = if stays { None } else { sink.blobs.read(value)? };
                 let Some(value) = moved else {
+                    // If it is in a log and cannot be read, only reads of this key are to fail.
+                    self.blobs.can_stay(sink, files, &at);
                     table.refer(&at, most, kept.pinned);
                     return table.add(key, digest, kept);
                 };
                 if !sink.separates(&value) {
                     return table.add(key, digest, Kept { kind: Kind::Put, value: &value, ..kept });
                 }
-                self.blobs.put(sink, &mut self.output.files, kept.seq, &value)?
+                self.blobs.put(sink, &mut self.output.files, &value)?
             }
-            _ => self.blobs.put(sink, &mut self.output.files, kept.seq, value)?,
+            _ => self.blobs.put(sink, &mut self.output.files, value)?,
         };
         table.refer(&at, u64::MAX, kept.pinned);
         table.add(key, digest, Kept { kind: Kind::PutBlob, value: &at.encode(), ..kept })

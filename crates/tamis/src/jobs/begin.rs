@@ -36,7 +36,7 @@ use tamis_files::tree::files::{self, first_log_path, options_path, table_path};
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
 use crate::catalogue::{Directory, NotBegun};
-use crate::compaction::logged::InLogs;
+use crate::compaction::blobs::BlobInputs;
 use crate::error::{StorageError, WriteError};
 use crate::io::write_file_atomically;
 use crate::read::Memtables;
@@ -166,7 +166,7 @@ impl Session {
         let run = self.files.numbers.take();
         let Some(epoch) = self.state().catalogue.take_epoch(keyspace.id) else { return Ok(()) };
         let slots = std::slice::from_ref(&view.memtables.active);
-        let written = self.write_memtables(keyspace, slots, &InLogs::default(), epoch, false)?;
+        let written = self.write_memtables(keyspace, slots, &BlobInputs::default(), epoch, false)?;
         let (tables, bytes) = written.expect("cannot be cancelled");
         flushed.edit.added.extend(tables.iter().map(|table| (keyspace.id, 0, run, (*table.meta).clone())));
         if !tables.is_empty() {

@@ -33,7 +33,6 @@ use crate::catalogue::scheduler::{Job, input_bytes};
 use crate::catalogue::state::State;
 use crate::compaction::blobs::{self, BlobInputs};
 use crate::compaction::filters::{self, FilterBits};
-use crate::compaction::logged::InLogs;
 use crate::compaction::{Lineage, MergeLineage, NewKeys, TableSink, execute, parts};
 use crate::error::StorageError;
 use crate::gate::room::{LEFT_FREE, human};
@@ -423,7 +422,6 @@ impl Session {
                 merge: Some(MergeLineage { mark, inputs, before: &before }),
             },
             blobs: &blobs,
-            in_logs: &InLogs::default(),
             control,
         };
         let cuts = parts::cuts(inputs, plan, self.options.compaction_threads());

@@ -20,9 +20,8 @@ use crate::catalogue::keyspace::{CONSUMERS_KEYSPACE, KeyspaceInner};
 use crate::catalogue::state::State;
 use crate::compaction::blobs::BlobInputs;
 use crate::compaction::filters::FilterBits;
-use crate::compaction::logged::InLogs;
 use crate::compaction::sink::Everything;
-use crate::compaction::{Lineage, NewKeys, TableSink, writer};
+use crate::compaction::{Lineage, NewKeys, TableSink, logged, writer};
 use crate::error::StorageError;
 use crate::jobs::control::FlushControl;
 use crate::log::Current;
@@ -213,8 +212,8 @@ impl Session {
         // begins meanwhile gets a later one, and waits for this flush where their keys overlap
         // ([`ingest`](crate::jobs::ingest)), so that epochs stay disjoint at every key.
         let Some((epoch, taken)) = self.take_epoch(keyspace) else { return Ok(()) };
-        let in_logs = self.values_in_logs(keyspace, slots)?;
-        let Some((opened, bytes)) = self.write_memtables(keyspace, slots, &in_logs, epoch, true)? else {
+        let blobs = self.values_in_logs(keyspace, slots)?;
+        let Some((opened, bytes)) = self.write_memtables(keyspace, slots, &blobs, epoch, true)? else {
             return Ok(());
         };
         // If this flush survives a crash, earlier writes in other keyspaces must, too, and so must
@@ -276,38 +275,36 @@ impl Session {
         Ok(())
     }
 
-    /// Finds the large values of sealed memtables that can stay in their logs. These are complete
-    /// and durable then, and are not overwritten. On failure, writes are suspended.
+    /// Returns the logs that have large values of sealed memtables, and in which of them these are
+    /// to stay. The logs are complete and durable then. On failure, writes are suspended.
     fn values_in_logs(
         &self,
         keyspace: &KeyspaceInner,
         slots: &[Arc<MemtableSlot>],
-    ) -> Result<InLogs, StorageError> {
-        let options = &keyspace.shaping.load().options;
-        let all = !self.live_snapshots().is_empty();
-        let mut in_logs = InLogs::of(options, slots.iter().map(|slot| &slot.memtable), all);
-        let first = slots.iter().map(|slot| slot.first_log.load(Relaxed)).reduce(LogId::min);
-        let last = slots.iter().filter_map(|slot| slot.memtable.max_seq()).max();
-        let (false, Some(first), Some(last)) = (in_logs.is_empty(), first, last) else {
-            return Ok(InLogs::default());
-        };
-        self.log.sync_rolled()?;
-        let logs = self.state().logs.with_writes(first, last);
-        for log in logs {
-            if in_logs.look_in(&*self.fs, &self.dir, log, options) {
-                self.state().logs.keep(log.0);
-            }
+    ) -> Result<BlobInputs, StorageError> {
+        let logs = logged::logs_of(slots);
+        if logs.is_empty() {
+            return Ok(BlobInputs::default());
         }
-        Ok(in_logs)
+        self.log.sync_rolled()?;
+        let options = &keyspace.shaping.load().options;
+        let kept = logged::kept_bytes(slots, !self.live_snapshots().is_empty());
+        let state = self.state();
+        let judge = |id: LogId| {
+            let bytes = state.logs.complete(id)?;
+            Some((bytes, logged::stay(options, bytes, kept.get(&id).copied().unwrap_or(0))))
+        };
+        Ok(BlobInputs::of_logs(&self.dir, logs, judge))
     }
 
     /// Writes the contents of successive memtables, newest first, to a table (or to none, if no
-    /// reader can see any of it) and opens it. `None` if cancelled.
+    /// reader can see any of it) and opens it. `blobs` are the logs that have their large values.
+    /// `None` if cancelled.
     pub(crate) fn write_memtables(
         &self,
         keyspace: &KeyspaceInner,
         slots: &[Arc<MemtableSlot>],
-        in_logs: &InLogs,
+        blobs: &BlobInputs,
         epoch: u64,
         cancellable: bool,
     ) -> Result<Option<WrittenTables>, StorageError> {
@@ -344,8 +341,7 @@ impl Session {
             deletes: &deletes,
             rules: keyspace.rules(expired),
             lineage: Lineage { keyspace: keyspace.id, keyspace_name: keyspace.name(), merge: None },
-            blobs: &BlobInputs::default(),
-            in_logs,
+            blobs,
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(RunTables::List(Vec::new()), CursorOptions::default(), slots.len());

@@ -32,7 +32,8 @@ use tamis_files::tree::edit::VersionEdit;
 
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
-use crate::compaction::logged::InLogs;
+use crate::compaction::blobs::BlobInputs;
+use crate::compaction::logged;
 use crate::error::StorageError;
 use crate::observe::events::Event;
 use crate::read::{MemtableSlot, Memtables};
@@ -177,9 +178,10 @@ impl Session {
         for slot in &rescued.slots {
             let Some((epoch, taken)) = self.take_epoch(keyspace) else { break };
             rescued.taken.extend(taken);
-            let Some((tables, bytes)) =
-                self.write_memtables(keyspace, std::slice::from_ref(slot), &InLogs::default(), epoch, true)?
-            else {
+            let slot = std::slice::from_ref(slot);
+            // Values in the logs given up are read as long as the system has them.
+            let blobs = BlobInputs::of_logs(&self.dir, logged::logs_of(slot), |_| None);
+            let Some((tables, bytes)) = self.write_memtables(keyspace, slot, &blobs, epoch, true)? else {
                 return Ok(None);
             };
             rescued.tables.append(tables);

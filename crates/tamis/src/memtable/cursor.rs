@@ -46,6 +46,11 @@ impl MemCursor {
         self.node().expect("the cursor is on a version")
     }
 
+    /// Returns the memtable.
+    pub(crate) fn memtable(&self) -> &Arc<Memtable> {
+        &self.memtable
+    }
+
     /// Reports whether the cursor is on a version. It is not at first, nor after a move beyond
     /// either end.
     #[inline]

@@ -49,6 +49,7 @@
 mod arena;
 mod chunks;
 mod cursor;
+mod logged;
 #[cfg(all(test, loom))]
 mod model;
 mod node;
@@ -60,9 +61,12 @@ mod tests;
 
 pub(crate) use chunks::ChunkPool;
 pub(crate) use cursor::{MemCursor, PinnedMemValue};
+pub(crate) use logged::InLog;
 pub(crate) use ranges::RangeMap;
 use tamis_base::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
 use tamis_env::memory::PageBox;
+use tamis_files::blob::BlobFile;
+use tamis_files::table::ReadTrace;
 use tamis_files::wal::ops::BatchOp;
 use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
@@ -71,7 +75,11 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
+use crate::error::StorageError;
+use crate::slice::Slice;
+
 use chunks::ChunkAccount;
+use logged::LoggedValues;
 use node::{NewEntry, Target};
 use ranges::Ranges;
 use skiplist::{ListWriter, SkipList};
@@ -108,6 +116,8 @@ pub(crate) struct Memtable {
     shared: CachePadded<Shared>,
     counters: CachePadded<MemtableCounters>,
     ranges: Ranges,
+    /// The large values, which are not here.
+    logged: LoggedValues,
     /// Counts everything beyond an empty memtable.
     account: Arc<ChunkAccount>,
 }
@@ -158,11 +168,12 @@ impl Memtable {
     /// filter (2 %) and the largest allocation chunks (16 KiB to 2 MiB). It is not enforced.
     #[cfg(test)]
     pub(crate) fn new(budget_bytes: usize) -> Memtable {
-        Memtable::with_chunks(budget_bytes, None)
+        Memtable::with_chunks(budget_bytes, 0, None)
     }
 
-    /// The same, with chunks from a pool that counts the memtable's memory.
-    pub(crate) fn with_chunks(budget_bytes: usize, pool: Option<Arc<ChunkPool>>) -> Memtable {
+    /// The same, with chunks from a pool that counts the memtable's memory. Values of at least
+    /// `in_log` bytes may stay in the log; 0: none do.
+    pub(crate) fn with_chunks(budget_bytes: usize, in_log: u64, pool: Option<Arc<ChunkPool>>) -> Memtable {
         let chunk_bytes = match budget_bytes / 16 {
             sixteenth if sixteenth >= 2 << 20 => 2 << 20,
             sixteenth => sixteenth.clamp(16 << 10, 1 << 20),
@@ -184,6 +195,7 @@ impl Memtable {
                 max_range: AtomicU64::new(0),
             }),
             ranges: Ranges::default(),
+            logged: LoggedValues::new(in_log),
             account,
         }
     }
@@ -284,7 +296,8 @@ impl Memtable {
     }
 
     /// Returns the newest version of `key` that is not newer than `snapshot`. Does not ask the
-    /// filter.
+    /// filter. A version of the kind [`Kind::PutBlob`] has a reference, as everywhere here: see
+    /// [`read_logged`](Self::read_logged).
     ///
     /// Cost: O(log n) comparisons, about one cache miss each in a large memtable.
     #[inline]
@@ -300,6 +313,27 @@ impl Memtable {
         // SAFETY: the node was found in this memtable.
         let value = unsafe { PinnedMemValue::new(self.clone(), node) };
         Some(Entry { seq: node.seq(), kind: node.kind(), value })
+    }
+
+    /// Reports whether a value of so many bytes may stay in the log.
+    #[inline]
+    pub(crate) fn leaves_in_log(&self, bytes: usize) -> bool {
+        self.logged.takes(bytes)
+    }
+
+    /// Reads the value that a reference in this memtable stands for. Errors: its log cannot be read,
+    /// or does not have the value any more. Costs a system call, a copy and a checksum.
+    pub(crate) fn read_logged<T: ReadTrace>(
+        &self,
+        reference: &[u8],
+        trace: &mut T,
+    ) -> Result<Slice, StorageError> {
+        self.logged.read(reference, trace)
+    }
+
+    /// Returns the logs that references in this memtable lead into.
+    pub(crate) fn logs(&self) -> Vec<Arc<BlobFile>> {
+        self.logged.logs()
     }
 
     /// Estimates the number of versions of keys from `start` up to but excluding `end` (`None`: no
@@ -343,14 +377,14 @@ impl Memtable {
 
     /// Returns the bytes that the entries take, to decide whether the memtable is full: keys,
     /// values, nodes, alignment waste, full chunks' waste, filters and range tombstones. Leaves out
-    /// the unused rest of the current chunks.
+    /// the unused rest of the current chunks. Values in logs count.
     #[inline]
     pub(crate) fn used_bytes(&self) -> usize {
-        self.list().used() + self.beside_list()
+        self.list().used() + self.beside_list() + self.logged.bytes()
     }
 
-    /// Returns the bytes of memory that the memtable holds: the same with whole chunks, since all
-    /// of a chunk may be resident.
+    /// Returns the bytes of memory that the memtable holds: the same without values in logs and
+    /// with whole chunks, since all of a chunk may be resident.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.list().held() + self.beside_list()
     }
@@ -368,7 +402,7 @@ impl Memtable {
     /// Returns the bytes of all keys and values inserted, without range tombstones.
     #[inline]
     pub(crate) fn data_bytes(&self) -> usize {
-        self.counters.data_bytes.load(Ordering::Relaxed)
+        self.counters.data_bytes.load(Ordering::Relaxed) + self.logged.bytes()
     }
 
     /// Returns the smallest sequence number inserted, range tombstones included.
@@ -463,13 +497,26 @@ impl MemWriter<'_> {
         self.memtable.insert_range_tombstone(start, end, seq);
     }
 
-    /// Inserts one operation of a batch, with the digest of its key if it has one.
-    pub(crate) fn insert_op(&mut self, op: &BatchOp<'_>, digest: Option<Digest>, seq: SeqNo) {
+    /// Inserts one operation of a batch, with the digest of its key if it has one, and the place of
+    /// its value in the log if a large one is to stay there.
+    pub(crate) fn insert_op(
+        &mut self,
+        op: &BatchOp<'_>,
+        digest: Option<Digest>,
+        seq: SeqNo,
+        in_log: Option<InLog<'_>>,
+    ) {
+        let memtable = self.memtable;
         let mut put = |key: &[u8], kind, value: &[u8]| {
             self.insert(key, digest.expect("the digest of its key"), seq, kind, value);
         };
         match op {
-            BatchOp::Put { key, value, .. } => put(key, Kind::Put, value),
+            BatchOp::Put { key, value, .. } => match in_log {
+                Some(place) if memtable.leaves_in_log(value.len()) => {
+                    put(key, Kind::PutBlob, &memtable.logged.add(place, value).encode());
+                }
+                _ => put(key, Kind::Put, value),
+            },
             BatchOp::Merge { key, operand, .. } => put(key, Kind::Merge, operand),
             BatchOp::Delete { key, .. } => put(key, Kind::Delete, &[]),
             BatchOp::DeleteRange { start, end, .. } => self.insert_range_tombstone(start, *end, seq),

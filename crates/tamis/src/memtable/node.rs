@@ -167,6 +167,7 @@ impl<'l> NodeRef<'l> {
         match (self.header().seq_kind & 0xFF) as u8 {
             byte if byte == Kind::Put as u8 => Kind::Put,
             byte if byte == Kind::Merge as u8 => Kind::Merge,
+            byte if byte == Kind::PutBlob as u8 => Kind::PutBlob,
             _ => Kind::Delete,
         }
     }

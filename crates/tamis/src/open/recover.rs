@@ -225,7 +225,7 @@ fn replay_into_memtables(
             if view.memtables.active.memtable.is_empty() {
                 db.keyspaces.filled.add(keyspace, log);
             }
-            view.memtables.active.memtable.writer().insert_op(op, op.key().map(Digest::of), seq);
+            view.memtables.active.memtable.writer().insert_op(op, op.key().map(Digest::of), seq, None);
             Ok(())
         },
     )

@@ -1,4 +1,4 @@
-//! Values in blob files, as an iterator reads them.
+//! Values in blob files, and in logs, as an iterator reads them.
 //!
 //! A value is read when its entry is returned. Flushes and compactions write values in key order,
 //! so a scan mostly meets them in file order. If files are not mapped and the next value follows
@@ -12,6 +12,7 @@ use tamis_base::ids::BlobFileId;
 use tamis_files::table::{BlockSource, BlockTouch, ReadTrace};
 
 use crate::error::StorageError;
+use crate::memtable::Memtable;
 use crate::observe::cost::ReadCost;
 use crate::slice::Slice;
 use crate::tree::open_table::OpenTable;
@@ -42,14 +43,25 @@ const MOST_BETWEEN: u64 = 256;
 #[derive(Debug, Default)]
 pub(crate) struct BlobScan(Vec<Follow>);
 
+/// What has a reference.
+#[derive(Debug)]
+pub(crate) enum Holder {
+    Table(Arc<OpenTable>),
+    Memtable(Arc<Memtable>),
+}
+
 impl BlobScan {
-    /// Reads the value behind a reference in `table`.
+    /// Reads the value behind a reference.
     pub(crate) fn read(
         &mut self,
-        table: &OpenTable,
+        holder: &Holder,
         reference: &[u8],
         cost: &mut ReadCost,
     ) -> Result<Slice, StorageError> {
+        let table = match holder {
+            Holder::Table(table) => table,
+            Holder::Memtable(memtable) => return memtable.read_logged(reference, cost),
+        };
         let value = match table.blobs.find(table.table.path(), reference) {
             Ok((file, _)) if file.is_mapped() => {
                 return table.read_blob(reference, true, cost).map(Slice::from_block);

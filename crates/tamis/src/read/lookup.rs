@@ -143,13 +143,20 @@ enum FoundIn<'v> {
     Table(usize),
 }
 
-/// Returns the result for a value in a blob file.
+/// Returns the result for a value in a blob file, or in a log.
 #[cold]
-fn separated(seq: SeqNo, reference: Slice, place: &FoundIn<'_>) -> Lookup {
-    match *place {
+fn separated<R: Recorder>(
+    seq: SeqNo,
+    reference: Slice,
+    place: &FoundIn<'_>,
+    recorder: &mut R,
+) -> Result<Lookup, ReadError> {
+    Ok(match *place {
         FoundIn::Table(table) => Lookup::Separated { seq, table, reference },
-        FoundIn::Memtable(_) => unreachable!("memtables hold whole values"),
-    }
+        FoundIn::Memtable(slot) => {
+            Lookup::Found { seq, value: slot.memtable.read_logged(&reference, recorder)? }
+        }
+    })
 }
 
 /// The lookup of one key on its way through memtables and runs. No result yet, except merge
@@ -391,7 +398,7 @@ impl<'k> KeyLookup<'k> {
         let last = match kind {
             _ if self.cover > seq => Lookup::DeletedByRange { seq: self.cover },
             Kind::Put => Lookup::Found { seq, value },
-            Kind::PutBlob => separated(seq, value, &place),
+            Kind::PutBlob => separated(seq, value, &place, recorder)?,
             Kind::Delete => Lookup::Deleted { seq },
             Kind::Merge => return self.take_operand(at, seq, value, place, recorder),
         };
@@ -418,7 +425,9 @@ impl<'k> KeyLookup<'k> {
         let (key, operator, seen) = (self.probe.key, at.operator(), (seq, self.cover));
         self.operands.push(key, value, operator);
         let base = match place {
-            FoundIn::Memtable(slot) => self.operands.follow_memtable(slot, key, seen, operator),
+            FoundIn::Memtable(slot) => {
+                self.operands.follow_memtable(slot, key, seen, operator, recorder.cost())?
+            }
             FoundIn::Table(table) => {
                 let table = &at.view.version.tables[table];
                 self.operands.follow_table(table, key, seen, operator, recorder.cost())?

@@ -1,7 +1,6 @@
 //! Merges sorted sources into one sequence of versions.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use lazy::LazyRuns;
 use smallvec::SmallVec;
@@ -11,12 +10,12 @@ use tamis_files::table::CursorOptions;
 use crate::error::StorageError;
 use crate::memtable::MemCursor;
 use crate::observe::cost::ReadCost;
+use crate::read::blobs::Holder;
 use crate::read::covers::{Border, Covers};
 use crate::read::merge::source::{ASLEEP, MergeSource, Ranked, rank_of};
 use crate::read::run_cursor::{RunContext, RunCursor};
 use crate::read::start::MergeStart;
 use crate::slice::Slice;
-use crate::tree::open_table::OpenTable;
 
 pub(crate) use crate::read::run_cursor::RunTables;
 
@@ -602,11 +601,11 @@ impl MergeCursor {
         }
     }
 
-    /// Returns the table of the current version, which must not be in a memtable.
-    pub(crate) fn table(&self) -> &Arc<OpenTable> {
+    /// Returns what has the current version.
+    pub(crate) fn holder(&self) -> Holder {
         match self.top() {
-            MergeSource::Run(run) => &self.context.all()[run.table()],
-            MergeSource::Memtable(_) => unreachable!("memtables hold whole values"),
+            MergeSource::Run(run) => Holder::Table(self.context.all()[run.table()].clone()),
+            MergeSource::Memtable(cursor) => Holder::Memtable(cursor.memtable().clone()),
             MergeSource::Asleep(_) => unreachable!("{ASLEEP}"),
         }
     }

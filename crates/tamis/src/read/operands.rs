@@ -125,27 +125,33 @@ impl Operands {
     }
 
     /// Collects older operands in the memtable that holds the operand `seq`. `cover` is the newest
-    /// visible range tombstone over the key. Returns the base if the memtable has it.
+    /// visible range tombstone over the key. Returns the base if the memtable has it. Errors: a log
+    /// that has a value cannot be read.
     pub(crate) fn follow_memtable(
         &mut self,
         slot: &MemtableSlot,
         key: &[u8],
         (seq, cover): (SeqNo, SeqNo),
         operator: Option<&dyn MergeOperator>,
-    ) -> Option<BaseValue> {
+        cost: &mut ReadCost,
+    ) -> Result<Option<BaseValue>, StorageError> {
+        let Some(older) = seq.checked_sub(1) else { return Ok(None) };
         let mut cursor = slot.memtable.cursor();
-        cursor.seek(key, seq.checked_sub(1)?);
+        cursor.seek(key, older);
         while cursor.valid() && cursor.key() == key {
             match cursor.kind() {
-                _ if cover > cursor.seq() => return Some(BaseValue::Nothing),
+                _ if cover > cursor.seq() => return Ok(Some(BaseValue::Nothing)),
                 Kind::Merge => self.push(key, Slice::from_memtable(cursor.pinned_value()), operator),
-                Kind::Put => return Some(BaseValue::Value(Slice::from_memtable(cursor.pinned_value()))),
-                Kind::Delete => return Some(BaseValue::Nothing),
-                Kind::PutBlob => unreachable!("memtables hold whole values"),
+                Kind::Put => return Ok(Some(BaseValue::Value(Slice::from_memtable(cursor.pinned_value())))),
+                Kind::Delete => return Ok(Some(BaseValue::Nothing)),
+                Kind::PutBlob => {
+                    let value = slot.memtable.read_logged(cursor.version().3, cost)?;
+                    return Ok(Some(BaseValue::Value(value)));
+                }
             }
             cursor.next();
         }
-        None
+        Ok(None)
     }
 
     /// The same for a table. Costs a seek.

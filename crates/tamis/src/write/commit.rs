@@ -74,7 +74,7 @@ use crate::conflicts::footprint::KeyspaceFootprint;
 use crate::error::{StorageError, TransactionError, WriteError};
 use crate::gate::reserve::frees_room;
 use crate::log::Current;
-use crate::memtable::MemWriter;
+use crate::memtable::{InLog, MemWriter, Memtable};
 use crate::observe::latency;
 use crate::read::{View, WORTH};
 use crate::session::Session;
@@ -167,7 +167,7 @@ impl Session {
         let (bytes, count) = (batch.byte_len() + value.map_or(0, <[u8]>::len), batch.len() as u64);
         let directory = self.keyspaces.directory.load();
         let mut in_flight = InFlight { db: self, ticket: None };
-        let last;
+        let (last, logged);
         let targets = {
             let mut log = self.log.lock();
             self.gate.check_writable()?;
@@ -178,20 +178,28 @@ impl Session {
             let targets = Targets::of(&directory, batch.keyspaces(), &log, &self.keyspaces.filled);
             // The insertion needs it after the append.
             targets.prefetch(batch.digests()[0]);
-            match value {
+            let stays = match value {
+                None => targets.leave_in_log(batch),
+                Some(value) => targets.leaves_in_log(value),
+            };
+            let readable = stays.then(|| self.log.readable(&mut log)).flatten();
+            let offset = match value {
                 None => self.log.append(&mut log, count, std::iter::once(batch.bytes()))?,
                 Some(value) => {
                     let (head, len) = batch.around_value(value);
-                    self.log.append(&mut log, count, [head, &len, value].into_iter())?;
+                    let first = self.log.append(&mut log, count, [head, &len, value].into_iter())?;
+                    first + (head.len() + len.len()) as u64
                 }
-            }
+            };
+            logged = readable.map(|log| (log, offset));
             in_flight.ticket = Some(self.committer.turns.take());
             last = log.assign(count);
             self.count(count, bytes);
             targets
         };
         sync::point();
-        targets.insert(batch, value, last - count);
+        let in_log = logged.as_ref().map(|(log, offset)| InLog { log, offset: *offset });
+        targets.insert(batch, value, in_log, last - count);
         self.note_deletes(&targets);
         in_flight.land(last)?;
         self.expiry.note_visible();
@@ -239,15 +247,19 @@ impl Session {
         let batches = &members.batches[..];
         let bytes: usize = batches.iter().map(|b| b.byte_len()).sum();
         let count: u64 = batches.iter().map(|b| b.len() as u64).sum();
+        let mut logged = None;
         if count > 0 {
             self.make_room(log, batches, bytes)?;
-            self.log.append(log, count, batches.iter().map(|batch| batch.bytes()))?;
+            let readable = self.leave_in_log(log, batches).then(|| self.log.readable(log)).flatten();
+            let offset = self.log.append(log, count, batches.iter().map(|batch| batch.bytes()))?;
+            logged = readable.map(|log| (log, offset));
         }
         if sync {
             self.log.sync(log)?;
         }
         if count > 0 {
-            self.insert(log, batches);
+            let in_log = logged.as_ref().map(|(log, offset)| InLog { log, offset: *offset });
+            self.insert(log, batches, in_log);
             let last = log.assign(count);
             sync::point();
             self.committer.publish(last);
@@ -306,16 +318,27 @@ impl Session {
         }
     }
 
+    /// Reports whether any value of the batches is to stay in the log.
+    fn leave_in_log(&self, log: &Current, batches: &[&WriteBatch]) -> bool {
+        let directory = self.keyspaces.directory.load();
+        batches.iter().any(|batch| {
+            Targets::of(&directory, batch.keyspaces(), log, &self.keyspaces.filled).leave_in_log(batch)
+        })
+    }
+
     /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were
-    /// checked.
-    fn insert(&self, log: &Current, batches: &[&WriteBatch]) {
+    /// checked. `in_log` is the place of the first batch, if large values are to stay there.
+    fn insert(&self, log: &Current, batches: &[&WriteBatch], mut in_log: Option<InLog<'_>>) {
         let directory = self.keyspaces.directory.load();
         let mut seq = log.last_seq();
         for batch in batches {
             let targets = Targets::of(&directory, batch.keyspaces(), log, &self.keyspaces.filled);
-            targets.insert(batch, None, seq);
+            targets.insert(batch, None, in_log, seq);
             self.note_deletes(&targets);
             seq += batch.len() as u64;
+            if let Some(place) = &mut in_log {
+                place.offset += batch.byte_len() as u64;
+            }
         }
     }
 }
@@ -378,9 +401,35 @@ impl Targets {
         }
     }
 
+    /// Reports whether a value of the batch is to stay in the log.
+    #[inline]
+    fn leave_in_log(&self, batch: &WriteBatch) -> bool {
+        // Most batches are smaller than any such value.
+        self.leaves_in_log(batch.bytes())
+            && batch.ops().flatten().any(|op| match op {
+                BatchOp::Put { keyspace, value, .. } => {
+                    self.memtable(keyspace).is_some_and(|memtable| memtable.leaves_in_log(value.len()))
+                }
+                _ => false,
+            })
+    }
+
+    /// Reports whether a value like this is to stay in the log, in any of the keyspaces.
+    #[inline]
+    fn leaves_in_log(&self, value: &[u8]) -> bool {
+        let mut views = self.0.iter().filter_map(|(_, view)| view.as_ref());
+        views.any(|view| view.memtables.active.memtable.leaves_in_log(value.len()))
+    }
+
+    fn memtable(&self, keyspace: KeyspaceId) -> Option<&Memtable> {
+        let (_, view) = self.0.iter().find(|(id, _)| *id == keyspace)?;
+        Some(&view.as_ref()?.memtables.active.memtable)
+    }
+
     /// Inserts the operations of a batch; their numbers start after `seq`. With a `value`, the batch
-    /// is one put that lacks it.
-    fn insert(&self, batch: &WriteBatch, value: Option<&[u8]>, mut seq: SeqNo) {
+    /// is one put that lacks it. `in_log` is the place of the batch, or of that value, if large ones
+    /// are to stay there.
+    fn insert(&self, batch: &WriteBatch, value: Option<&[u8]>, in_log: Option<InLog<'_>>, mut seq: SeqNo) {
         let deletes_ranges = batch.digests().len() < batch.len();
         for (id, view) in self.0.iter().filter_map(|(id, view)| Some((*id, view.as_ref()?))) {
             if deletes_ranges {
@@ -405,7 +454,14 @@ impl Targets {
             let digest = op.key().map(|_| *digests.next().expect("a batch has a digest of each key"));
             // Writes to a keyspace dropped since the batch was built are discarded.
             if let Some((_, Some((view, writer)))) = &mut current {
-                writer.insert_op(&op, digest, seq);
+                let place = in_log.map(|place| match (op, value) {
+                    (BatchOp::Put { value, .. }, None) => {
+                        let within = value.as_ptr().addr() - batch.bytes().as_ptr().addr();
+                        InLog { offset: place.offset + within as u64, ..place }
+                    }
+                    _ => place,
+                });
+                writer.insert_op(&op, digest, seq, place);
                 if let BatchOp::Delete { key, .. } = op {
                     view.gaps.deletions().note(key);
                 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tamis::changes::OperationKind;
-use tamis::io::{FileSystem, MemFs, Usage, read_file};
+use tamis::io::{FileSystem, MemFs, read_file};
 use tamis::operators::{CompactionFilter, Decision, Operators};
 use tamis::options::ReadMode;
-use tamis::{Db, KeyspaceOptions, Options, WriteBatch};
+use tamis::{Db, Durability, KeyspaceOptions, Options, ReadError, StorageError, WriteBatch};
 
 const DIR: &str = "db";
 const KEYS: u32 = 200;
@@ -33,10 +33,14 @@ fn fill(db: &Db, round: u32) {
 }
 
 fn check(db: &Db, round: u32) {
+    check_values(db, round);
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+fn check_values(db: &Db, round: u32) {
     (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, round), "{i}"));
     let found: Vec<_> = db.iter().map(|item| item.unwrap().1.to_vec()).collect();
     assert_eq!(found, (0..KEYS).map(|i| value(i, round)).collect::<Vec<_>>());
-    assert!(db.verify().unwrap().problems.is_empty());
 }
 
 fn files(fs: &MemFs, extension: &str) -> Vec<PathBuf> {
@@ -171,26 +175,125 @@ fn what_a_compaction_filter_makes_of_a_value_is_not_in_the_log() {
     });
 }
 
-/// The values are in memory, too.
+/// The checkpoint has the log as it was, with space behind its end, so it cannot be a blob file.
 #[test]
-fn values_of_a_damaged_log_are_written_from_memory() {
-    for at in [100, 3000, 200_000] {
-        let fs = MemFs::new();
-        let mut options = options(&fs);
-        options.keyspace.memtable_bytes = 4 << 20;
-        let db = options.clone().open(DIR).unwrap();
-        (0..KEYS).for_each(|i| db.put(key(i), value(i, 1)).unwrap());
-        let path = files(&fs, ".log").into_iter().max_by_key(|path| fs.file_len(path).unwrap()).unwrap();
-        let mut bytes = read_file(&fs, &path).unwrap();
-        bytes[at] ^= 1;
-        fs.remove(&path).unwrap();
-        fs.create(&path, Usage::Log).unwrap().append(&bytes).unwrap();
+fn a_checkpoint_of_values_that_are_only_in_the_log_is_complete() {
+    let fs = MemFs::new();
+    let mut options = options(&fs);
+    options.keyspace.memtable_bytes = 3 << 20;
+    let db = options.clone().open(DIR).unwrap();
+    for round in 1..4 {
+        (0..KEYS).for_each(|i| db.put(key(i), value(i, round)).unwrap());
+        db.checkpoint(format!("copy {round}")).unwrap();
         db.flush().unwrap();
-        assert!(!stayed(&db));
-        check(&db, 1);
-        db.close().unwrap();
-        check(&options.open(DIR).unwrap(), 1);
+        check(&db, round);
     }
+    db.close().unwrap();
+    check(&options.clone().open(DIR).unwrap(), 3);
+    (1..4).for_each(|round| check(&options.clone().open(format!("copy {round}")).unwrap(), round));
+}
+
+/// Overwrites a byte of a file, for those who have it open, too.
+fn damage(fs: &MemFs, path: &Path, at: usize) {
+    let mut bytes = read_file(fs, path).unwrap();
+    bytes[at] ^= 1;
+    let aside = path.with_extension("aside");
+    fs.reuse(path, &aside).unwrap().append(&bytes).unwrap();
+    fs.rename(&aside, path).unwrap();
+}
+
+/// Only reads of its key fail, before the flush and after it, whether the values stay in the log or
+/// not.
+#[test]
+fn a_damaged_value_in_a_log_is_an_error() {
+    [3 << 20, 8 << 20].into_iter().for_each(with_a_damaged_value);
+}
+
+fn with_a_damaged_value(memtable_bytes: u64) {
+    let fs = MemFs::new();
+    let mut options = options(&fs);
+    options.keyspace.memtable_bytes = memtable_bytes;
+    let db = options.open(DIR).unwrap();
+    (0..KEYS).for_each(|i| db.put(key(i), value(i, 1)).unwrap());
+    let path = files(&fs, ".log").into_iter().max_by_key(|path| fs.file_len(path).unwrap()).unwrap();
+    damage(&fs, &path, 200_000);
+    let failed = || -> Vec<u32> {
+        let fails = |&i: &u32| match db.get(key(i)) {
+            Ok(found) => {
+                assert_eq!(found.unwrap(), value(i, 1));
+                false
+            }
+            Err(error) => {
+                assert!(matches!(error, ReadError::Storage(StorageError::Corrupt(_))), "{error}");
+                true
+            }
+        };
+        (0..KEYS).filter(fails).collect()
+    };
+    let before = failed();
+    assert_eq!(before.len(), 1);
+    db.flush().unwrap();
+    assert_eq!(stayed(&db), memtable_bytes == 3 << 20);
+    assert_eq!(failed(), before);
+    assert_eq!(db.verify().unwrap().problems.len(), 1);
+    db.put(key(before[0]), value(before[0], 1)).unwrap();
+    check_values(&db, 1);
+}
+
+/// Gets, batches of gets, scans in both directions, merges, transactions and snapshots, of puts and
+/// batches, synced or not.
+#[test]
+fn values_are_read_from_the_log_before_a_flush() {
+    let fs = MemFs::new();
+    let mut options = options(&fs);
+    options.keyspace.memtable_bytes = 64 << 20;
+    options.keyspace.merge_operator = Some("append".into());
+    let db = options.clone().open(DIR).unwrap();
+    for i in 0..KEYS {
+        match i % 4 {
+            0 => db.put(key(i), value(i, 1)).unwrap(),
+            1 => db.put_with(key(i), value(i, 1), Durability::Sync).unwrap(),
+            2 => {
+                let mut batch = WriteBatch::new();
+                batch.put("small", [7; 10]).delete("absent").put(key(i), value(i, 1)).put("small", [8; 70]);
+                db.write(batch).unwrap();
+            }
+            _ => {
+                let mut transaction = db.transaction();
+                transaction.put(key(i), value(i, 1)).unwrap();
+                transaction.commit().unwrap();
+            }
+        }
+    }
+    let snapshot = db.snapshot();
+    let memory = db.stats().memtable_bytes;
+    assert!(memory < u64::from(KEYS) * LEN as u64 / 2, "{memory} bytes of memory");
+    db.delete("small").unwrap();
+    check(&db, 1);
+    let keys: Vec<String> = (0..KEYS).map(key).collect();
+    let found = db.multi_get(&keys).unwrap();
+    assert!((0..KEYS).all(|i| found[i as usize].as_deref() == Some(&value(i, 1)[..])));
+    let back: Vec<_> = db.iter().rev().map(|item| item.unwrap().1.to_vec()).collect();
+    assert_eq!(back, (0..KEYS).rev().map(|i| value(i, 1)).collect::<Vec<_>>());
+    db.merge(key(5), "more").unwrap();
+    db.put(key(6), value(6, 2)).unwrap();
+    let longer = [&value(5, 1)[..], b"more"].concat();
+    assert_eq!(db.get(key(5)).unwrap().unwrap(), longer);
+    assert_eq!(db.iter().nth(5).unwrap().unwrap().1, longer);
+    let mut iter = db.iter();
+    let first = iter.next().unwrap().unwrap();
+    assert_eq!(first.1, value(0, 1));
+    // The logs lose their names, and what was pinned stays readable.
+    db.flush().unwrap();
+    (2..5).for_each(|round| fill(&db, round));
+    db.compact().unwrap();
+    assert_eq!(snapshot.get(key(6)).unwrap().unwrap(), value(6, 1));
+    let rest: Vec<_> = iter.map(|item| item.unwrap().1.to_vec()).collect();
+    assert!(rest[4] == longer && rest[5] == value(6, 2) && rest.len() == KEYS as usize - 1);
+    drop(snapshot);
+    check(&db, 4);
+    drop(db);
+    check(&options.open(DIR).unwrap(), 4);
 }
 
 #[test]

@@ -419,7 +419,7 @@ fn apply(
                 memtables.push(LogMemtable { log, slot: keyspace.fresh_memtable(log), published: false });
             }
             let memtable = memtables.last().expect("just added");
-            memtable.slot.memtable.writer().insert_op(&op, op.key().map(Digest::of), seq);
+            memtable.slot.memtable.writer().insert_op(&op, op.key().map(Digest::of), seq, None);
         }
     }
 }

@@ -3,18 +3,16 @@
 //! Forwards the newest version of a key comes first, backwards the oldest. That is the only
 //! difference between the two directions.
 
-use std::sync::Arc;
-
 use tamis_base::key::{Kind, SeqNo, prefix_of};
 
 use super::end::{End, Way};
 use super::reader::Reader;
 use crate::error::ReadError;
 use crate::operators::MergeOperator;
+use crate::read::blobs::Holder;
 use crate::read::merge::{Head, MergeCursor};
 use crate::read::operands::{BaseValue, Operands, Order};
 use crate::slice::Slice;
-use crate::tree::open_table::OpenTable;
 
 /// Versions of one key to step over one by one before a seek skips the rest.
 const STEPS: u64 = 4;
@@ -105,7 +103,7 @@ impl End {
         let cursor = self.cursor.as_mut().expect("positioned");
         let key = cursor.pinned_key();
         let value = if kind == Kind::PutBlob {
-            reader.blobs.read(cursor.table(), cursor.version().3, &mut reader.cost)?
+            reader.blobs.read(&cursor.holder(), cursor.version().3, &mut reader.cost)?
         } else {
             let oldest = cover.max(reader.context.horizon);
             self.stands = false;
@@ -209,8 +207,8 @@ struct KeyVersions {
 enum Below {
     Nothing,
     Value(Slice),
-    /// A value that is not read before it is known to be needed: its table and the reference to it.
-    Blob(Arc<OpenTable>, Slice),
+    /// A value that is not read before it is known to be needed: what has the reference to it.
+    Blob(Holder, Slice),
 }
 
 impl KeyVersions {
@@ -227,7 +225,7 @@ impl KeyVersions {
                 return false;
             }
             Kind::Put => Below::Value(cursor.pinned_value()),
-            Kind::PutBlob => Below::Blob(cursor.table().clone(), cursor.pinned_value()),
+            Kind::PutBlob => Below::Blob(cursor.holder(), cursor.pinned_value()),
             Kind::Delete => Below::Nothing,
         };
         if self.order == Order::OldestFirst {
