@@ -29,8 +29,7 @@ pub enum Kind {
     /// An operand follows: the keyspace's merge operator applies it to the result of the key's
     /// older versions.
     Merge = 2,
-    /// The key has a value that lies in a blob file; a reference to it follows. Only tables hold
-    /// this kind.
+    /// The key has a value that lies in a blob file or a log; a reference to it follows.
     PutBlob = 3,
 }
 

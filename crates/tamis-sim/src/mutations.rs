@@ -237,6 +237,35 @@ const MUTATIONS: &[Mutation] = &[
         }],
     },
     Mutation {
+        name: "log-with-values-reused",
+        story: "a log is overwritten while memtables or tables refer to values in it",
+        edits: &[Edit {
+            file: "crates/tamis/src/log.rs",
+            find: r#"            && !log.has_values"#,
+            replace: r#"            && (!log.has_values || log.id > 0)"#,
+        }],
+    },
+    Mutation {
+        name: "values-of-a-group-in-one-place",
+        story: "the values of a group's batches are looked for where the first one's are",
+        edits: &[Edit {
+            file: "crates/tamis/src/write/commit.rs",
+            find: r#"place.offset += batch.byte_len() as u64;"#,
+            replace: r#"place.offset += 0;"#,
+        }],
+    },
+    Mutation {
+        name: "values-in-unsynced-logs",
+        story: "a table refers to values in a log that a power failure cuts short",
+        edits: &[Edit {
+            file: "crates/tamis/src/jobs/flush.rs",
+            find: r#"        self.log.sync_rolled()?;
+        let options"#,
+            replace: r#"        self.log.trim();
+        let options"#,
+        }],
+    },
+    Mutation {
         name: "followers-always-succeed",
         story: "followers of a write group succeed although their leader failed",
         edits: &[Edit {

@@ -103,7 +103,8 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct MappedWriter {
     file: File,
-    /// The offset of the next append: the total length of the successful ones.
+    /// The offset of the next append: the total length of the successful ones. After a failed one,
+    /// nothing may be appended.
     written: u64,
     /// Blocks are reserved up to here.
     reserved: u64,

@@ -29,7 +29,7 @@ const GRAIN_BYTES: u64 = 1 << 10;
 /// In a log, damage and a wrong reference look alike.
 const NOT_THE_VALUE: Damage = Damage("the checksum of a value does not match that in the table");
 
-/// An open blob file. The file does not change while it is open.
+/// An open blob file, which does not change while it is open, or an open log, which only grows.
 #[derive(Debug)]
 pub struct BlobFile {
     path: PathBuf,

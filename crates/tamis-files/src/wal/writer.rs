@@ -67,8 +67,8 @@ impl LogWriter {
     }
 
     /// Appends one record with the concatenated `parts` as its payload, and returns the offset of
-    /// its end. On return the operating system has the record. Costs one write call, and one more
-    /// for each further part of 4 KiB or more. These are not copied.
+    /// its end. On return the operating system has the record. Costs one append to the file, and one
+    /// more for each further part of 4 KiB or more. These are not copied.
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<u64, StorageError> {
         self.append_record(RecordType::Data, parts)
     }

@@ -117,8 +117,8 @@ impl Limits {
     /// Returns how much space appending `bytes` would add to the log.
     pub(crate) fn growth(&self, log: &LogWriter, bytes: u64) -> u64 {
         let end = log.len().saturating_add(bytes).saturating_add(RECORD_BYTES);
-        // Half a step ahead of need: the file system prepares reserved space for appends in the
-        // background.
+        // Half a step ahead of need: the file system prepares whole pieces of reserved space for
+        // appends.
         let step = self.step(end);
         if end.saturating_add(step / 2) <= log.allocated() {
             return 0;

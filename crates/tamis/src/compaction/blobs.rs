@@ -16,7 +16,7 @@
 //! [`BlobUse`]: crate::tree::version::BlobUse
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::BlobFileId;
@@ -54,15 +54,18 @@ const ROOM_PART: u64 = 4;
 #[derive(Debug)]
 enum InputFile {
     Blob(Arc<OpenBlob>),
-    /// A log, which memtables refer to.
-    Log(Arc<BlobFile>),
+    /// A log, which memtables refer to, and whether it was logged that it has an unreadable value.
+    Log {
+        log: Arc<BlobFile>,
+        told: Once,
+    },
 }
 
 impl InputFile {
     fn file(&self) -> &BlobFile {
         match self {
             InputFile::Blob(blob) => &blob.file,
-            InputFile::Log(log) => log,
+            InputFile::Log { log, .. } => log,
         }
     }
 }
@@ -130,14 +133,19 @@ impl BlobInputs {
             if !stay {
                 inputs.rewritten.insert(id);
             }
-            inputs.files.insert(id, InputBlob { blob: InputFile::Log(log), most });
+            inputs.files.insert(id, InputBlob { blob: InputFile::Log { log, told: Once::new() }, most });
         }
         inputs
     }
 
     /// Reports whether the file with this number is a log, which has no name as a blob file yet.
     pub(crate) fn is_log(&self, file: BlobFileId) -> bool {
-        self.files.get(&file).is_some_and(|listed| matches!(listed.blob, InputFile::Log(_)))
+        self.files.get(&file).is_some_and(|listed| matches!(listed.blob, InputFile::Log { .. }))
+    }
+
+    /// Reports whether the file of a value is a blob file, or a log that is complete.
+    pub(crate) fn may_become_blob(&self, at: &Reference) -> bool {
+        !self.is_log(at.file) || self.files.get(&at.file).is_some_and(|listed| listed.most > 0)
     }
 
     /// Returns the place of the value that a reference stands for, in a file that an input lists,
@@ -178,7 +186,9 @@ impl SeparatedValues for BlobInputs {
             Err(why) if is_lasting(&why) => {
                 match &listed.blob {
                     InputFile::Blob(blob) => blob.note_unreadable(&why),
-                    InputFile::Log(_) => log::error!("a value cannot be read any more: {why}"),
+                    InputFile::Log { told, .. } => {
+                        told.call_once(|| log::error!("a value cannot be read any more: {why}"));
+                    }
                 }
                 Ok(None)
             }

@@ -233,9 +233,11 @@ impl MergeWriter<'_, '_> {
                 let stays = !sink.blobs.moves(&at) && self.blobs.can_stay(sink, files, &at);
                 let moved = if stays { None } else { sink.blobs.read(value)? };
                 let Some(value) = moved else {
-                    // If it is in a log and cannot be read, only reads of this key are to fail.
-                    self.blobs.can_stay(sink, files, &at);
-                    table.refer(&at, most, kept.pinned);
+                    // A value that cannot be read counts for its file if that is, or can become, a
+                    // blob file. Either way, only reads of this key fail.
+                    if stays || sink.blobs.may_become_blob(&at) && self.blobs.can_stay(sink, files, &at) {
+                        table.refer(&at, most, kept.pinned);
+                    }
                     return table.add(key, digest, kept);
                 };
                 if !sink.separates(&value) {

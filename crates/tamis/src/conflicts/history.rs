@@ -158,7 +158,8 @@ impl History {
         let mut given_up = Vec::new();
         for slot in slots {
             let Some(last) = slot.memtable.max_seq() else { continue };
-            let bytes = slot.memtable.memory_bytes() as u64;
+            // It keeps the logs of its large values open, too.
+            let bytes = (slot.memtable.memory_bytes() + slot.memtable.logged_bytes()) as u64;
             let wanted = oldest.is_some_and(|oldest| last > oldest) && bytes <= self.limit;
             if !wanted {
                 kept.raise_floor(keyspace, last);

@@ -33,7 +33,8 @@ impl Session {
         let is_less = |free: u64, needed: u64| free.saturating_add(self.space.reserve.held()) < needed;
         // The keyspaces are visited only if space is scarce. An entry takes at most twice as much
         // in a table as in a memtable.
-        let most = needed(2 * (self.keyspaces.chunks.active() + self.keyspaces.chunks.sealed()));
+        let chunks = &self.keyspaces.chunks;
+        let most = needed(2 * (chunks.active() + chunks.sealed() + chunks.in_logs()));
         if !self.space.reserve.is_full() && !is_less(free, most) {
             return;
         }

@@ -7,7 +7,7 @@
 //!
 //! | what failed | what happens |
 //! | --- | --- |
-//! | a write of a log, or its sync | writes are *suspended*: they return [`WriteError::Suspended`](crate::WriteError::Suspended). Everything acknowledged is in memtables. All of these are written to tables, a new log is begun, and one edit of the manifest publishes the tables and declares earlier logs obsolete. Then writes resume |
+//! | a write of a log, or its sync | writes are *suspended*: they return [`WriteError::Suspended`](crate::WriteError::Suspended). Everything acknowledged is in memtables, or in a log that memtables refer to. All of it is written to tables, a new log is begun, and one edit of the manifest publishes the tables and declares earlier logs obsolete. Then writes resume |
 //! | a write of the manifest, or its sync | the next edit begins with a new manifest of the tree in memory, so that the state on disk is known again. Writes continue, since the logs hold them. They are suspended after a failed drop of a keyspace, since the keyspace may be gone, and after a failed ingestion, which the next opening may find but must not once a later write is acknowledged |
 //! | a flush, before its edit | its memtable and its logs stay. It is retried with backoff |
 //! | a compaction, before its edit | its outputs are removed, and its keyspace backs off |
@@ -15,7 +15,8 @@
 //!
 //! A failed sync may have lost what was written since the previous one, even if the file shows it,
 //! and a second sync may succeed regardless. So no log sync is ever retried. None needs to be: the
-//! contents of the log are in memory.
+//! contents of the log are in memory, except large values. These are read from the log; one that
+//! the failure has taken stays lost, and reads of its key fail.
 //!
 //! On a full disk, obsolete logs are removed first; if there are none, the
 //! [reserve](crate::gate::reserve) is released, and only work that frees space is accepted until

@@ -36,6 +36,8 @@ pub(crate) struct ChunkPool {
     active: AtomicU64,
     /// The bytes of memtables that wait for their flush.
     sealed: AtomicU64,
+    /// The bytes of values in logs that unflushed memtables refer to.
+    in_logs: AtomicU64,
     /// The bytes ever taken by all memtables.
     taken: AtomicU64,
 }
@@ -63,6 +65,7 @@ impl ChunkPool {
             most,
             active: AtomicU64::new(0),
             sealed: AtomicU64::new(0),
+            in_logs: AtomicU64::new(0),
             taken: AtomicU64::new(0),
         }
     }
@@ -83,6 +86,12 @@ impl ChunkPool {
     #[inline]
     pub(crate) fn sealed(&self) -> u64 {
         self.sealed.load(Relaxed)
+    }
+
+    /// Returns the bytes of values in logs that unflushed memtables refer to. They are no memory.
+    #[inline]
+    pub(crate) fn in_logs(&self) -> u64 {
+        self.in_logs.load(Relaxed)
     }
 
     /// Returns the bytes of unused chunks.
@@ -140,11 +149,14 @@ pub(super) struct ChunkAccount {
     /// The memtable's parts of the pool's sums.
     active: AtomicU64,
     sealed: AtomicU64,
+    in_logs: AtomicU64,
 }
 
 impl ChunkAccount {
     pub(super) fn new(pool: Option<Arc<ChunkPool>>) -> ChunkAccount {
-        ChunkAccount { pool, active: AtomicU64::new(0), sealed: AtomicU64::new(0) }
+        let mut account = ChunkAccount::default();
+        account.pool = pool;
+        account
     }
 
     pub(super) fn pool(&self) -> Option<&ChunkPool> {
@@ -157,6 +169,14 @@ impl ChunkAccount {
             pool.active.fetch_add(bytes as u64, Relaxed);
             pool.taken.fetch_add(bytes as u64, Relaxed);
             self.active.fetch_add(bytes as u64, Relaxed);
+        }
+    }
+
+    /// Counts a value of so many bytes in a log.
+    pub(super) fn refer(&self, bytes: usize) {
+        if let Some(pool) = &self.pool {
+            pool.in_logs.fetch_add(bytes as u64, Relaxed);
+            self.in_logs.fetch_add(bytes as u64, Relaxed);
         }
     }
 
@@ -177,6 +197,7 @@ impl ChunkAccount {
         if let Some(pool) = &self.pool {
             pool.active.fetch_sub(self.active.swap(0, Relaxed), Relaxed);
             pool.sealed.fetch_sub(self.sealed.swap(0, Relaxed), Relaxed);
+            pool.in_logs.fetch_sub(self.in_logs.swap(0, Relaxed), Relaxed);
         }
     }
 }

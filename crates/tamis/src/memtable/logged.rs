@@ -14,10 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tamis_base::ids::LogId;
 use tamis_files::blob::{BlobFile, Reference};
-use tamis_files::table::ReadTrace;
+use tamis_files::table::{PinnedValue, ReadTrace};
 
 use crate::error::StorageError;
-use crate::slice::Slice;
 
 /// A value of fewer bytes is copied: a reference would hardly be shorter.
 const LEAST_BYTES: u64 = 64;
@@ -79,10 +78,14 @@ impl LoggedValues {
 
     /// Reads the value that a reference of the memtable stands for. Errors: the log cannot be read,
     /// or does not have the value any more.
-    pub(super) fn read<T: ReadTrace>(&self, reference: &[u8], trace: &mut T) -> Result<Slice, StorageError> {
+    pub(super) fn read<T: ReadTrace>(
+        &self,
+        reference: &[u8],
+        trace: &mut T,
+    ) -> Result<PinnedValue, StorageError> {
         let at = Reference::decode(reference).expect("the memtable encoded it");
         let log = self.log(at.file).expect("added before the reference");
-        log.read(&at, false, trace).map(Slice::from_block)
+        log.read(&at, false, trace)
     }
 
     fn log(&self, id: LogId) -> Option<Arc<BlobFile>> {

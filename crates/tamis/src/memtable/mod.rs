@@ -13,10 +13,10 @@
 //!   no false negative for it.
 //!
 //! # Threads
-//! Any number of writers and readers. None takes a lock or waits for another, with three
+//! Any number of writers and readers. None takes a lock or waits for another, with four
 //! exceptions: an insertion that needs a new chunk takes the arena's lock, range tombstones have
-//! one writer at a time, and a reader at a snapshot takes a lock where newer range tombstones hide
-//! older ones. A read sees a concurrently inserted version whole or not at
+//! one writer at a time, a reader at a snapshot takes a lock where newer range tombstones hide
+//! older ones, and values in logs have a lock ([`logged`]). A read sees a concurrently inserted version whole or not at
 //! all, and filters versions by sequence number. Counters only count, so `Relaxed` suffices: a
 //! thread that learns a sequence number by an ordered load sees what its writer counted.
 //!
@@ -66,7 +66,7 @@ pub(crate) use ranges::RangeMap;
 use tamis_base::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
 use tamis_env::memory::PageBox;
 use tamis_files::blob::BlobFile;
-use tamis_files::table::ReadTrace;
+use tamis_files::table::{PinnedValue, ReadTrace};
 use tamis_files::wal::ops::BatchOp;
 use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
 
@@ -76,7 +76,6 @@ use std::sync::{Arc, OnceLock};
 use crossbeam_utils::CachePadded;
 
 use crate::error::StorageError;
-use crate::slice::Slice;
 
 use chunks::ChunkAccount;
 use logged::LoggedValues;
@@ -327,7 +326,7 @@ impl Memtable {
         &self,
         reference: &[u8],
         trace: &mut T,
-    ) -> Result<Slice, StorageError> {
+    ) -> Result<PinnedValue, StorageError> {
         self.logged.read(reference, trace)
     }
 
@@ -387,6 +386,11 @@ impl Memtable {
     /// with whole chunks, since all of a chunk may be resident.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.list().held() + self.beside_list()
+    }
+
+    /// Returns the bytes of values in logs, which stay on disk as long as the memtable lives.
+    pub(crate) fn logged_bytes(&self) -> usize {
+        self.logged.bytes()
     }
 
     #[inline]
@@ -513,6 +517,7 @@ impl MemWriter<'_> {
         match op {
             BatchOp::Put { key, value, .. } => match in_log {
                 Some(place) if memtable.leaves_in_log(value.len()) => {
+                    memtable.account.refer(value.len());
                     put(key, Kind::PutBlob, &memtable.logged.add(place, value).encode());
                 }
                 _ => put(key, Kind::Put, value),

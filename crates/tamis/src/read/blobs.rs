@@ -60,7 +60,9 @@ impl BlobScan {
     ) -> Result<Slice, StorageError> {
         let table = match holder {
             Holder::Table(table) => table,
-            Holder::Memtable(memtable) => return memtable.read_logged(reference, cost),
+            Holder::Memtable(memtable) => {
+                return memtable.read_logged(reference, cost).map(Slice::from_block);
+            }
         };
         let value = match table.blobs.find(table.table.path(), reference) {
             Ok((file, _)) if file.is_mapped() => {

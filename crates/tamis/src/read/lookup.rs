@@ -154,7 +154,8 @@ fn separated<R: Recorder>(
     Ok(match *place {
         FoundIn::Table(table) => Lookup::Separated { seq, table, reference },
         FoundIn::Memtable(slot) => {
-            Lookup::Found { seq, value: slot.memtable.read_logged(&reference, recorder)? }
+            let value = slot.memtable.read_logged(&reference, recorder)?;
+            Lookup::Found { seq, value: Slice::from_block(value) }
         }
     })
 }

@@ -146,7 +146,7 @@ impl Operands {
                 Kind::Delete => return Ok(Some(BaseValue::Nothing)),
                 Kind::PutBlob => {
                     let value = slot.memtable.read_logged(cursor.version().3, cost)?;
-                    return Ok(Some(BaseValue::Value(value)));
+                    return Ok(Some(BaseValue::Value(Slice::from_block(value))));
                 }
             }
             cursor.next();

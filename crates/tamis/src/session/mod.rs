@@ -455,10 +455,11 @@ impl Session {
     }
 
     /// Returns an upper bound on the bytes of tables and blob files that all memtables will turn
-    /// into. O(keyspaces that hold writes).
+    /// into. Values in logs count, those of active memtables twice. O(keyspaces that hold writes).
     pub(crate) fn bytes_to_flush(&self) -> u64 {
         let of = |keyspace: &Arc<KeyspaceInner>| bytes_of(&keyspace.view.load().memtables.active);
-        self.keyspaces.filled.list().iter().map(of).sum::<u64>() + self.keyspaces.chunks.sealed()
+        let active = self.keyspaces.filled.list().iter().map(of).sum::<u64>();
+        active + self.keyspaces.chunks.sealed() + self.keyspaces.chunks.in_logs()
     }
 
     /// Must be called before flushed memtables leave the keyspace's view.

@@ -99,7 +99,7 @@ impl Session {
     ) -> Result<(), WriteError> {
         self.gate.check_process()?;
         let is_timed = sync || condition.is_some() || latency::is_due() || self.observed.observer.times_all();
-        let timed = is_timed.then(|| self.begin_timed(&batch, sync, condition.is_some()));
+        let timed = is_timed.then(|| self.begin_timed(&batch, batch.byte_len(), sync, condition.is_some()));
         let result = self.commit_untimed(batch, sync, condition);
         // The time of a refused commit is not worth recording.
         if let Some(timed) = timed.filter(|_| result.is_ok()) {
@@ -109,12 +109,12 @@ impl Session {
     }
 
     /// Commits, without a sync, a put that is the only operation of `batch` and has no value there:
-    /// it is `value`. A large value is copied into the memtable and the log's file, and nowhere
-    /// else.
+    /// it is `value`, which is copied into the log and, if it does not stay there, the memtable.
     pub(crate) fn put_large(&self, batch: &WriteBatch, value: &[u8]) -> Result<(), WriteError> {
         self.gate.check_process()?;
         let is_timed = latency::is_due() || self.observed.observer.times_all();
-        let timed = is_timed.then(|| self.begin_timed(batch, false, false));
+        let bytes = batch.byte_len() + value.len();
+        let timed = is_timed.then(|| self.begin_timed(batch, bytes, false, false));
         let result = self.admit(batch).and_then(|()| self.commit_alone(batch, Some(value)));
         if let Some(timed) = timed.filter(|_| result.is_ok()) {
             self.end_timed(timed);
@@ -164,7 +164,9 @@ impl Session {
     /// Logs a batch of single keys, inserts it in parallel with other writers, and makes it visible
     /// once all earlier batches are. With a `value`, the batch is one put that lacks it.
     fn commit_alone(&self, batch: &WriteBatch, value: Option<&[u8]>) -> Result<(), WriteError> {
-        let (bytes, count) = (batch.byte_len() + value.map_or(0, <[u8]>::len), batch.len() as u64);
+        // The length of a value takes up to five bytes, of which the batch has one.
+        let (bytes, count) =
+            (batch.byte_len() + value.map_or(0, |value| value.len() + 4), batch.len() as u64);
         let directory = self.keyspaces.directory.load();
         let mut in_flight = InFlight { db: self, ticket: None };
         let (last, logged);

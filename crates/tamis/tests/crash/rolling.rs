@@ -101,8 +101,9 @@ fn a_recycled_log_shows_none_of_its_old_contents() {
         let mut session = Session::open(&fs).unwrap();
         let mut reused = 0;
         for i in 0..60u8 {
+            // Larger values would stay in their logs.
             let put = Step::Write {
-                writes: vec![Write::Put { space: 0, key: i % 5, len: 900 }],
+                writes: (0..3).map(|j| Write::Put { space: 0, key: (i + j) % 5, len: 300 }).collect(),
                 synced: i % 5 == 0,
             };
             session.run(&put, false).unwrap();
@@ -127,15 +128,19 @@ fn a_recycled_log_shows_none_of_its_old_contents() {
 /// whatever part of that reaches the disk, wherever the world stops.
 #[test]
 fn a_crash_at_any_operation_while_logs_are_rolled_and_truncated_is_survived() {
-    let put = |key, len, synced| Step::Write { writes: vec![Write::Put { space: 0, key, len }], synced };
+    let put = |key, synced| {
+        let writes = (0..3).map(|i| Write::Put { space: 0, key: key + i, len: 280 }).collect();
+        Step::Write { writes, synced }
+    };
+    let small = |key| Step::Write { writes: vec![Write::Put { space: 0, key, len: 20 }], synced: false };
     let mut steps = Vec::new();
     for round in 0..5u8 {
         // Some reserve space more than once, some leave most of the file unused.
         let writes = [4, 1, 5, 1, 2][usize::from(round)];
-        steps.extend((0..writes).map(|i| put(round + i, 850, i % 2 == 0)));
+        steps.extend((0..writes).map(|i| put(round + i, i % 2 == 0)));
         steps.push(Step::FlushOne(0));
         if round == 3 {
-            steps.extend([put(9, 20, false), Step::Checkpoint, put(8, 20, false)]);
+            steps.extend([small(9), Step::Checkpoint, small(8)]);
         }
     }
     let mut stop = 0;

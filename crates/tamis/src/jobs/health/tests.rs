@@ -7,6 +7,7 @@ use std::time::Duration;
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::ingest::{ExternalTableBuilder, IngestOptions};
+use crate::io::read_file;
 use crate::sync;
 use crate::{Db, Durability, KeyspaceOptions, Options, WriteBatch, WriteError};
 
@@ -91,6 +92,47 @@ fn an_opening_shows_a_failed_write_only_until_writes_resume() {
     fs.plan(FaultPlan::none());
     put_at_last(&db, "after", "1");
     assert_eq!(beside(), [&b"after"[..], b"synced"]);
+}
+
+/// A large value is only in the log, which the failure may have damaged. Writes used to stay
+/// suspended, since the log could not become a blob file.
+#[test]
+fn a_large_value_that_a_failed_log_has_lost_fails_reads_of_its_key_alone() {
+    let fs = FaultyFs::new(8);
+    let keyspace = KeyspaceOptions { blob_threshold: 100, ..KeyspaceOptions::default() };
+    let options = || Options {
+        file_system: Some(Arc::new(fs.clone())),
+        keyspace: keyspace.clone(),
+        ..Options::default()
+    };
+    let db = options().open("/db").unwrap();
+    let value = |i: usize| i.to_string().repeat(1000);
+    (0..5).for_each(|i| put(&db, &format!("key{i}"), &value(i), Durability::Buffered).unwrap());
+    fail(&fs, OpClass::Sync, ErrorKind::Other);
+    assert!(matches!(put(&db, "failed", "1", Durability::Sync), Err(WriteError::Storage(_))));
+    let part = [b'3'; 50];
+    let place = fs.files().into_iter().find_map(|(path, _)| {
+        let bytes = read_file(&fs, &path).ok()?;
+        Some((path, bytes.windows(50).position(|bytes| bytes == part)?))
+    });
+    let (log, at) = place.expect("the log has it");
+    fs.corrupt(log, at as u64, 1).unwrap();
+    fs.plan(FaultPlan::none());
+    put_at_last(&db, "after", "1");
+    let check = |db: &Db| {
+        for i in 0..5 {
+            match db.get(format!("key{i}")) {
+                Ok(found) => assert!(i != 3 && found.unwrap() == value(i).as_bytes(), "{i}"),
+                Err(error) => assert!(i == 3, "{i}: {error}"),
+            }
+        }
+        assert_eq!(db.get("after").unwrap().unwrap(), "1");
+    };
+    check(&db);
+    db.compact().unwrap();
+    check(&db);
+    db.close().unwrap();
+    check(&options().open("/db").unwrap());
 }
 
 /// A full disk ended writing for good, even after space was freed.

@@ -34,12 +34,18 @@ struct About {
 impl Session {
     #[cold]
     #[inline(never)]
-    pub(super) fn begin_timed(&self, batch: &WriteBatch, synced: bool, is_judged: bool) -> Timed {
+    pub(super) fn begin_timed(
+        &self,
+        batch: &WriteBatch,
+        bytes: usize,
+        synced: bool,
+        is_judged: bool,
+    ) -> Timed {
         let kind = if synced || is_judged { Operation::GroupWrite } else { Operation::Write };
         let about = || {
             Box::new(About {
                 operations: batch.len(),
-                bytes: batch.byte_len(),
+                bytes,
                 synced,
                 keyspace: batch.keyspaces().first().copied(),
                 before: self.observed.write_counters.read(),
