@@ -125,12 +125,12 @@ const MUTATIONS: &[Mutation] = &[
         story: "a write is visible before it is in the memtable",
         edits: &[Edit {
             file: "crates/tamis/src/write/commit.rs",
-            find: r#"        targets.insert(batch, last - count);
+            find: r#"        targets.insert(batch, value, in_log, last - count);
         self.note_deletes(&targets);
         in_flight.land(last)?;"#,
             replace: r#"        in_flight.land(last)?;
         sync::point();
-        targets.insert(batch, last - count);"#,
+        targets.insert(batch, value, in_log, last - count);"#,
         }],
     },
     Mutation {
@@ -252,17 +252,6 @@ const MUTATIONS: &[Mutation] = &[
             file: "crates/tamis/src/write/commit.rs",
             find: r#"place.offset += batch.byte_len() as u64;"#,
             replace: r#"place.offset += 0;"#,
-        }],
-    },
-    Mutation {
-        name: "values-in-unsynced-logs",
-        story: "a table refers to values in a log that a power failure cuts short",
-        edits: &[Edit {
-            file: "crates/tamis/src/jobs/flush.rs",
-            find: r#"        self.log.sync_rolled()?;
-        let options"#,
-            replace: r#"        self.log.trim();
-        let options"#,
         }],
     },
     Mutation {
