@@ -49,7 +49,8 @@ use crate::observe::{Observer, StallCause};
 use crate::options::Options;
 use crate::sync;
 
-/// The maximum rate of slowed-down writes while compaction lags behind, in bytes per second.
+/// The least rate, in bytes per second, that the first writes to be slowed down have while
+/// compactions lag behind.
 const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
 
 /// Slows writes down, or makes them wait, while background work lags behind.
@@ -68,6 +69,10 @@ pub(crate) struct Throttle {
     /// While writes are slowed down: when the writes so far should have completed, in nanoseconds
     /// since `opened`. 0 otherwise.
     slowed_until: AtomicU64,
+    /// The recent rate of writes, slowed down or not, in bytes per second; 0 if unknown.
+    write_rate: AtomicU64,
+    /// When a memtable was last full, in nanoseconds since `opened`.
+    last_full: AtomicU64,
     /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0 if
     /// unknown.
     flush_rate: AtomicU64,
@@ -98,6 +103,8 @@ impl Throttle {
             share,
             opened: sync::now(),
             slowed_until: AtomicU64::new(0),
+            write_rate: AtomicU64::new(0),
+            last_full: AtomicU64::new(0),
             flush_rate: AtomicU64::new(0),
             monitor: monitor.clone(),
             gate: gate.clone(),
@@ -130,12 +137,13 @@ impl Throttle {
         let mut rate = None;
         for keyspace in written {
             rate = slower(rate, self.rate(keyspace, frees)?);
-            let full = {
+            let used = {
                 let view = keyspace.view.load();
-                !view.memtables.active.memtable.is_empty()
-                    && view.memtables.active.memtable.used_bytes() as u64 >= keyspace.options.memtable_bytes
+                let active = &view.memtables.active.memtable;
+                if active.is_empty() { 0 } else { active.used_bytes() as u64 }
             };
-            if full {
+            if used >= keyspace.options.memtable_bytes {
+                self.note_full(used);
                 self.wait_for_memtable(keyspace)?;
                 seal(current, std::slice::from_ref(keyspace))?;
             }
@@ -144,6 +152,14 @@ impl Throttle {
         self.keep_budget(current, seal)?;
         self.keep_share(current, seal)?;
         self.keep_log_space(log, current, bytes, seal)
+    }
+
+    /// Records that writes have filled a memtable of so many bytes.
+    fn note_full(&self, bytes: u64) {
+        let now = sync::since(self.opened);
+        let before = self.last_full.swap(now.as_nanos() as u64, Relaxed);
+        let took = now.saturating_sub(Duration::from_nanos(before));
+        self.write_rate.store(written_rate(self.write_rate.load(Relaxed), bytes, took), Relaxed);
     }
 
     /// Waits while the tree's shape forbids writes, then returns the maximum write rate, if there
@@ -165,7 +181,7 @@ impl Throttle {
             }
         }
         let by_shape = match keyspace.pressure.get() {
-            Pressure::Slowdown(severity) => Some(SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95))),
+            Pressure::Slowdown(severity) => Some(slowed_rate(severity, self.write_rate.load(Relaxed))),
             Pressure::None | Pressure::Stop => None,
         };
         let limit = |rate: Option<f64>, cause| rate.map(|rate| Limit { rate, cause });
@@ -414,6 +430,22 @@ fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
     (full >= 0.5 && flushed_per_second > 0).then(|| flushed_per_second as f64 * (3.0 - 2.0 * full.min(1.0)))
 }
 
+/// Returns the maximum rate of writes while compactions lag behind, in bytes per second. `written` is
+/// their recent rate. The first step hardly slows them down, so that they find the rate that
+/// compactions keep up with, rather than alternate between all and little.
+fn slowed_rate(severity: f64, written: u64) -> f64 {
+    let severity = severity.clamp(0.0, 0.95);
+    (SLOWED_BYTES_PER_SECOND * (1.0 - severity)).max(written as f64 * (1.0 - severity * severity))
+}
+
+/// Returns the rate of writes after one more memtable was filled, in bytes per second: an average
+/// over about eight.
+fn written_rate(before: u64, bytes: u64, took: Duration) -> u64 {
+    let now = bytes as f64 / took.as_secs_f64().max(1e-6);
+    let rate = if before == 0 { now } else { before as f64 + (now - before as f64) / 8.0 };
+    rate.max(1.0) as u64
+}
+
 /// Returns the flush rate after one more flush, in bytes per second.
 fn rate_after(before: u64, bytes: u64, took: Duration) -> u64 {
     let now = (bytes as f64 / took.as_secs_f64().max(1e-6)).max(1.0);
@@ -435,6 +467,26 @@ mod tests {
         assert_eq!(memtable_rate(0.5, 1000), Some(2000.0));
         assert_eq!(memtable_rate(1.0, 1000), Some(1000.0));
         assert_eq!(memtable_rate(1.2, 1000), Some(1000.0));
+    }
+
+    #[test]
+    fn compactions_that_lag_behind_slow_writes_down_step_by_step() {
+        let rates =
+            |written| [0.0, 0.25, 0.5, 0.75, 1.0].map(|severity| slowed_rate(severity, written) / 1e6);
+        let rounded = |written| rates(written).map(|rate: f64| (rate * 10.0).round() / 10.0);
+        assert_eq!(rounded(0), [32.0, 24.0, 16.0, 8.0, 1.6], "no memtable was full yet");
+        assert_eq!(rounded(10_000_000), [32.0, 24.0, 16.0, 8.0, 1.6]);
+        assert_eq!(rounded(100_000_000), [100.0, 93.8, 75.0, 43.8, 9.8]);
+    }
+
+    #[test]
+    fn the_rate_of_writes_is_that_of_the_last_memtables() {
+        let second = Duration::from_secs(1);
+        let mut rate = written_rate(0, 64 << 20, second);
+        assert_eq!(rate, 64 << 20);
+        (0..40).for_each(|_| rate = written_rate(rate, 64 << 20, 2 * second));
+        assert!(((32 << 20)..(33 << 20)).contains(&rate), "{rate}");
+        assert!(written_rate(rate, 0, Duration::ZERO) > 0);
     }
 
     #[test]
