@@ -9,8 +9,9 @@
 //! record 0 | record 1 | … | footer
 //! ```
 //!
-//! A log can be a blob file, too: a flush then refers to the values where the log has them, and the
-//! log gets a second name. Before that, memtables refer to them there ([`BlobFile::of_log`]). So large values are written once.
+//! A log can be a blob file, too. Memtables refer to the values where the log has them
+//! ([`BlobFile::of_log`]). A flush gives the log a second name, and its tables get the references.
+//! So large values are written once.
 //!
 //! # Invariants
 //!

@@ -10,7 +10,7 @@ use super::format::{HEADER_BYTES, LogHeader, RecordHead, RecordType, seed};
 use crate::error::StorageError;
 
 /// A part of a record of at least so many bytes is written from where it is. Shorter ones are
-/// assembled in memory, which takes less time than a write of more pieces.
+/// assembled in memory.
 const LONG_PART: usize = 4 << 10;
 
 /// So many bytes are assembled in memory at most, and a short part.

@@ -16,9 +16,10 @@
 //! Any number of writers and readers. None takes a lock or waits for another, with four
 //! exceptions: an insertion that needs a new chunk takes the arena's lock, range tombstones have
 //! one writer at a time, a reader at a snapshot takes a lock where newer range tombstones hide
-//! older ones, and values in logs have a lock ([`logged`]). A read sees a concurrently inserted version whole or not at
-//! all, and filters versions by sequence number. Counters only count, so `Relaxed` suffices: a
-//! thread that learns a sequence number by an ordered load sees what its writer counted.
+//! older ones, and values in logs have a lock ([`logged`]). A read sees a concurrently inserted
+//! version whole or not at all, and filters versions by sequence number. Counters only count, so
+//! `Relaxed` suffices: a thread that learns a sequence number by an ordered load sees what its
+//! writer counted.
 //!
 //! # Growth
 //! A database may have thousands of keyspaces with a few entries each, so a memtable starts small.

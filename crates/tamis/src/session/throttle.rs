@@ -53,6 +53,9 @@ use crate::sync;
 /// compactions lag behind.
 const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
 
+/// The rate of writes is not measured over less time.
+const SHORTEST_MEASUREMENT: Duration = Duration::from_millis(100);
+
 /// Slows writes down, or makes them wait, while background work lags behind.
 #[derive(Debug)]
 pub(crate) struct Throttle {
@@ -71,8 +74,8 @@ pub(crate) struct Throttle {
     slowed_until: AtomicU64,
     /// The recent rate of writes, slowed down or not, in bytes per second; 0 if unknown.
     write_rate: AtomicU64,
-    /// When a memtable was last full, in nanoseconds since `opened`.
-    last_full: AtomicU64,
+    /// When that was last updated, in nanoseconds since `opened`, and the bytes written by then.
+    measured: (AtomicU64, AtomicU64),
     /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0 if
     /// unknown.
     flush_rate: AtomicU64,
@@ -104,7 +107,7 @@ impl Throttle {
             opened: sync::now(),
             slowed_until: AtomicU64::new(0),
             write_rate: AtomicU64::new(0),
-            last_full: AtomicU64::new(0),
+            measured: Default::default(),
             flush_rate: AtomicU64::new(0),
             monitor: monitor.clone(),
             gate: gate.clone(),
@@ -137,13 +140,13 @@ impl Throttle {
         let mut rate = None;
         for keyspace in written {
             rate = slower(rate, self.rate(keyspace, frees)?);
-            let used = {
+            let full = {
                 let view = keyspace.view.load();
-                let active = &view.memtables.active.memtable;
-                if active.is_empty() { 0 } else { active.used_bytes() as u64 }
+                !view.memtables.active.memtable.is_empty()
+                    && view.memtables.active.memtable.used_bytes() as u64 >= keyspace.options.memtable_bytes
             };
-            if used >= keyspace.options.memtable_bytes {
-                self.note_full(used);
+            if full {
+                self.measure_writes();
                 self.wait_for_memtable(keyspace)?;
                 seal(current, std::slice::from_ref(keyspace))?;
             }
@@ -154,12 +157,17 @@ impl Throttle {
         self.keep_log_space(log, current, bytes, seal)
     }
 
-    /// Records that writes have filled a memtable of so many bytes.
-    fn note_full(&self, bytes: u64) {
-        let now = sync::since(self.opened);
-        let before = self.last_full.swap(now.as_nanos() as u64, Relaxed);
-        let took = now.saturating_sub(Duration::from_nanos(before));
-        self.write_rate.store(written_rate(self.write_rate.load(Relaxed), bytes, took), Relaxed);
+    /// Updates the rate of writes. Called whenever a memtable is full; those of several keyspaces
+    /// may be full at the same time.
+    fn measure_writes(&self) {
+        let (now, written) = (sync::since(self.opened), self.counters.user_bytes.get());
+        let took = now.saturating_sub(Duration::from_nanos(self.measured.0.load(Relaxed)));
+        let bytes = written - self.measured.1.load(Relaxed);
+        if let Some(rate) = written_rate(self.write_rate.load(Relaxed), bytes, took) {
+            self.measured.0.store(now.as_nanos() as u64, Relaxed);
+            self.measured.1.store(written, Relaxed);
+            self.write_rate.store(rate, Relaxed);
+        }
     }
 
     /// Waits while the tree's shape forbids writes, then returns the maximum write rate, if there
@@ -438,12 +446,15 @@ fn slowed_rate(severity: f64, written: u64) -> f64 {
     (SLOWED_BYTES_PER_SECOND * (1.0 - severity)).max(written as f64 * (1.0 - severity * severity))
 }
 
-/// Returns the rate of writes after one more memtable was filled, in bytes per second: an average
-/// over about eight.
-fn written_rate(before: u64, bytes: u64, took: Duration) -> u64 {
-    let now = bytes as f64 / took.as_secs_f64().max(1e-6);
+/// Returns the rate of writes after one more measurement, in bytes per second: an average over about
+/// eight. `None` if too little time has passed.
+fn written_rate(before: u64, bytes: u64, took: Duration) -> Option<u64> {
+    if took < SHORTEST_MEASUREMENT {
+        return None;
+    }
+    let now = bytes as f64 / took.as_secs_f64();
     let rate = if before == 0 { now } else { before as f64 + (now - before as f64) / 8.0 };
-    rate.max(1.0) as u64
+    Some(rate.max(1.0) as u64)
 }
 
 /// Returns the flush rate after one more flush, in bytes per second.
@@ -480,13 +491,15 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_of_writes_is_that_of_the_last_memtables() {
+    fn the_rate_of_writes_is_that_of_the_last_measurements() {
         let second = Duration::from_secs(1);
-        let mut rate = written_rate(0, 64 << 20, second);
+        let mut rate = written_rate(0, 64 << 20, second).unwrap();
         assert_eq!(rate, 64 << 20);
-        (0..40).for_each(|_| rate = written_rate(rate, 64 << 20, 2 * second));
+        (0..40).for_each(|_| rate = written_rate(rate, 64 << 20, 2 * second).unwrap());
         assert!(((32 << 20)..(33 << 20)).contains(&rate), "{rate}");
-        assert!(written_rate(rate, 0, Duration::ZERO) > 0);
+        // Two memtables that were full at the same time were taken for terabytes a second.
+        assert_eq!(written_rate(rate, 64 << 20, Duration::from_micros(1)), None);
+        assert_eq!(written_rate(0, 0, second), Some(1), "0 is unknown");
     }
 
     #[test]
