@@ -24,7 +24,9 @@ struct Writer {
 impl Writer {
     fn new(store: &Faulty, seed: u64) -> Writer {
         let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
-        let db = options(&fs).open("/db").unwrap();
+        let mut options = options(&fs);
+        options.keyspace.blob_threshold = 64 * (seed % 2);
+        let db = options.open("/db").unwrap();
         Writer { fs, db, repo: repository(store, transfer()), model: Map::new(), rng: Rng::new(seed) }
     }
 

@@ -64,7 +64,10 @@ impl World {
 
     /// Continues with what is in a directory.
     pub(crate) fn over(fs: Arc<dyn FileSystem>, dir: &Path, model: Map, seed: u64) -> World {
-        let db = options(&fs).open(dir).unwrap();
+        let mut options = options(&fs);
+        // Of every second world, larger values are in blob files, most of which were logs.
+        options.keyspace.blob_threshold = 100 * (seed % 2);
+        let db = options.open(dir).unwrap();
         World { fs, dir: dir.to_owned(), db, model, rng: Rng::new(seed), copies: 0 }
     }
 

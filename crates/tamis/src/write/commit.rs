@@ -249,10 +249,17 @@ impl Session {
         let batches = &members.batches[..];
         let bytes: usize = batches.iter().map(|b| b.byte_len()).sum();
         let count: u64 = batches.iter().map(|b| b.len() as u64).sum();
-        let mut logged = None;
         if count > 0 {
             self.make_room(log, batches, bytes)?;
-            let readable = self.leave_in_log(log, batches).then(|| self.log.readable(log)).flatten();
+        }
+        let directory = self.keyspaces.directory.load();
+        let of =
+            |batch: &&WriteBatch| Targets::of(&directory, batch.keyspaces(), log, &self.keyspaces.filled);
+        let targets: SmallVec<[Targets; 4]> = batches.iter().map(of).collect();
+        let mut logged = None;
+        if count > 0 {
+            let stays = batches.iter().zip(&targets).any(|(batch, targets)| targets.leave_in_log(batch));
+            let readable = stays.then(|| self.log.readable(log)).flatten();
             let offset = self.log.append(log, count, batches.iter().map(|batch| batch.bytes()))?;
             logged = readable.map(|log| (log, offset));
         }
@@ -260,8 +267,17 @@ impl Session {
             self.log.sync(log)?;
         }
         if count > 0 {
-            let in_log = logged.as_ref().map(|(log, offset)| InLog { log, offset: *offset });
-            self.insert(log, batches, in_log);
+            let mut in_log = logged.as_ref().map(|(log, offset)| InLog { log, offset: *offset });
+            let mut seq = log.last_seq();
+            for (batch, targets) in batches.iter().zip(&targets) {
+                // Cannot fail: the batches were checked.
+                targets.insert(batch, None, in_log, seq);
+                self.note_deletes(targets);
+                seq += batch.len() as u64;
+                if let Some(place) = &mut in_log {
+                    place.offset += batch.byte_len() as u64;
+                }
+            }
             let last = log.assign(count);
             sync::point();
             self.committer.publish(last);
@@ -317,30 +333,6 @@ impl Session {
             let now = self.now();
             let slots = targets.0.iter().filter_map(|(_, view)| Some(&view.as_ref()?.memtables.active));
             slots.for_each(|slot| slot.note_deletes(now));
-        }
-    }
-
-    /// Reports whether any value of the batches is to stay in the log.
-    fn leave_in_log(&self, log: &Current, batches: &[&WriteBatch]) -> bool {
-        let directory = self.keyspaces.directory.load();
-        batches.iter().any(|batch| {
-            Targets::of(&directory, batch.keyspaces(), log, &self.keyspaces.filled).leave_in_log(batch)
-        })
-    }
-
-    /// Inserts the operations into their keyspaces' memtables. Cannot fail: the batches were
-    /// checked. `in_log` is the place of the first batch, if large values are to stay there.
-    fn insert(&self, log: &Current, batches: &[&WriteBatch], mut in_log: Option<InLog<'_>>) {
-        let directory = self.keyspaces.directory.load();
-        let mut seq = log.last_seq();
-        for batch in batches {
-            let targets = Targets::of(&directory, batch.keyspaces(), log, &self.keyspaces.filled);
-            targets.insert(batch, None, in_log, seq);
-            self.note_deletes(&targets);
-            seq += batch.len() as u64;
-            if let Some(place) = &mut in_log {
-                place.offset += batch.byte_len() as u64;
-            }
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tamis::changes::OperationKind;
 use tamis::io::{FileSystem, MemFs, read_file};
 use tamis::operators::{CompactionFilter, Decision, Operators};
 use tamis::options::ReadMode;
+use tamis::stats::ScrubStats;
 use tamis::{Db, Durability, KeyspaceOptions, Options, ReadError, StorageError, WriteBatch};
 
 const DIR: &str = "db";
@@ -325,4 +327,64 @@ fn changes_checkpoints_and_snapshots_have_the_values() {
     check(&options.clone().open("copy").unwrap(), 2);
     let db = options.open(DIR).unwrap();
     check(&db, 3);
+}
+
+/// A number within what tables have is refused, and a later one is restored with its values, which
+/// the log alone has.
+#[test]
+fn a_moment_of_the_past_is_restored_with_its_values() {
+    let fs = MemFs::new();
+    let mut options = options(&fs);
+    options.keyspace.memtable_bytes = 3 << 20;
+    let db = options.clone().open(DIR).unwrap();
+    fill(&db, 1);
+    let flushed = db.stats().visible_seq;
+    (0..10).for_each(|i| db.put(key(i), value(i, 2)).unwrap());
+    db.checkpoint("copy").unwrap();
+    let cut = Options { recover_to: Some(flushed + 4), ..options.clone() };
+    let restored = cut.open("copy").unwrap();
+    let round = |i: u32| if i < 4 { 2 } else { 1 };
+    (0..KEYS).for_each(|i| assert_eq!(restored.get(key(i)).unwrap().unwrap(), value(i, round(i)), "{i}"));
+    db.checkpoint("other copy").unwrap();
+    let refused = Options { recover_to: Some(flushed - 1), ..options }.open("other copy").unwrap_err();
+    assert!(refused.to_string().contains("cannot be restored"), "{refused}");
+}
+
+#[test]
+fn salvage_without_a_manifest_finds_the_values_in_logs() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    fill(&db, 1);
+    assert!(stayed(&db));
+    (0..KEYS).step_by(2).for_each(|i| db.put(key(i), value(i, 2)).unwrap());
+    db.close().unwrap();
+    files(&fs, "").iter().filter(|path| path.to_string_lossy().contains("MANIFEST")).for_each(|path| {
+        fs.remove(path).unwrap();
+    });
+    tamis_doctor::salvage(DIR, options(&fs), false).unwrap();
+    let db = options(&fs).open(DIR).unwrap();
+    (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 2 - i % 2), "{i}"));
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+#[test]
+fn the_scrub_reads_the_values_in_logs() {
+    let fs = MemFs::new();
+    let db = Options { scrub_bytes_per_second: 1 << 30, ..options(&fs) }.open(DIR).unwrap();
+    fill(&db, 1);
+    db.wait_for_compaction().unwrap();
+    assert!(stayed(&db));
+    let path = files(&fs, ".blb").into_iter().max_by_key(|path| fs.file_len(path).unwrap()).unwrap();
+    let begun = db.stats().scrub.unwrap().passes;
+    let scrub = |until: &dyn Fn(&ScrubStats) -> bool| loop {
+        let stats = db.stats().scrub.unwrap();
+        if until(&stats) {
+            break stats.problems;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(scrub(&|stats| stats.passes > begun + 1).is_empty());
+    damage(&fs, &path, 20_000);
+    let problems = scrub(&|stats| !stats.problems.is_empty());
+    assert!(problems[0].contains(path.to_str().unwrap()), "{problems:?}");
 }
