@@ -7,7 +7,7 @@
 //! Cuts depend only on the inputs and on the number of parts requested, not on the number of
 //! threads that happen to be free. So a merge writes the same tables whichever threads write them.
 //!
-//! Cost, for a merge of `n` tables: up to 32 keys from the index of each, and one sort of these
+//! Cost, for a merge of `n` tables: up to 16 keys from the index of each, and one sort of these
 //! keys.
 
 use std::sync::Arc;
@@ -19,8 +19,9 @@ use tamis_policy::compaction::plan::{Plan, is_guard};
 
 use crate::tree::open_table::OpenTable;
 
-/// Keys sampled from the index of one table.
-const KEYS_OF_A_TABLE: usize = 32;
+/// Keys sampled from the index of one table, however small it is: one that covers all keys has its
+/// bytes in every part.
+const KEYS_OF_A_TABLE: usize = 16;
 
 /// Each part must have at least this many times `max_table_bytes` of input: every cut ends a table
 /// early, which should stay the exception.
@@ -70,7 +71,7 @@ pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<
     }
     let mut anchors = Vec::new();
     for table in inputs {
-        anchors_of(table, total / (parts * 8), &mut anchors);
+        anchors_of(table, &mut anchors);
     }
     let is_guard = |key: &KeyBytes| plan.guard_bits.is_some_and(|bits| is_guard(Digest::of(key), bits));
     anchors.iter_mut().for_each(|anchor| anchor.border = is_guard(&anchor.key));
@@ -80,15 +81,13 @@ pub(crate) fn cuts(inputs: &[Arc<OpenTable>], plan: &Plan, parts: usize) -> Vec<
     choose(&anchors, total, parts)
 }
 
-/// Collects the table's first and last keys, and keys from its index if it is larger than `step`
-/// bytes. An unreadable index is left for the merge to report.
-fn anchors_of(table: &OpenTable, step: u64, anchors: &mut Vec<Anchor>) {
+/// Collects the table's first key, and keys from its index. An unreadable index is left for the
+/// merge to report.
+fn anchors_of(table: &OpenTable, anchors: &mut Vec<Anchor>) {
     let meta = &table.meta;
     anchors.push(Anchor { key: meta.smallest.clone(), bytes: 0, border: false });
     let mut left = meta.file_bytes;
-    let steps = usize::try_from(meta.file_bytes / step.max(1)).unwrap_or(KEYS_OF_A_TABLE);
-    let within = table.table.keys_within(steps.clamp(1, KEYS_OF_A_TABLE)).unwrap_or_default();
-    for (key, bytes) in within {
+    for (key, bytes) in table.table.keys_within(KEYS_OF_A_TABLE).unwrap_or_default() {
         let bytes = bytes.min(left);
         left -= bytes;
         anchors.push(Anchor { key: key.into(), bytes, border: false });
@@ -131,7 +130,48 @@ fn choose(anchors: &[Anchor], total: u64, parts: u64) -> Vec<KeyBytes> {
 
 #[cfg(test)]
 mod tests {
+    use tamis_policy::compaction::plan::{OutputRun, Reason, Work};
+    use tamis_policy::compaction::shape::KeyRange;
+
     use super::*;
+    use crate::Options;
+    use crate::io::MemFs;
+
+    /// Regression: the bytes of a table smaller than half of a part counted at its last key. So one
+    /// part of a merge of level 0 had nearly all of them, and one thread did all the work.
+    #[test]
+    fn tables_that_each_cover_all_keys_are_cut_in_the_middle() {
+        let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+        options.keyspace.auto_compaction = false;
+        options.keyspace.block_bytes = 512;
+        let db = options.open("db").unwrap();
+        for run in 0..20 {
+            (run..4000).step_by(20).for_each(|key| db.put(format!("{key:04}"), [1; 100]).unwrap());
+            db.flush().unwrap();
+        }
+        let version = db.default_keyspace().inner.view.load().version.clone();
+        assert_eq!(version.tables.len(), 20);
+        let bytes: u64 = version.tables.iter().map(|table| table.meta.file_bytes).sum();
+        let plan = Plan {
+            inputs: Vec::new(),
+            output_level: 1,
+            output: OutputRun::New,
+            range: KeyRange { smallest: "".as_bytes().into(), largest: version.tables[0].meta.largest.clone() },
+            max_table_bytes: bytes / 10,
+            borders: Vec::new(),
+            edges: Vec::new(),
+            reason: Reason::Level0Runs,
+            work: Work::Merge,
+            guard_bits: None,
+            bottommost: true,
+            stretch: None,
+        };
+        // Separators are shorter than keys.
+        let number = |key: &KeyBytes| format!("{:0<4}", str::from_utf8(key).unwrap()).parse().unwrap();
+        let cuts: Vec<f64> = cuts(&version.tables, &plan, 4).iter().map(number).collect();
+        let near = |(cut, goal): (&f64, f64)| (cut - goal).abs() < 500.0;
+        assert!(cuts.len() == 3 && cuts.iter().zip([1000.0, 2000.0, 3000.0]).all(near), "{cuts:?}");
+    }
 
     fn anchors(list: &[(&str, u64, bool)]) -> Vec<Anchor> {
         list.iter()

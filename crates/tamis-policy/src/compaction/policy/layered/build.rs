@@ -92,7 +92,7 @@ impl Layered {
             inputs,
         };
         let bytes: u64 = own().chain(&target[joined]).map(TableShape::bytes).sum();
-        let fits = plan.work == Work::Move || shape.room.is_none_or(|room| bytes <= room);
+        let fits = plan.work == Work::Move || layout.room.is_none_or(|room| bytes <= room);
         fits.then_some(plan)
     }
 
@@ -178,15 +178,17 @@ impl Layered {
     }
 
     /// Merges the two oldest adjacent runs of a level that fit into the remaining room; `None` if
-    /// room is unlimited, or if the shape must not depend on it.
+    /// the shape must not depend on it. For when [room](Layout::lacks_room) is all that `plan`
+    /// lacks.
     pub(super) fn merge_neighbours(
         &self,
         shape: &Shape,
         layout: &Layout,
         level: usize,
         reason: Reason,
+        plan: impl FnOnce(&Layout) -> Option<Plan>,
     ) -> Option<Plan> {
-        if self.deterministic || shape.room.is_none() {
+        if self.deterministic || !layout.lacks_room(plan) {
             return None;
         }
         let pairs = shape.runs(level).windows(2).rev();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tamis_base::meta::Stretch;
 
-use crate::compaction::plan::Reason;
+use crate::compaction::plan::{Plan, Reason};
 use crate::compaction::shape::{RunShape, TableShape};
 
 /// Tables of one run to be compacted.
@@ -63,7 +63,7 @@ pub(super) enum Kind {
 }
 
 /// Where the data should be.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Layout {
     /// Per level; 0 above the base level, and everywhere if only runs count.
     pub(super) targets: Vec<u64>,
@@ -76,9 +76,17 @@ pub(super) struct Layout {
     /// The level that level 0 compacts into: the base level, or a level above it that is still in
     /// use.
     pub(super) level0_output: usize,
+    /// Bytes that a plan may write; `None` if unlimited.
+    pub(super) room: Option<u64>,
 }
 
 impl Layout {
+    /// Reports whether room is all that a plan lacks: with more of it, there is one. A job in the
+    /// way is no reason for a smaller plan, since it ends.
+    pub(super) fn lacks_room(&self, plan: impl FnOnce(&Layout) -> Option<Plan>) -> bool {
+        self.room.is_some() && plan(&Layout { room: None, ..self.clone() }).is_some()
+    }
+
     /// Returns the level that is merged into the last one in groups, if merges are partitioned.
     pub(super) fn partitioned(&self) -> Option<usize> {
         (self.last > 1).then(|| self.last - 1)

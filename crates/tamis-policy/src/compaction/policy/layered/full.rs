@@ -34,8 +34,9 @@ impl Layered {
             Kind::Leveling => OutputPlace::Joined,
         };
         let draft = self.draft(selected, to, place, reason);
-        let plan = self.build(shape, layout, &draft);
-        if plan.is_some() || shape.room.is_none() || self.deterministic {
+        let build = |layout: &Layout| self.build(shape, layout, &draft);
+        let plan = build(layout);
+        if plan.is_some() || self.deterministic || !layout.lacks_room(build) {
             return plan;
         }
         let next = if from == 0 { layout.level0_output } else { from + 1 };
@@ -44,7 +45,7 @@ impl Layered {
         let pieces = (leveling && from > 0)
             .then(|| self.plan_pieces(shape, layout, from, next, self.table_bytes, reason))
             .flatten();
-        pieces.or_else(|| self.merge_neighbours(shape, layout, from, reason))
+        pieces.or_else(|| self.merge_neighbours(shape, layout, from, reason, build))
     }
 
     /// The levels that a full merge of `from` takes whole, and the level it writes to. The two

@@ -58,7 +58,8 @@ impl Layered {
         let first_used = (1..bytes.len()).find(|&n| !shape.levels[n].is_empty());
         if self.leveling == 0 {
             let last = (self.levels - 1).max(shape.deepest().unwrap_or(0));
-            return Layout { targets: vec![0; count], counts_bytes: false, base: 1, last, level0_output: 1 };
+            let (targets, room) = (vec![0; count], shape.room);
+            return Layout { targets, counts_bytes: false, base: 1, last, level0_output: 1, room };
         }
         let mut last = match shape.deepest() {
             None | Some(0) => self.levels - 1,
@@ -91,7 +92,7 @@ impl Layered {
             }
             targets[base] = target.max(if base == last { self.cap(base, last) } else { 1 });
             let level0_output = first_used.map_or(base, |used| used.min(base));
-            return Layout { targets, counts_bytes: true, base, last, level0_output };
+            return Layout { targets, counts_bytes: true, base, last, level0_output, room: shape.room };
         }
     }
 }

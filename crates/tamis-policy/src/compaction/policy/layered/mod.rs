@@ -271,8 +271,9 @@ impl Layered {
             && self.kind(next, layout.last) == Kind::Leveling;
         if by_pieces {
             let excess = waiting(&shape.levels[level]).saturating_sub(layout.targets[level]);
-            let pieces = self.plan_pieces(shape, layout, level, next, excess, reason);
-            return pieces.or_else(|| self.merge_neighbours(shape, layout, level, reason));
+            let pieces = |layout: &Layout| self.plan_pieces(shape, layout, level, next, excess, reason);
+            return pieces(layout)
+                .or_else(|| self.merge_neighbours(shape, layout, level, reason, pieces));
         }
         self.plan_full(shape, layout, level, reason)
     }
@@ -282,8 +283,10 @@ impl Layered {
         let several =
             |level: &usize| shape.runs(*level).len() > 1 && self.kind(*level, layout.last) == Kind::Leveling;
         (1..shape.levels.len()).filter(several).find_map(|level| {
-            let whole = self.in_place(shape, layout, level, shape.runs(level), Reason::Joining);
-            whole.or_else(|| self.merge_neighbours(shape, layout, level, Reason::Joining))
+            let runs = shape.runs(level);
+            let whole = |layout: &Layout| self.in_place(shape, layout, level, runs, Reason::Joining);
+            whole(layout)
+                .or_else(|| self.merge_neighbours(shape, layout, level, Reason::Joining, whole))
         })
     }
 

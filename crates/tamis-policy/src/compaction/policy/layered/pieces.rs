@@ -29,7 +29,7 @@ impl Layered {
                 self.build(shape, layout, &self.draft(selected, output_level, OutputPlace::Joined, reason))
             };
             build(grown.clone())
-                .or_else(|| if shape.room.is_some() && grown != one { build(one) } else { None })
+                .or_else(|| if layout.room.is_some() && grown != one { build(one) } else { None })
         })
     }
 

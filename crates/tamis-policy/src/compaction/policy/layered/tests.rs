@@ -102,6 +102,33 @@ fn level_0_collects_while_flushes_follow_quickly_and_no_longer() {
     assert!(is_due(&sim, &|_| {}), "it has collected enough");
 }
 
+/// Regression: a level 0 that waited for jobs in its output level merged its two oldest runs, as if
+/// room were short, again and again. So it never waited, and those jobs had successors for ever.
+#[test]
+fn ample_room_changes_no_plan() {
+    let mut sim = Sim::new(Layered { slowdown_runs: 1000, stop_runs: 1000, ..policy(10, 5) }, 5, 3);
+    let mut waited = 0;
+    for _ in 0..600 {
+        uniform_flushes(&mut sim, 1, 30_000, 0);
+        for _ in 0..2 {
+            let shape = sim.shape();
+            let plan = sim.policy.plan(&shape);
+            let ample = Shape { room: Some(u64::MAX / 8), ..shape.clone() };
+            assert_eq!(sim.policy.plan(&ample), plan);
+            if sim.jobs.len() < 2 {
+                match plan {
+                    Some(plan) => sim.begin(&shape, plan),
+                    None => waited += usize::from(shape.runs(0).len() >= sim.policy.level0_runs),
+                }
+            }
+        }
+        if sim.jobs.len() == 2 {
+            sim.finish(0);
+        }
+    }
+    assert!(waited > 20, "level 0 waited {waited} times");
+}
+
 #[test]
 fn tables_end_where_tables_of_the_next_level_begin() {
     let mut sim = Sim::new(policy(10, 5), 5, 3);
