@@ -3,7 +3,7 @@
 //! Every change of a keyspace's view or names is made under the `state` lock; both are read without
 //! a lock.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -83,6 +83,9 @@ pub(crate) struct KeyspaceInner {
     pub(crate) dropped: AtomicBool,
     /// The pressure on writers; see `Session::update_pressure`.
     pub(crate) pressure: KnownPressure,
+    /// When pressure last slowed writes down, as the throttle counts time; 0 if that is long ago.
+    /// Changed by the holder of the log's lock, and reset while nothing compacts by itself.
+    pub(crate) limited_at: AtomicU64,
     pub(crate) age: EntryAges,
     /// The cost of reads of this keyspace.
     pub(crate) reads: Arc<ReadCounters>,
@@ -158,6 +161,7 @@ impl KeyspaceInner {
             old_views: OldViews::new(),
             dropped: AtomicBool::new(false),
             pressure: KnownPressure::default(),
+            limited_at: AtomicU64::new(0),
             reads,
             chunks,
             records: shared.records.clone().map(|cache| KeyspaceRecords::new(id, cache)),

@@ -156,7 +156,10 @@ mod tests {
             inputs: Vec::new(),
             output_level: 1,
             output: OutputRun::New,
-            range: KeyRange { smallest: "".as_bytes().into(), largest: version.tables[0].meta.largest.clone() },
+            range: KeyRange {
+                smallest: "".as_bytes().into(),
+                largest: version.tables[0].meta.largest.clone(),
+            },
             max_table_bytes: bytes / 10,
             borders: Vec::new(),
             edges: Vec::new(),

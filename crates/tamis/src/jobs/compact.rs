@@ -135,9 +135,9 @@ impl Session {
             let goes = !shaping.options.deterministic && !shaping.policy.drops_data();
             goes.then(|| deletes::plan(&shape, &*shaping.policy, shaping.options.table_bytes)).flatten()
         };
+        let has_time = shaping.policy.write_pressure(&shape) == Pressure::None;
         let overdue = |first: bool| {
             let age = shaping.options.max_tombstone_age?;
-            let has_time = shaping.policy.write_pressure(&shape) == Pressure::None;
             (first == has_time)
                 .then(|| deletes::overdue(&shape, &*shaping.policy, age, shaping.options.table_bytes))
                 .flatten()
@@ -148,8 +148,8 @@ impl Session {
             .or_else(|| overdue(true))
             .or_else(|| shaping.policy.plan(&shape))
             .or_else(|| overdue(false))
-            .or_else(deletes)
-            .or_else(rewrite);
+            // Level 0 may wait for the tables that these would take.
+            .or_else(|| if has_time { deletes().or_else(rewrite) } else { None });
         let lack = match planned {
             Some(plan) => match self.lack_of_room(keyspace, &plan, shape.room) {
                 None => return Due::Plan(plan),

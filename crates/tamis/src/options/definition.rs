@@ -270,11 +270,10 @@ options_table! {
              again. Compactions rewrite such a value only with its file: because of garbage, or to \
              join small files. Reading it takes one more read. A change applies to values written from then on.";
         Tuning, blob_garbage: f64 = "0.4", Real { min: 0.05, max: 1.0, unit: "parts of 1" },
-            "Compactions rewrite a blob file once no table refers to this share of it any more: its other values go \
-             to a new file. Once compactions have caught up, files take \
-             at most 1 / (1 − `blob_garbage`) times their live values, 1.67 times with 0.4. If each value is \
-             overwritten at random, a byte is written 1.5 to 1.6 times with 0.5, 1.6 to 1.7 times with 0.4, and 1.7 \
-             to 1.9 times with 0.3.";
+            "Compactions rewrite a blob file once no table refers to this share of it any more: its other \
+             values go to a new file. Once compactions have caught up, files take at most 1 / (1 − \
+             `blob_garbage`) times the values that tables refer to: 1.67 times with 0.4. A smaller share takes \
+             less space and rewrites more.";
         Basic, filter: FilterPolicy = "blocked-bloom", Levels,
             "The filter of each level's tables. `blocked-bloom` touches one cache line per lookup. `ribbon` and \
              `fuse` are smaller and slower. `elastic` filters come in units; those that save the most block reads \

@@ -520,6 +520,9 @@ impl Session {
             true => pressure_of(&*shaping.policy, self.shape(state, keyspace)),
             false => Pressure::None,
         });
+        if !shaping.options.auto_compaction {
+            keyspace.limited_at.store(0, Relaxed);
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //!
 //! * A write stalls only for work that is due, running or in backoff. If that work fails repeatedly
 //!   or lacks room, the write gets the reason as an error, and may be retried.
-//! * Without pressure, a group of writes costs a few loads.
+//! * Without pressure in the last 30 s, a group of writes costs a few loads.
 //!
 //! # Threads and locks
 //!
@@ -56,6 +56,15 @@ const SLOWED_BYTES_PER_SECOND: f64 = 32e6;
 /// The rate of writes is not measured over less time.
 const SHORTEST_MEASUREMENT: Duration = Duration::from_millis(100);
 
+/// How long the limit of writes outlasts the pressure: longer than level 0 takes to fill up again.
+const LIMIT_LASTS: Duration = Duration::from_secs(30);
+
+/// The least time that a write sleeps when it is slowed down: each sleep costs a context switch.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(250);
+
+/// The longest delay of writes, for example by a sleep that was too long, that they make up for.
+const LONGEST_DELAY: Duration = Duration::from_millis(1);
+
 /// Slows writes down, or makes them wait, while background work lags behind.
 #[derive(Debug)]
 pub(crate) struct Throttle {
@@ -76,6 +85,8 @@ pub(crate) struct Throttle {
     write_rate: AtomicU64,
     /// When that was last updated, in nanoseconds since `opened`, and the bytes written by then.
     measured: (AtomicU64, AtomicU64),
+    /// The rate of writes that compactions seem to keep up with, in bytes per second.
+    write_limit: AtomicU64,
     /// The recent rate at which flushes turn memtable bytes into tables, in bytes per second; 0 if
     /// unknown.
     flush_rate: AtomicU64,
@@ -108,6 +119,7 @@ impl Throttle {
             slowed_until: AtomicU64::new(0),
             write_rate: AtomicU64::new(0),
             measured: Default::default(),
+            write_limit: AtomicU64::new(0),
             flush_rate: AtomicU64::new(0),
             monitor: monitor.clone(),
             gate: gate.clone(),
@@ -146,7 +158,7 @@ impl Throttle {
                     && view.memtables.active.memtable.used_bytes() as u64 >= keyspace.options.memtable_bytes
             };
             if full {
-                self.measure_writes();
+                self.measure_writes(keyspace);
                 self.wait_for_memtable(keyspace)?;
                 seal(current, std::slice::from_ref(keyspace))?;
             }
@@ -157,9 +169,9 @@ impl Throttle {
         self.keep_log_space(log, current, bytes, seal)
     }
 
-    /// Updates the rate of writes. Called whenever a memtable is full; those of several keyspaces
-    /// may be full at the same time.
-    fn measure_writes(&self) {
+    /// Updates the rate of writes, and their limit, as a memtable of the keyspace is full. Those of
+    /// several keyspaces may be full at the same time.
+    fn measure_writes(&self, keyspace: &KeyspaceInner) {
         let (now, written) = (sync::since(self.opened), self.counters.user_bytes.get());
         let took = now.saturating_sub(Duration::from_nanos(self.measured.0.load(Relaxed)));
         let bytes = written - self.measured.1.load(Relaxed);
@@ -167,6 +179,10 @@ impl Throttle {
             self.measured.0.store(now.as_nanos() as u64, Relaxed);
             self.measured.1.store(written, Relaxed);
             self.write_rate.store(rate, Relaxed);
+            if keyspace.limited_at.load(Relaxed) > 0 {
+                let limit = next_limit(self.write_limit.load(Relaxed), keyspace.pressure.get());
+                self.write_limit.store(limit, Relaxed);
+            }
         }
     }
 
@@ -188,15 +204,40 @@ impl Throttle {
                 waited => waited?,
             }
         }
-        let by_shape = match keyspace.pressure.get() {
-            Pressure::Slowdown(severity) => Some(slowed_rate(severity, self.write_rate.load(Relaxed))),
-            Pressure::None | Pressure::Stop => None,
-        };
+        let by_shape =
+            self.severity(keyspace).map(|severity| slowed_rate(severity, self.write_limit.load(Relaxed)));
         let limit = |rate: Option<f64>, cause| rate.map(|rate| Limit { rate, cause });
         Ok(slower(
             limit(by_shape, StallCause::SlowedByCompactions),
             limit(by_memtables, StallCause::SlowedByFlushes),
         ))
+    }
+
+    /// Returns how close the writes of a keyspace are to a stop, from 0 to 1; `None` if nothing has
+    /// slowed them down lately. A limit begins with the recent rate of writes.
+    fn severity(&self, keyspace: &KeyspaceInner) -> Option<f64> {
+        let before = keyspace.limited_at.load(Relaxed);
+        let pressure = keyspace.pressure.get();
+        if before == 0 && pressure == Pressure::None {
+            return None;
+        }
+        let now = sync::since(self.opened).as_nanos() as u64;
+        let goes_on = before > 0 && now.saturating_sub(before) < LIMIT_LASTS.as_nanos() as u64;
+        match pressure {
+            Pressure::Slowdown(severity) => {
+                if !goes_on {
+                    self.write_limit.store(self.write_rate.load(Relaxed), Relaxed);
+                }
+                keyspace.limited_at.store(now.max(1), Relaxed);
+                Some(severity)
+            }
+            Pressure::None if goes_on => Some(0.0),
+            Pressure::None => {
+                keyspace.limited_at.store(0, Relaxed);
+                None
+            }
+            Pressure::Stop => None,
+        }
     }
 
     /// Sleeps until writes at `rate` would have progressed this far. Idle time between writes
@@ -207,12 +248,17 @@ impl Throttle {
             return;
         };
         let now = sync::since(self.opened);
-        let from = Duration::from_nanos(self.slowed_until.load(Relaxed)).max(now);
+        let from = match self.slowed_until.load(Relaxed) {
+            0 => now,
+            until => Duration::from_nanos(until).max(now.saturating_sub(LONGEST_DELAY)),
+        };
         let until = from + Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
         self.slowed_until.store(until.as_nanos() as u64, Relaxed);
+        if until <= now {
+            return;
+        }
         self.counters.slowdowns.add(1);
-        // Each sleep costs a context switch: sleep at least a millisecond at a time.
-        if until - now < Duration::from_millis(1) {
+        if until - now < SHORTEST_SLEEP {
             self.observer.waited(cause, Duration::ZERO);
             return;
         }
@@ -438,12 +484,29 @@ fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
     (full >= 0.5 && flushed_per_second > 0).then(|| flushed_per_second as f64 * (3.0 - 2.0 * full.min(1.0)))
 }
 
-/// Returns the maximum rate of writes while compactions lag behind, in bytes per second. `written` is
-/// their recent rate. The first step hardly slows them down, so that they find the rate that
-/// compactions keep up with, rather than alternate between all and little.
-fn slowed_rate(severity: f64, written: u64) -> f64 {
+/// Returns the maximum rate of writes while compactions lag behind, in bytes per second. `limit` is
+/// the rate that compactions seem to keep up with, or 0. In the second half of the way to a stop
+/// writes are slower.
+fn slowed_rate(severity: f64, limit: u64) -> f64 {
     let severity = severity.clamp(0.0, 0.95);
-    (SLOWED_BYTES_PER_SECOND * (1.0 - severity)).max(written as f64 * (1.0 - severity * severity))
+    let beyond_half = (2.0 * severity - 1.0).max(0.0);
+    (SLOWED_BYTES_PER_SECOND * (1.0 - severity)).max(limit as f64 * (1.0 - beyond_half * beyond_half))
+}
+
+/// Returns the rate of writes, in bytes per second, that compactions seem to keep up with, after one
+/// more memtable.
+///
+/// Level 0 grows during each of its merges and shrinks at their end. A limit that followed it would
+/// let writes alternate between all and little. So it changes by a few percent with each memtable:
+/// down the more, the closer writes are to a stop; up while nothing slows them down.
+fn next_limit(limit: u64, pressure: Pressure) -> u64 {
+    let factor = match pressure {
+        Pressure::None => 1.03,
+        Pressure::Slowdown(severity) => 1.0 - severity * severity / 10.0,
+        Pressure::Stop => 0.9,
+    };
+    // Less than the least rate would have no effect, and take long to grow again.
+    (limit as f64 * factor).max(SLOWED_BYTES_PER_SECOND) as u64
 }
 
 /// Returns the rate of writes after one more measurement, in bytes per second: an average over about
@@ -481,13 +544,50 @@ mod tests {
     }
 
     #[test]
-    fn compactions_that_lag_behind_slow_writes_down_step_by_step() {
-        let rates =
-            |written| [0.0, 0.25, 0.5, 0.75, 1.0].map(|severity| slowed_rate(severity, written) / 1e6);
-        let rounded = |written| rates(written).map(|rate: f64| (rate * 10.0).round() / 10.0);
-        assert_eq!(rounded(0), [32.0, 24.0, 16.0, 8.0, 1.6], "no memtable was full yet");
-        assert_eq!(rounded(10_000_000), [32.0, 24.0, 16.0, 8.0, 1.6]);
-        assert_eq!(rounded(100_000_000), [100.0, 93.8, 75.0, 43.8, 9.8]);
+    fn writes_are_slower_than_the_limit_only_close_to_a_stop() {
+        let rates = |limit| [0.0, 0.5, 0.75, 1.0].map(|severity| slowed_rate(severity, limit) / 1e6);
+        let rounded = |limit| rates(limit).map(|rate: f64| (rate * 10.0).round() / 10.0);
+        assert_eq!(rounded(0), [32.0, 16.0, 8.0, 1.6], "no memtable was full yet");
+        assert_eq!(rounded(10_000_000), [32.0, 16.0, 8.0, 1.6]);
+        assert_eq!(rounded(100_000_000), [100.0, 100.0, 75.0, 9.8]);
+    }
+
+    /// Level 0 grows during each of its merges, and shrinks at their end.
+    #[test]
+    fn the_limit_settles_at_the_rate_that_compactions_keep_up_with() {
+        let (mut limit, mut runs, mut rate) = (0, 0.0, 300e6);
+        let mut rates = Vec::new();
+        for second in 0..600 {
+            let severity = (runs - 20.0) / 16.0;
+            let pressure = if severity >= 0.0 { Pressure::Slowdown(severity) } else { Pressure::None };
+            limit = match (limit, pressure) {
+                (0, Pressure::None) => 0,
+                (0, _) => rate as u64,
+                (limit, pressure) => next_limit(limit, pressure),
+            };
+            rate = match limit {
+                0 => 300e6,
+                limit => slowed_rate(severity.max(0.0), limit).min(300e6),
+            };
+            rates.push(rate);
+            runs += rate / 100e6;
+            if second % 9 == 8 {
+                runs = f64::max(runs - 18.0, 0.0);
+            }
+        }
+        let settled = &rates[200..];
+        let [least, most] = [f64::min, f64::max].map(|of| settled.iter().copied().reduce(of).unwrap());
+        let mean = settled.iter().sum::<f64>() / settled.len() as f64;
+        assert!((180e6..205e6).contains(&mean), "{mean} of 200e6");
+        assert!(least > 0.75 * mean && most < 1.25 * mean, "{least} to {most}");
+    }
+
+    #[test]
+    fn the_limit_never_falls_below_the_least_rate() {
+        let mut limit = 100_000_000;
+        (0..300).for_each(|_| limit = next_limit(limit, Pressure::Slowdown(0.7)));
+        assert_eq!(slowed_rate(0.0, limit), SLOWED_BYTES_PER_SECOND);
+        assert_eq!(next_limit(limit, Pressure::None), 32_960_000);
     }
 
     #[test]

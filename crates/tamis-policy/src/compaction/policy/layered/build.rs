@@ -177,9 +177,8 @@ impl Layered {
         self.build(shape, layout, &self.draft(selected, level, OutputPlace::NewestInput, reason))
     }
 
-    /// Merges the two oldest adjacent runs of a level that fit into the remaining room; `None` if
-    /// the shape must not depend on it. For when [room](Layout::lacks_room) is all that `plan`
-    /// lacks.
+    /// Merges the two oldest adjacent runs of a level that fit into the remaining room, if `plan` [is
+    /// too much](Layout::is_too_much); `None` if the shape must not depend on that.
     pub(super) fn merge_neighbours(
         &self,
         shape: &Shape,
@@ -188,7 +187,7 @@ impl Layered {
         reason: Reason,
         plan: impl FnOnce(&Layout) -> Option<Plan>,
     ) -> Option<Plan> {
-        if self.deterministic || !layout.lacks_room(plan) {
+        if self.deterministic || !layout.is_too_much(plan) {
             return None;
         }
         let pairs = shape.runs(level).windows(2).rev();

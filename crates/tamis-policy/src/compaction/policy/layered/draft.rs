@@ -62,7 +62,7 @@ pub(super) enum Kind {
     Leveling,
 }
 
-/// Where the data should be.
+/// Where the data should be, and what stands in the way of plans.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     /// Per level; 0 above the base level, and everywhere if only runs count.
@@ -78,13 +78,16 @@ pub(super) struct Layout {
     pub(super) level0_output: usize,
     /// Bytes that a plan may write; `None` if unlimited.
     pub(super) room: Option<u64>,
+    /// Whether a table is damaged: no job can read it, now or later.
+    pub(super) is_damaged: bool,
 }
 
 impl Layout {
-    /// Reports whether room is all that a plan lacks: with more of it, there is one. A job in the
-    /// way is no reason for a smaller plan, since it ends.
-    pub(super) fn lacks_room(&self, plan: impl FnOnce(&Layout) -> Option<Plan>) -> bool {
-        self.room.is_some() && plan(&Layout { room: None, ..self.clone() }).is_some()
+    /// Reports whether a smaller plan should be made, since this one is impossible for a reason that
+    /// may last: room is all that it lacks, or a table is damaged. A job in the way is no reason: it
+    /// ends.
+    pub(super) fn is_too_much(&self, plan: impl FnOnce(&Layout) -> Option<Plan>) -> bool {
+        self.is_damaged || self.room.is_some() && plan(&Layout { room: None, ..self.clone() }).is_some()
     }
 
     /// Returns the level that is merged into the last one in groups, if merges are partitioned.

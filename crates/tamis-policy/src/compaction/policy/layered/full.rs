@@ -5,8 +5,8 @@ use super::*;
 
 impl Layered {
     /// Merges all of `from` one or more levels down, including all levels between that would be due
-    /// at once. If the device has no room for that, merges some tables into a leveling level, or
-    /// two runs of the level into one.
+    /// at once. If that is [too much](Layout::is_too_much), merges some tables into a leveling level,
+    /// or two runs of the level into one.
     pub(super) fn plan_full(
         &self,
         shape: &Shape,
@@ -36,7 +36,7 @@ impl Layered {
         let draft = self.draft(selected, to, place, reason);
         let build = |layout: &Layout| self.build(shape, layout, &draft);
         let plan = build(layout);
-        if plan.is_some() || self.deterministic || !layout.lacks_room(build) {
+        if plan.is_some() || self.deterministic || !layout.is_too_much(build) {
             return plan;
         }
         let next = if from == 0 { layout.level0_output } else { from + 1 };

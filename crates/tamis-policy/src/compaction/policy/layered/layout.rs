@@ -55,11 +55,14 @@ impl Layered {
     pub(super) fn layout(&self, shape: &Shape) -> Layout {
         let bytes: Vec<u64> = shape.levels.iter().map(LevelShape::bytes).collect();
         let count = self.levels.max(bytes.len());
+        let mut tables = shape.levels.iter().flat_map(LevelShape::tables);
+        let (room, is_damaged) = (shape.room, tables.any(|table| table.busy && table.free));
         let first_used = (1..bytes.len()).find(|&n| !shape.levels[n].is_empty());
         if self.leveling == 0 {
             let last = (self.levels - 1).max(shape.deepest().unwrap_or(0));
-            let (targets, room) = (vec![0; count], shape.room);
-            return Layout { targets, counts_bytes: false, base: 1, last, level0_output: 1, room };
+            let targets = vec![0; count];
+            let (counts_bytes, base, level0_output) = (false, 1, 1);
+            return Layout { targets, counts_bytes, base, last, level0_output, room, is_damaged };
         }
         let mut last = match shape.deepest() {
             None | Some(0) => self.levels - 1,
@@ -92,7 +95,8 @@ impl Layered {
             }
             targets[base] = target.max(if base == last { self.cap(base, last) } else { 1 });
             let level0_output = first_used.map_or(base, |used| used.min(base));
-            return Layout { targets, counts_bytes: true, base, last, level0_output, room: shape.room };
+            let counts_bytes = true;
+            return Layout { targets, counts_bytes, base, last, level0_output, room, is_damaged };
         }
     }
 }

@@ -272,8 +272,7 @@ impl Layered {
         if by_pieces {
             let excess = waiting(&shape.levels[level]).saturating_sub(layout.targets[level]);
             let pieces = |layout: &Layout| self.plan_pieces(shape, layout, level, next, excess, reason);
-            return pieces(layout)
-                .or_else(|| self.merge_neighbours(shape, layout, level, reason, pieces));
+            return pieces(layout).or_else(|| self.merge_neighbours(shape, layout, level, reason, pieces));
         }
         self.plan_full(shape, layout, level, reason)
     }
@@ -285,8 +284,7 @@ impl Layered {
         (1..shape.levels.len()).filter(several).find_map(|level| {
             let runs = shape.runs(level);
             let whole = |layout: &Layout| self.in_place(shape, layout, level, runs, Reason::Joining);
-            whole(layout)
-                .or_else(|| self.merge_neighbours(shape, layout, level, Reason::Joining, whole))
+            whole(layout).or_else(|| self.merge_neighbours(shape, layout, level, Reason::Joining, whole))
         })
     }
 

@@ -24,12 +24,13 @@ impl Layered {
         self.order(shape, run, output_level).into_iter().find_map(|i| {
             let one = with_shared_keys(&run.tables, i..i + 1);
             let grown = self.grow(shape, layout, level, run, output_level, one.clone(), excess);
-            let build = |tables: Range<usize>| {
+            let build = |layout: &Layout, tables: Range<usize>| {
                 let selected = with_newer(shape, level, Selected { level, run, tables });
                 self.build(shape, layout, &self.draft(selected, output_level, OutputPlace::Joined, reason))
             };
-            build(grown.clone())
-                .or_else(|| if layout.room.is_some() && grown != one { build(one) } else { None })
+            let whole = |layout: &Layout| build(layout, grown.clone());
+            let smaller = || (grown != one && layout.is_too_much(whole)).then(|| build(layout, one.clone()));
+            whole(layout).or_else(|| smaller().flatten())
         })
     }
 

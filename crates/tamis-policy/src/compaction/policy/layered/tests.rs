@@ -129,6 +129,24 @@ fn ample_room_changes_no_plan() {
     assert!(waited > 20, "level 0 waited {waited} times");
 }
 
+/// Level 0 cannot be merged into a level with a damaged table, however long it waits.
+#[test]
+fn runs_of_level_0_are_joined_above_a_damaged_table() {
+    let mut sim = Sim::new(policy(10, 5), 5, 3);
+    uniform_flushes(&mut sim, 60, 30_000, 2);
+    sim.settle();
+    while sim.levels[0].len() < 6 {
+        uniform_flushes(&mut sim, 1, 30_000, 0);
+    }
+    for room in [None, Some(u64::MAX / 8)] {
+        let mut shape = Shape { room, ..sim.shape() };
+        assert_ne!(sim.policy.plan(&shape).unwrap().output_level, 0);
+        let output = sim.policy.layout(&shape).level0_output;
+        shape.levels[output].runs[0].tables[0].busy = true;
+        assert_eq!(sim.policy.plan(&shape).unwrap().output_level, 0);
+    }
+}
+
 #[test]
 fn tables_end_where_tables_of_the_next_level_begin() {
     let mut sim = Sim::new(policy(10, 5), 5, 3);
