@@ -488,9 +488,9 @@ fn memtable_rate(full: f64, flushed_per_second: u64) -> Option<f64> {
 /// the rate that compactions seem to keep up with, or 0. In the second half of the way to a stop
 /// writes are slower.
 fn slowed_rate(severity: f64, limit: u64) -> f64 {
-    let severity = severity.clamp(0.0, 0.95);
-    let beyond_half = (2.0 * severity - 1.0).max(0.0);
-    (SLOWED_BYTES_PER_SECOND * (1.0 - severity)).max(limit as f64 * (1.0 - beyond_half * beyond_half))
+    let beyond_half = (2.0 * severity - 1.0).clamp(0.0, 0.95);
+    let least = SLOWED_BYTES_PER_SECOND * (1.0 - severity.clamp(0.0, 0.95));
+    least.max(limit as f64 * (1.0 - beyond_half * beyond_half))
 }
 
 /// Returns the rate of writes, in bytes per second, that compactions seem to keep up with, after one
