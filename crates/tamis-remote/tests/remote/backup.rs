@@ -29,6 +29,32 @@ fn a_backup_is_what_the_database_was() {
     assert!(matches!(repo.find(Which::At(std::time::UNIX_EPOCH)), Err(Error::NoState { .. })));
 }
 
+/// The files of such values were logs, and have both names for a while.
+#[test]
+fn values_that_stay_in_logs_are_in_the_backup() {
+    let (store, mut world) = (Faulty::new(), World::new(1));
+    let repo = repository(&store, transfer());
+    let mut held = Vec::new();
+    for round in 0..3u8 {
+        for i in (0..200u32).step_by(1 + usize::from(round)) {
+            let (key, value) = (format!("key {i:04}").into_bytes(), vec![round + i as u8; 3000]);
+            world.db.put(&key, &value).unwrap();
+            world.model.insert(key, value);
+        }
+        world.backup(&repo).unwrap();
+        held.push(world.model.clone());
+        world.db.flush().unwrap();
+        if round == 0 {
+            let write = world.db.stats().write;
+            assert!(write.flushes > 0 && write.blob_write_bytes == 0, "{write:?}");
+        }
+    }
+    for (at, model) in held.iter().enumerate() {
+        let state = repo.find(Which::Number(at as u64 + 1)).unwrap();
+        assert_eq!(contents(&repo, &state), *model);
+    }
+}
+
 #[test]
 fn a_second_backup_sends_what_is_new() {
     let (store, mut world) = (Faulty::new(), World::new(2));

@@ -65,7 +65,7 @@ impl World {
     /// Continues with what is in a directory.
     pub(crate) fn over(fs: Arc<dyn FileSystem>, dir: &Path, model: Map, seed: u64) -> World {
         let mut options = options(&fs);
-        // Of every second world, larger values are in blob files, most of which were logs.
+        // Of every second world, larger values are in blob files.
         options.keyspace.blob_threshold = 100 * (seed % 2);
         let db = options.open(dir).unwrap();
         World { fs, dir: dir.to_owned(), db, model, rng: Rng::new(seed), copies: 0 }

@@ -135,10 +135,10 @@ impl Session {
             let goes = !shaping.options.deterministic && !shaping.policy.drops_data();
             goes.then(|| deletes::plan(&shape, &*shaping.policy, shaping.options.table_bytes)).flatten()
         };
-        let has_time = shaping.policy.write_pressure(&shape) == Pressure::None;
+        let has_time = || shaping.policy.write_pressure(&shape) == Pressure::None;
         let overdue = |first: bool| {
             let age = shaping.options.max_tombstone_age?;
-            (first == has_time)
+            (first == has_time())
                 .then(|| deletes::overdue(&shape, &*shaping.policy, age, shaping.options.table_bytes))
                 .flatten()
         };
@@ -149,7 +149,7 @@ impl Session {
             .or_else(|| shaping.policy.plan(&shape))
             .or_else(|| overdue(false))
             // Level 0 may wait for the tables that these would take.
-            .or_else(|| if has_time { deletes().or_else(rewrite) } else { None });
+            .or_else(|| if has_time() { deletes().or_else(rewrite) } else { None });
         let lack = match planned {
             Some(plan) => match self.lack_of_room(keyspace, &plan, shape.room) {
                 None => return Due::Plan(plan),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tamis::changes::OperationKind;
 use tamis::io::{FileSystem, MemFs, read_file};
@@ -338,6 +338,7 @@ fn a_moment_of_the_past_is_restored_with_its_values() {
     options.keyspace.memtable_bytes = 3 << 20;
     let db = options.clone().open(DIR).unwrap();
     fill(&db, 1);
+    assert!(stayed(&db));
     let flushed = db.stats().visible_seq;
     (0..10).for_each(|i| db.put(key(i), value(i, 2)).unwrap());
     db.checkpoint("copy").unwrap();
@@ -376,11 +377,13 @@ fn the_scrub_reads_the_values_in_logs() {
     assert!(stayed(&db));
     let path = files(&fs, ".blb").into_iter().max_by_key(|path| fs.file_len(path).unwrap()).unwrap();
     let begun = db.stats().scrub.unwrap().passes;
+    let started = Instant::now();
     let scrub = |until: &dyn Fn(&ScrubStats) -> bool| loop {
         let stats = db.stats().scrub.unwrap();
         if until(&stats) {
             break stats.problems;
         }
+        assert!(started.elapsed() < Duration::from_secs(60), "{stats:?}");
         std::thread::sleep(Duration::from_millis(10));
     };
     assert!(scrub(&|stats| stats.passes > begun + 1).is_empty());

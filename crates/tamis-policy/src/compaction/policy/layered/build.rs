@@ -187,10 +187,12 @@ impl Layered {
         reason: Reason,
         plan: impl FnOnce(&Layout) -> Option<Plan>,
     ) -> Option<Plan> {
-        if self.deterministic || !layout.is_too_much(plan) {
+        let runs = shape.runs(level);
+        // The number of runs first: the question costs another plan.
+        if self.deterministic || runs.len() < 2 || !layout.is_too_much(plan) {
             return None;
         }
-        let pairs = shape.runs(level).windows(2).rev();
+        let pairs = runs.windows(2).rev();
         pairs.into_iter().find_map(|pair| self.in_place(shape, layout, level, pair, reason))
     }
 }
