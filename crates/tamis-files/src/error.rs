@@ -136,17 +136,21 @@ pub fn is_lasting(error: &StorageError) -> bool {
         StorageError::Forked { .. } => false,
         StorageError::Corrupt(_) => true,
         StorageError::Io(e) => {
-            matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) || is_device_error(e)
+            let is_gone = matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof);
+            is_gone || is_device_error(error)
         }
     }
 }
 
 /// Reports whether the device failed (`EIO`).
-fn is_device_error(failure: &IoFailure) -> bool {
+pub fn is_device_error(error: &StorageError) -> bool {
     #[cfg(unix)]
-    return failure.code() == Some(rustix::io::Errno::IO.raw_os_error());
+    return matches!(error, StorageError::Io(e) if e.code() == Some(rustix::io::Errno::IO.raw_os_error()));
     #[cfg(not(unix))]
-    return false;
+    {
+        let _ = error;
+        false
+    }
 }
 
 /// Why a log or a manifest could not be opened.

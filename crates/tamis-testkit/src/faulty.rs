@@ -37,6 +37,10 @@ mod tests;
 use crate::Rng;
 use model::{Dir, DirState, File, Names, Node, lock};
 
+/// What a failed device gives, on every Unix.
+#[cfg(unix)]
+const EIO: i32 = 5;
+
 /// The kinds of operations a [`FaultPlan`] can be limited to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpClass {
@@ -57,7 +61,8 @@ pub struct FaultPlan {
     /// The number of the operation that fails, as [`FaultyFs::operations`] counts: the first has
     /// number 0. If that operation is not in the class `only`, the next one that is.
     pub fail_at: Option<u64>,
-    /// The kind of the error: `StorageFull` is what `ENOSPC` gives, `Other` stands for `EIO`.
+    /// The kind of the error: `StorageFull` is what `ENOSPC` gives; `Other` is `EIO` where
+    /// that exists.
     pub error: io::ErrorKind,
     /// If true, all later operations (of the class) fail too.
     pub sticky: bool,
@@ -312,7 +317,11 @@ impl Machine {
             self.plan.fail_at = None;
         }
         self.failures += 1;
-        Err(io::Error::new(self.plan.error, format!("operation {number} ({class:?}) was planned to fail")))
+        Err(match self.plan.error {
+            #[cfg(unix)]
+            io::ErrorKind::Other => io::Error::from_raw_os_error(EIO),
+            error => io::Error::new(error, format!("operation {number} ({class:?}) was planned to fail")),
+        })
     }
 
     fn node(&self, parts: &[String]) -> io::Result<Node> {

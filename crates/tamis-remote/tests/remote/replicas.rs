@@ -10,7 +10,7 @@ use tamis_remote::{BackupOptions, Error, Replica, ReplicaOptions, Repository, Re
 use tamis_testkit::{FaultyFs, Rng};
 
 use crate::faulty::{Fault, Faulty};
-use crate::world::{Map, options, repository, transfer};
+use crate::world::{Map, garbage, has_values_in_logs, options, repository, transfer};
 
 /// A writer, and a session of backups of it.
 struct Writer {
@@ -26,6 +26,7 @@ impl Writer {
         let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
         let mut options = options(&fs);
         options.keyspace.blob_threshold = 64 * (seed % 2);
+        options.keyspace.blob_garbage = garbage(seed);
         let db = options.open("/db").unwrap();
         Writer { fs, db, repo: repository(store, transfer()), model: Map::new(), rng: Rng::new(seed) }
     }
@@ -39,7 +40,7 @@ impl Writer {
                     self.model.remove(&key);
                 }
                 false => {
-                    let value = vec![self.rng.next_u64() as u8; 20 + self.rng.index(100)];
+                    let value = vec![self.rng.next_u64() as u8; 20 + self.rng.index(200)];
                     self.db.put(&key, &value).unwrap();
                     self.model.insert(key, value);
                 }
@@ -85,6 +86,7 @@ fn a_replica_follows() {
     writer.ship();
     let replica = replica(&store, &memory());
     let snapshot = replica.db().snapshot();
+    let mut in_logs = false;
     for round in 0..30 {
         let writes = writer.rng.below(400);
         writer.write(writes);
@@ -100,6 +102,7 @@ fn a_replica_follows() {
             writer.ship();
         }
         let shipped = writer.ship();
+        in_logs |= has_values_in_logs(&writer.db);
         assert_eq!(replica.catch_up().unwrap(), shipped);
         assert_eq!(all(&replica.db()), writer.model, "round {round}");
         for _ in 0..20 {
@@ -108,6 +111,7 @@ fn a_replica_follows() {
             assert_eq!(found.as_ref(), writer.model.get(&key));
         }
     }
+    assert!(in_logs);
     assert_eq!(snapshot.iter().count(), 0, "a snapshot stays what it was");
     let state = replica.stats().state;
     assert_eq!(replica.catch_up().unwrap(), writer.db.snapshot().seq(), "nothing new");

@@ -47,6 +47,16 @@ pub(crate) fn options(fs: &Arc<dyn FileSystem>) -> Options {
     options
 }
 
+/// Of every second world with blob files, most values stay in logs.
+pub(crate) fn garbage(seed: u64) -> f64 {
+    if seed % 4 == 1 { 0.8 } else { 0.4 }
+}
+
+/// Reports whether tables refer to values that were never copied from their log.
+pub(crate) fn has_values_in_logs(db: &Db) -> bool {
+    db.default_keyspace().stats().blob_bytes > db.stats().write.blob_write_bytes
+}
+
 pub(crate) struct World {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) dir: PathBuf,
@@ -67,6 +77,7 @@ impl World {
         let mut options = options(&fs);
         // Of every second world, larger values are in blob files.
         options.keyspace.blob_threshold = 100 * (seed % 2);
+        options.keyspace.blob_garbage = garbage(seed);
         let db = options.open(dir).unwrap();
         World { fs, dir: dir.to_owned(), db, model, rng: Rng::new(seed), copies: 0 }
     }

@@ -11,7 +11,8 @@
 //! refer to them anyway move their values to larger ones, too; no merge runs for that alone.
 //!
 //! A reference that is wrong, or whose value cannot be read, is carried along unchanged: reads of
-//! its key fail as before, but merges do not.
+//! its key fail as before, but merges do not. A flush fails if the device cannot read a value in a
+//! log that does not become a blob file: the log goes after the flush.
 //!
 //! [`BlobUse`]: crate::tree::version::BlobUse
 
@@ -21,7 +22,7 @@ use std::sync::{Arc, Once};
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::BlobFileId;
 use tamis_files::blob::{BlobFile, Reference};
-use tamis_files::error::is_lasting;
+use tamis_files::error::{is_device_error, is_lasting};
 use tamis_files::table::PinnedValue;
 use tamis_policy::compaction::plan::{Plan, Reason};
 use tamis_policy::compaction::released;
@@ -176,6 +177,18 @@ impl BlobInputs {
     /// Returns how many bytes of the values that these tables refer to are moved.
     pub(crate) fn moved_bytes(&self, inputs: &[Arc<OpenTable>]) -> u64 {
         moved_bytes(inputs, &self.rewritten)
+    }
+}
+
+impl BlobInputs {
+    /// Reads a value from a log that will go. `None`: its bytes are gone, or wrong. Errors: they may
+    /// be there, as after a failure of the device.
+    pub(crate) fn read_from_log(&self, reference: &[u8]) -> Result<Option<PinnedValue>, StorageError> {
+        let (listed, at) = self.find(reference)?;
+        match listed.blob.file().read(&at, false, &mut ()) {
+            Err(why) if is_lasting(&why) && !is_device_error(&why) => Ok(None),
+            read => read.map(Some),
+        }
     }
 }
 

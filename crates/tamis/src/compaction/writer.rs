@@ -230,12 +230,19 @@ impl MergeWriter<'_, '_> {
                     }
                 };
                 let files = &mut self.output.files;
-                let stays = !sink.blobs.moves(&at) && self.blobs.can_stay(sink, files, &at);
-                let moved = if stays { None } else { sink.blobs.read(value)? };
-                let Some(value) = moved else {
+                let mut stays = !sink.blobs.moves(&at) && self.blobs.can_stay(sink, files, &at);
+                let mut moved = if stays { None } else { sink.blobs.read(value)? };
+                if moved.is_none() && !stays {
                     // A value that cannot be read counts for its file if that is, or can become, a
-                    // blob file. Either way, only reads of this key fail.
-                    if stays || sink.blobs.may_become_blob(&at) && self.blobs.can_stay(sink, files, &at) {
+                    // blob file.
+                    stays = sink.blobs.may_become_blob(&at) && self.blobs.can_stay(sink, files, &at);
+                    if !stays {
+                        moved = sink.blobs.read_from_log(value)?;
+                    }
+                }
+                let Some(value) = moved else {
+                    // If the value cannot be read, only reads of this key fail.
+                    if stays {
                         table.refer(&at, most, kept.pinned);
                     }
                     return table.add(key, digest, kept);

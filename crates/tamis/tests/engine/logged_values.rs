@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tamis::changes::OperationKind;
-use tamis::io::{FileSystem, MemFs, read_file};
+use tamis::io::{FileSystem, MemFs, Usage, read_file};
 use tamis::operators::{CompactionFilter, Decision, Operators};
 use tamis::options::ReadMode;
 use tamis::stats::ScrubStats;
 use tamis::{Db, Durability, KeyspaceOptions, Options, ReadError, StorageError, WriteBatch};
+use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
 
 const DIR: &str = "db";
 const KEYS: u32 = 200;
@@ -240,6 +241,48 @@ fn with_a_damaged_value(memtable_bytes: u64) {
     assert_eq!(db.verify().unwrap().problems.len(), 1);
     db.put(key(before[0]), value(before[0], 1)).unwrap();
     check_values(&db, 1);
+}
+
+/// A value that the device could not read for a moment was lost if the log's second name was taken,
+/// as by another keyspace's flush: its reference stayed, and the log went.
+#[test]
+fn a_flush_does_not_lose_the_values_that_it_cannot_read() {
+    for nth in 0.. {
+        let fs = FaultyFs::new(nth);
+        let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..options(&MemFs::new()) };
+        // Of so large a memtable the log is small, and its values are copied.
+        options.keyspace.memtable_bytes = 8 << 20;
+        let db = options.clone().open(DIR).unwrap();
+        (0..20).for_each(|i| db.put(key(i), value(i, 1)).unwrap());
+        let log = fs
+            .files()
+            .into_iter()
+            .map(|(path, _)| path)
+            .filter(|path| path.extension() == Some("log".as_ref()))
+            .max();
+        drop(fs.create(&log.unwrap().with_extension("blb"), Usage::Table).unwrap());
+        let (fail_at, only) = (Some(fs.operations() + nth), Some(OpClass::Read));
+        fs.plan(FaultPlan { fail_at, only, ..FaultPlan::none() });
+        let flushed = db.flush();
+        let failed = fs.failures() > 0;
+        assert!(failed || flushed.is_ok(), "operation {nth}: {flushed:?}");
+        fs.plan(FaultPlan::none());
+        db.flush().unwrap();
+        let check = |db: &Db| {
+            (0..20)
+                .for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 1), "operation {nth}"));
+        };
+        check(&db);
+        db.close().unwrap();
+        let db = options.open(DIR).unwrap();
+        check(&db);
+        let problems = db.verify().unwrap().problems;
+        assert!(problems.is_empty(), "operation {nth}: {problems:?}");
+        if !failed {
+            assert!(nth > 20, "the reads of values were among them");
+            break;
+        }
+    }
 }
 
 /// Gets, batches of gets, scans in both directions, merges, transactions and snapshots, of puts and
