@@ -17,9 +17,10 @@ pub(crate) struct ReadDebt {
 }
 
 impl ReadDebt {
-    /// Adds the losses since the last call. Returns the debt in bytes.
-    pub(crate) fn update(&mut self, now: ReadCost) -> u64 {
-        self.debt = self.debt.saturating_add(loss(now - self.seen));
+    /// Adds the losses since the last call. Returns the debt in bytes. `scarce`: the pages of mapped
+    /// tables do not all fit into memory.
+    pub(crate) fn update(&mut self, now: ReadCost, scarce: bool) -> u64 {
+        self.debt = self.debt.saturating_add(loss(now - self.seen, scarce));
         self.seen = now;
         self.debt
     }
@@ -27,12 +28,21 @@ impl ReadDebt {
 
 /// Returns what reads paid, in bytes, for runs beyond the first and for entries that merges would
 /// remove.
-pub(crate) fn loss(reads: ReadCost) -> u64 {
+pub(crate) fn loss(reads: ReadCost, scarce: bool) -> u64 {
     let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
     let probes = reads.filter_probes.saturating_sub(reads.gets);
     let steps = reads.tombstones_skipped + reads.versions_skipped;
+    // The share of the searches that read a block.
+    let read = match scarce {
+        true => searches,
+        false => {
+            let share = reads.io_reads as f64 / reads.block_reads.max(1) as f64;
+            (searches as f64 * share.min(1.0)) as u64
+        }
+    };
     searches
         .saturating_mul(PRICE_OF_SEARCH)
+        .saturating_add(read.saturating_mul(PRICE_OF_READ))
         .saturating_add(probes.saturating_mul(PRICE_OF_PROBE))
         .saturating_add(steps.saturating_mul(PRICE_OF_STEP))
 }
@@ -55,14 +65,17 @@ impl ReadDebts {
     }
 }
 
-/// The price of a wasted search of a run, in bytes rewritten. A search takes half a microsecond
-/// from memory, and longer from a device; a merge moves some hundred bytes in that time. But a
-/// reader loses this time, while an idle thread does the merge. LevelDB's price is 16 KiB.
-pub(crate) const PRICE_OF_SEARCH: u64 = 4 << 10;
+/// The price of a wasted search of a run in memory, in bytes rewritten: what a merge moves in the
+/// half microsecond that it takes.
+pub(crate) const PRICE_OF_SEARCH: u64 = 256;
+
+/// The price of a block that a wasted search reads, about the size of one: a merge reads and writes
+/// it once, too, but in order.
+pub(crate) const PRICE_OF_READ: u64 = 4 << 10;
 
 /// The price of one more filter probe: a search takes about 32 times as long.
-pub(crate) const PRICE_OF_PROBE: u64 = 128;
+pub(crate) const PRICE_OF_PROBE: u64 = 8;
 
 /// The price of stepping over a deleted key or an obsolete version that a merge would have removed:
 /// about a twelfth of a search.
-pub(crate) const PRICE_OF_STEP: u64 = 320;
+pub(crate) const PRICE_OF_STEP: u64 = 20;

@@ -2,7 +2,7 @@
 //!
 //! Policies look only at writes. A tree that they leave alone may keep several runs forever, and
 //! every read pays for each. So reads accumulate a debt in bytes: the price of the extra work
-//! caused by each run beyond the first. When the debt covers the bytes that the next step towards a
+//! caused by each run beyond the first, at what a merge does in the same time. When the debt covers the bytes that the next step towards a
 //! single run would rewrite, and nothing is being written, that step is taken and the debt is paid.
 //! So a merge never costs more than reads have already lost, and a tree of one run is left alone.
 //!
@@ -32,7 +32,7 @@ use crate::sync;
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// Smaller debts are ignored: a few reads do not make a pattern.
-const LEAST_DEBT: u64 = 64 << 20;
+const LEAST_DEBT: u64 = 4 << 20;
 
 /// Reports whether the keyspace's runs may be merged for reads: not if it is configured to rewrite
 /// little, to drop whole tables, or to have a shape that follows from the flushes alone.
@@ -58,7 +58,8 @@ impl Session {
             // A merge that met a full disk backs off. Without this, a debt that pays for several
             // merges would retry it at once.
             let aside = state.scheduler.is_aside(keyspace.id);
-            let debt = state.read_debts.of(keyspace.id).update(keyspace.reads.read());
+            let scarce = keyspace.view.load().version.tables.iter().any(|table| table.table.is_scarce());
+            let debt = state.read_debts.of(keyspace.id).update(keyspace.reads.read(), scarce);
             if !wants(&shaping.options) || !no_writes || !idle || aside || debt < LEAST_DEBT {
                 continue;
             }
@@ -90,6 +91,7 @@ impl Session {
 mod tests {
     use super::*;
     use crate::catalogue::read_debts::PRICE_OF_PROBE;
+    use crate::catalogue::read_debts::PRICE_OF_READ;
     use crate::catalogue::read_debts::PRICE_OF_SEARCH;
     use crate::catalogue::read_debts::PRICE_OF_STEP;
     use crate::catalogue::read_debts::ReadDebt;
@@ -104,23 +106,27 @@ mod tests {
     #[test]
     fn one_run_costs_nothing_and_each_further_one_its_price() {
         let reads = ReadCost { gets: 100, filter_probes: 100, scans: 10, seeks: 10, ..ReadCost::default() };
-        assert_eq!(loss(reads), 0);
+        assert_eq!(loss(reads, true), 0);
         let more = ReadCost { filter_probes: 500, false_positives: 3, seeks: 40, ..reads };
-        assert_eq!(loss(more), 400 * PRICE_OF_PROBE + 33 * PRICE_OF_SEARCH);
+        let in_memory = 400 * PRICE_OF_PROBE + 33 * PRICE_OF_SEARCH;
+        assert_eq!(loss(more, false), in_memory);
+        assert_eq!(loss(more, true), in_memory + 33 * PRICE_OF_READ, "pages of mapped tables are read again");
+        let half = ReadCost { block_reads: 20, io_reads: 10, ..more };
+        assert_eq!(loss(half, false), in_memory + 16 * PRICE_OF_READ);
         let dead = ReadCost { tombstones_skipped: 50, versions_skipped: 7, ..reads };
-        assert_eq!(loss(dead), 57 * PRICE_OF_STEP);
+        assert_eq!(loss(dead, false), 57 * PRICE_OF_STEP);
         // Gets that a memtable answers probe no filter.
-        assert_eq!(loss(ReadCost { gets: 1000, ..reads }), 0);
+        assert_eq!(loss(ReadCost { gets: 1000, ..reads }, false), 0);
     }
 
     #[test]
     fn a_debt_grows_by_what_is_new() {
         let mut account = ReadDebt::default();
         let at = |seeks| ReadCost { seeks, ..ReadCost::default() };
-        assert_eq!(account.update(at(10)), 10 * PRICE_OF_SEARCH);
-        assert_eq!(account.update(at(10)), 10 * PRICE_OF_SEARCH);
+        assert_eq!(account.update(at(10), false), 10 * PRICE_OF_SEARCH);
+        assert_eq!(account.update(at(10), false), 10 * PRICE_OF_SEARCH);
         account.debt -= 4 * PRICE_OF_SEARCH;
-        assert_eq!(account.update(at(11)), 7 * PRICE_OF_SEARCH);
+        assert_eq!(account.update(at(11), false), 7 * PRICE_OF_SEARCH);
     }
 
     #[test]
