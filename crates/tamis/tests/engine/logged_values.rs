@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tamis::changes::OperationKind;
+use tamis::clock::ManualClock;
 use tamis::io::{FileSystem, MemFs, Usage, read_file};
 use tamis::operators::{CompactionFilter, Decision, Operators};
 use tamis::options::ReadMode;
@@ -408,6 +409,98 @@ fn salvage_without_a_manifest_finds_the_values_in_logs() {
     tamis_doctor::salvage(DIR, options(&fs), false).unwrap();
     let db = options(&fs).open(DIR).unwrap();
     (0..KEYS).for_each(|i| assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, 2 - i % 2), "{i}"));
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+#[test]
+fn values_in_logs_expire() {
+    let (fs, clock) = (MemFs::new(), Arc::new(ManualClock::new(1_000_000)));
+    let mut options = Options { clock: Some(clock.clone()), ..options(&fs) };
+    options.keyspace.time_to_live = Some(Duration::from_secs(1000));
+    let db = options.clone().open(DIR).unwrap();
+    fill(&db, 1);
+    assert!(stayed(&db));
+    clock.advance(900);
+    (0..KEYS).step_by(2).for_each(|i| db.put(key(i), value(i, 2)).unwrap());
+    clock.advance(200);
+    let expired = |db: &Db| {
+        for i in 0..KEYS {
+            let expected = (i % 2 == 0).then(|| value(i, 2));
+            assert_eq!(db.get(key(i)).unwrap().as_deref(), expected.as_deref(), "{i}");
+        }
+    };
+    expired(&db);
+    db.flush().unwrap();
+    db.compact().unwrap();
+    expired(&db);
+    db.close().unwrap();
+    let db = options.open(DIR).unwrap();
+    expired(&db);
+    clock.advance(1000);
+    assert_eq!(db.iter().count(), 0);
+    db.compact().unwrap();
+    assert_eq!(db.default_keyspace().stats().blob_files, 0);
+}
+
+#[test]
+fn a_follower_reads_values_in_logs() {
+    let fs = MemFs::new();
+    let db = options(&fs).open(DIR).unwrap();
+    fill(&db, 1);
+    let follower = options(&fs).open_follower(DIR).unwrap();
+    check_values(&follower, 1);
+    for round in 2..6 {
+        (0..KEYS).for_each(|i| db.put(key(i), value(i, round)).unwrap());
+        follower.catch_up().unwrap();
+        check_values(&follower, round);
+        db.flush().unwrap();
+        if round % 2 == 0 {
+            db.compact().unwrap();
+        }
+        follower.catch_up().unwrap();
+        check_values(&follower, round);
+    }
+    let (stats, write) = (db.default_keyspace().stats(), db.stats().write);
+    assert!(stats.blob_bytes > 0 && write.blob_write_bytes < write.user_bytes / 2, "{write:?}");
+}
+
+/// Writes fail, are refused, and go on once there is space; what was acknowledged stays.
+#[test]
+fn a_full_disk_costs_no_value_in_a_log() {
+    let fs = FaultyFs::new(2);
+    let options = Options { file_system: Some(Arc::new(fs.clone())), ..options(&MemFs::new()) };
+    let db = options.clone().open(DIR).unwrap();
+    fill(&db, 1);
+    assert!(stayed(&db));
+    let used: u64 = fs.files().iter().map(|(_, bytes)| bytes).sum();
+    fs.set_capacity(Some(used + 600_000));
+    let mut round = [1; KEYS as usize];
+    let refused = (0..10 * KEYS).find(|n| match db.put(key(n % KEYS), value(n % KEYS, 2)) {
+        Ok(()) => {
+            round[(n % KEYS) as usize] = 2;
+            false
+        }
+        Err(_) => true,
+    });
+    let refused = refused.expect("the disk is full") % KEYS;
+    let check = |db: &Db| {
+        for i in (0..KEYS).filter(|i| *i != refused) {
+            assert_eq!(db.get(key(i)).unwrap().unwrap(), value(i, round[i as usize]), "{i}");
+        }
+    };
+    check(&db);
+    fs.set_capacity(None);
+    let started = Instant::now();
+    while db.put("after", "value").is_err() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", db.stats().poisoned);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    check(&db);
+    db.flush().unwrap();
+    check(&db);
+    db.close().unwrap();
+    let db = options.open(DIR).unwrap();
+    check(&db);
     assert!(db.verify().unwrap().problems.is_empty());
 }
 
