@@ -17,8 +17,8 @@ pub(crate) struct ReadDebt {
 }
 
 impl ReadDebt {
-    /// Adds the losses since the last call. Returns the debt in bytes. `scarce`: the pages of mapped
-    /// tables do not all fit into memory.
+    /// Adds the losses since the last call. Returns the debt in bytes. `scarce`: the pages of
+    /// mapped tables do not all fit into memory.
     pub(crate) fn update(&mut self, now: ReadCost, scarce: bool) -> u64 {
         self.debt = self.debt.saturating_add(loss(now - self.seen, scarce));
         self.seen = now;
@@ -32,7 +32,7 @@ pub(crate) fn loss(reads: ReadCost, scarce: bool) -> u64 {
     let searches = reads.seeks.saturating_sub(reads.scans) + reads.false_positives;
     let probes = reads.filter_probes.saturating_sub(reads.gets);
     let steps = reads.tombstones_skipped + reads.versions_skipped;
-    // The share of the searches that read a block.
+    // How many of the searches read a block. Reads of mapped pages are not counted.
     let read = match scarce {
         true => searches,
         false => {
@@ -65,8 +65,9 @@ impl ReadDebts {
     }
 }
 
-/// The price of a wasted search of a run in memory, in bytes rewritten: what a merge moves in the
-/// half microsecond that it takes.
+/// The price of a wasted search of a run in memory, in bytes rewritten. A search takes half a
+/// microsecond. Beside writers, merges of entries of 264 bytes moved 159 MB/s, 80 bytes in that
+/// time; they have a processor for themselves when they run for reads.
 pub(crate) const PRICE_OF_SEARCH: u64 = 256;
 
 /// The price of a block that a wasted search reads, about the size of one: a merge reads and writes

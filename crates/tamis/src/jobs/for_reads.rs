@@ -1,10 +1,11 @@
 //! Read-triggered compactions.
 //!
 //! Policies look only at writes. A tree that they leave alone may keep several runs forever, and
-//! every read pays for each. So reads accumulate a debt in bytes: the price of the extra work
-//! caused by each run beyond the first, at what a merge does in the same time. When the debt covers the bytes that the next step towards a
-//! single run would rewrite, and nothing is being written, that step is taken and the debt is paid.
-//! So a merge never costs more than reads have already lost, and a tree of one run is left alone.
+//! every read pays for each. So reads accumulate a debt in bytes: about what a merge moves in the
+//! time that runs beyond the first cost them. When the debt covers the bytes that the next step
+//! towards a single run would rewrite, and nothing is being written, that step is taken and the
+//! debt is paid. So a merge costs about what reads have already lost, and a tree of one run is left
+//! alone.
 //!
 //! LevelDB does the same per table (a table with enough wasted seeks is merged down). Here the debt
 //! is per keyspace, gets count, too, and writers have priority: nothing starts within [`IDLE_TIME`]
@@ -58,7 +59,8 @@ impl Session {
             // A merge that met a full disk backs off. Without this, a debt that pays for several
             // merges would retry it at once.
             let aside = state.scheduler.is_aside(keyspace.id);
-            let scarce = keyspace.view.load().version.tables.iter().any(|table| table.table.is_scarce());
+            // The same for all mapped tables.
+            let scarce = keyspace.view.load().version.tables.first().is_some_and(|one| one.table.is_scarce());
             let debt = state.read_debts.of(keyspace.id).update(keyspace.reads.read(), scarce);
             if !wants(&shaping.options) || !no_writes || !idle || aside || debt < LEAST_DEBT {
                 continue;
