@@ -174,21 +174,19 @@ impl BlobInputs {
         self.rewritten.contains(&at.file)
     }
 
-    /// Returns how many bytes of the values that these tables refer to are moved.
-    pub(crate) fn moved_bytes(&self, inputs: &[Arc<OpenTable>]) -> u64 {
-        moved_bytes(inputs, &self.rewritten)
-    }
-}
-
-impl BlobInputs {
-    /// Reads a value from a log that will go. `None`: its bytes are gone, or wrong. Errors: they may
-    /// be there, as after a failure of the device.
+    /// Reads a value from a log that will go. `None`: its bytes are gone, or wrong. Errors: they
+    /// may be there, as after a failure of the device.
     pub(crate) fn read_from_log(&self, reference: &[u8]) -> Result<Option<PinnedValue>, StorageError> {
         let (listed, at) = self.find(reference)?;
         match listed.blob.file().read(&at, false, &mut ()) {
             Err(why) if is_lasting(&why) && !is_device_error(&why) => Ok(None),
             read => read.map(Some),
         }
+    }
+
+    /// Returns how many bytes of the values that these tables refer to are moved.
+    pub(crate) fn moved_bytes(&self, inputs: &[Arc<OpenTable>]) -> u64 {
+        moved_bytes(inputs, &self.rewritten)
     }
 }
 
@@ -200,7 +198,7 @@ impl SeparatedValues for BlobInputs {
                 match &listed.blob {
                     InputFile::Blob(blob) => blob.note_unreadable(&why),
                     InputFile::Log { told, .. } => {
-                        told.call_once(|| log::error!("a value cannot be read any more: {why}"));
+                        told.call_once(|| log::error!("a value in a log could not be read: {why}"));
                     }
                 }
                 Ok(None)
