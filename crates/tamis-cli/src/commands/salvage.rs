@@ -87,7 +87,8 @@ fn as_json(report: &SalvageReport) -> serde_json::Value {
 fn page(report: &SalvageReport) -> String {
     let mut out = String::new();
     if !report.is_needed() {
-        return "nothing is wrong; the database was left unchanged\n".to_owned();
+        return "nothing to salvage; the database was left unchanged (`tamis verify` also checks the contents of tables and blob files)\n"
+            .to_owned();
     }
     for what in &report.manifest {
         let _ = writeln!(out, "{what}");

@@ -73,6 +73,13 @@ fn advice(report: &VerifyReport, options_lost: bool, dir: &str) -> Vec<String> {
              otherwise use `tamis salvage --db {dir}`."
         ));
     }
+    if report.unopenable.is_none() && damaged(VerifiedKind::Blob) {
+        advice.push(
+            "Reads of damaged values fail; all others give right answers. Put a sound copy of the file in its place, for example from \
+             a checkpoint. `tamis salvage` cannot mend values."
+                .to_owned(),
+        );
+    }
     if damaged(VerifiedKind::Filter) {
         advice.push(
             "Damaged filter files cost time and no answers: the next writer builds what they held anew."
@@ -100,6 +107,7 @@ fn sound(files: &[VerifiedFile]) -> String {
     for (kind, noun, contents) in [
         (VerifiedKind::Manifest, "manifests", ""),
         (VerifiedKind::Table, "tables", "entries"),
+        (VerifiedKind::Blob, "blob files", ""),
         (VerifiedKind::Filter, "filter files", ""),
         (VerifiedKind::Log, "logs", "writes"),
     ] {

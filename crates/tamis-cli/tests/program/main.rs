@@ -920,7 +920,7 @@ fn a_lost_manifest_is_salvaged() {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.collect::<std::collections::BTreeSet<_>>()
     };
-    assert!(salvage(&[]).ok().contains("nothing is wrong"));
+    assert!(salvage(&[]).ok().contains("nothing to salvage"));
     let manifest = files().into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();
     std::fs::remove_file(place.path(&format!("db/{manifest}"))).unwrap();
     place.run("get", &["key300"]).fails(3, "which does not exist");

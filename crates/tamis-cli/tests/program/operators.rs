@@ -73,7 +73,7 @@ fn databases_with_operators_of_their_own_are_checked_listed_and_copied() {
     assert_eq!(verified["problems"], Value::Array(vec![]));
     let mut salvage = tamis();
     salvage.args(["salvage", &place.db()]);
-    assert!(run(salvage, b"").ok().contains("nothing is wrong"));
+    assert!(run(salvage, b"").ok().contains("nothing to salvage"));
 
     let refused = |subcommand: &str, args: &[&str]| {
         place

@@ -93,6 +93,35 @@ fn a_damaged_log_does_not_keep_the_tables_from_being_checked() {
     assert_eq!(place.run("get", &["key00001"]).ok(), "value of number 1\n");
 }
 
+/// It advised a salvage, which does not read values and said that nothing was wrong.
+#[test]
+fn damaged_values_are_restored_from_a_copy() {
+    let place = Place::new();
+    let lines: String = (0..300).map(|i| format!("key{i:03}\t{i:02000}\n")).collect();
+    let load = ["-o", "keyspace.blob_threshold=1000", "--format", "tsv", "-"];
+    place.run_with_input("load", &load, lines.as_bytes()).ok();
+    let values = files(&place, |name| name.ends_with(".blb")).pop().expect("a blob file");
+    let whole = std::fs::read(&values).unwrap();
+    let salvage = || {
+        let mut salvage = tamis();
+        salvage.args(["salvage", "--db", &place.db()]);
+        run(salvage, b"").ok()
+    };
+    assert!(place.run("verify", &[]).ok().contains("all sound"));
+    let damage: [&dyn Fn(); 2] = [&|| flip(&values, whole.len() / 2), &|| {
+        std::fs::write(&values, &whole[..whole.len() / 2]).unwrap();
+    }];
+    for damage in damage {
+        damage();
+        let object = finds(&place, name(&values), "sound copy");
+        assert!(object["unopenable"].is_null(), "{object}");
+        let told = salvage();
+        assert!(told.contains("nothing to salvage") && told.contains("tamis verify"), "{told}");
+        std::fs::write(&values, &whole).unwrap();
+        assert!(place.run("verify", &[]).ok().contains("all sound"));
+    }
+}
+
 #[test]
 fn other_damage_is_told_from_what_is_sound() {
     let place = filled();
