@@ -321,7 +321,7 @@ class GlobalFilterStats(_Report):
     partitions: int
     #: Rebuilds since opening, and the time they took in nanoseconds.
     rebuilt: tuple[int, int]
-    #: Number of ingestions whose keys are not in the filter yet.
+    #: Number of flushes and ingestions whose keys are not in the filter yet.
     tables_outside: int
     #: Number of key ranges read without the filter, because their partitions are not built yet or could not be.
     unbuilt: int

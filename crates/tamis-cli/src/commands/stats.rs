@@ -426,7 +426,7 @@ fn global_filter(filter: &GlobalFilterStats) -> String {
         let _ = write!(text, "; {} not built yet", counted(filter.unbuilt as u64, "partitions"));
     }
     if filter.tables_outside > 0 {
-        let _ = write!(text, "; {} not in it yet", counted(filter.tables_outside as u64, "ingested tables"));
+        let _ = write!(text, "; {} not in it yet", counted(filter.tables_outside as u64, "tables"));
     }
     if filter.images_loaded > 0 {
         let _ = write!(text, "; {} from filter files", counted(filter.images_loaded, "key ranges"));

@@ -19,6 +19,8 @@ pub(crate) struct FilterUpkeep {
     /// The keyspaces whose last work failed or is under way: it is not retried before the tree has
     /// changed.
     failed: HashSet<KeyspaceId>,
+    /// The same of saving, which keeps no other work from being done.
+    unsaved: HashSet<KeyspaceId>,
     /// Where to look for the next work.
     rounds: Rounds,
 }
@@ -49,7 +51,7 @@ impl FilterUpkeep {
     fn task(&self, keyspace: &KeyspaceInner) -> Option<Task> {
         let held = self.working.contains(&keyspace.id) || self.failed.contains(&keyspace.id);
         let global = keyspace.filter.global().filter(|_| !held)?;
-        global.task(&keyspace.view.load().version, self.saves)
+        global.task(&keyspace.view.load().version, self.saves && !self.unsaved.contains(&keyspace.id))
     }
 
     /// Reports whether work on a keyspace's filter is under way or due.
@@ -59,9 +61,12 @@ impl FilterUpkeep {
 
     /// Marks the start of work. Until the work succeeds it counts as failed. A change of the tree
     /// in the meantime clears that mark, so the change is not forgotten if the work does fail.
-    pub(crate) fn start(&mut self, keyspace: KeyspaceId) {
+    pub(crate) fn start(&mut self, keyspace: KeyspaceId, task: &Task) {
         self.working.insert(keyspace);
-        self.failed.insert(keyspace);
+        match task {
+            Task::Save => self.unsaved.insert(keyspace),
+            _ => self.failed.insert(keyspace),
+        };
     }
 
     /// Marks the end of work. If it is not `done` and the tree has changed meanwhile, the change
@@ -71,11 +76,19 @@ impl FilterUpkeep {
         self.rounds.note_change(keyspace);
         if done {
             self.failed.remove(&keyspace);
+            self.unsaved.remove(&keyspace);
         }
+    }
+
+    /// Records that work has become due on a keyspace's filter, which changes nothing for work that
+    /// failed.
+    pub(crate) fn note_due(&mut self, keyspace: KeyspaceId) {
+        self.rounds.note_change(keyspace);
     }
 
     pub(crate) fn tree_changed(&mut self, keyspace: &KeyspaceInner) {
         self.failed.remove(&keyspace.id);
+        self.unsaved.remove(&keyspace.id);
         if keyspace.filter.global().is_some() {
             self.rounds.note_change(keyspace.id);
         }

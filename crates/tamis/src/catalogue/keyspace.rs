@@ -279,6 +279,9 @@ impl KeyspaceInner {
         let version = Version::build(&nothing, None, |_| unreachable!("there are no tables"));
         let memtables = Memtables::new(self.fresh_memtable(0));
         self.replace_view(Arc::new(self.view_of(memtables, version)));
+        if let Some(global) = self.filter.global() {
+            global.grf.let_go();
+        }
     }
 }
 

@@ -28,7 +28,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tamis_base::collections::{HashMap, HashSet};
+use tamis_base::collections::HashSet;
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId};
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::files::{self, first_log_path, options_path, table_path};
@@ -223,16 +223,17 @@ impl Session {
         flushed: &Flushed,
         made: &mut Option<u64>,
     ) -> Result<(), NotBegun> {
-        // A global filter may already be in use: add the keys to it first, and allow no rebuild
-        // until the version that needs it is in place.
-        let mut tables_of: HashMap<KeyspaceId, Vec<Arc<OpenTable>>> = HashMap::default();
-        for (keyspace, tables) in &flushed.tables {
-            tables_of.entry(*keyspace).or_default().extend_from_slice(tables);
-        }
-        let tables_of = |id: KeyspaceId| tables_of.get(&id).map_or(&[][..], Vec::as_slice);
-        let filtered = keyspaces.values().filter_map(|ks| Some((ks.id, ks.filter.global()?)));
-        let _work: Vec<_> = match self.gate.is_waiting() {
-            true => filtered.map(|(id, filter)| filter.insert_flushed(tables_of(id))).collect(),
+        // A global filter may already be in use.
+        let filtered = |id: &KeyspaceId| keyspaces.get(id).and_then(|keyspace| keyspace.filter.global());
+        let young: Vec<_> = match self.gate.is_waiting() {
+            true => flushed
+                .tables
+                .iter()
+                .filter_map(|(id, tables)| {
+                    let global = filtered(id)?;
+                    Some((global, tables, global.young_of(tables)))
+                })
+                .collect(),
             false => Vec::new(),
         };
         let mut log = self.lock_log();
@@ -254,6 +255,7 @@ impl Session {
         self.log.begin(&mut log, &mut state.logs, first, self.visible());
         let opened: Vec<_> = flushed.tables.iter().flat_map(|(_, tables)| tables.to_vec()).collect();
         let fresh = |keyspace: &KeyspaceInner| keyspace.fresh_memtable(0);
+        young.into_iter().for_each(|(global, tables, young)| global.note_flushed(tables, young));
         self.publish_edit(&mut state, &edit, &opened, |keyspace, old| {
             let is_fresh = in_memory.binary_search(&keyspace).is_ok();
             Memtables::new(if is_fresh { fresh(&keyspaces[&keyspace]) } else { old.active.clone() })

@@ -13,6 +13,7 @@
 //! [`FilterUpkeep`]: crate::catalogue::filter_upkeep::FilterUpkeep
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use tamis_base::collections::HashMap;
 use tamis_base::ids::FilterFileId;
@@ -86,22 +87,17 @@ impl Session {
         grf: &Grf,
         make: impl FnOnce(&Version) -> Result<Built, StorageError>,
     ) -> Result<bool, StorageError> {
-        let version = {
-            let mut work = grf.work();
-            // From here on every flush is recorded, or is in the version already.
-            grf.begin_build(&mut work);
-            keyspace.view.load().version.clone()
-        };
-        let built = make(&version).inspect_err(|_| grf.end_build(&mut grf.work()))?;
+        // Tables that are flushed meanwhile stay young.
+        let version = keyspace.view.load().version.clone();
+        let built = make(&version)?;
         for warning in &built.warnings {
             self.warn(format!("keyspace `{}`: {warning}", keyspace.name()));
         }
         let complete = built.is_complete();
-        let mut work = grf.work();
-        grf.catch_up(&mut work, &built);
+        let work = grf.work();
         let replaced = {
             let state = self.state();
-            let replaced = grf.install(&work, built);
+            let replaced = grf.install(&work, &version, built);
             state.catalogue.publish_selector(keyspace);
             replaced
         };
@@ -209,19 +205,45 @@ impl Session {
     /// Saves what the next opening would otherwise read from tables. Call after background work has
     /// ended.
     pub(crate) fn save_filters_at_close(&self) {
+        if !self.may_write_images() {
+            return;
+        }
         for keyspace in self.keyspaces.directory.load_full().values() {
             if let Some(global) = keyspace.filter.global().filter(|global| global.is_in_force()) {
+                if global.grf.has_young() {
+                    let work = global.grf.work();
+                    global.grf.insert_young(&work, &keyspace.view.load().version, global.grf.outside());
+                }
                 self.save_filter(keyspace, &global.grf, Moment::Closing);
             }
         }
     }
 
     fn insert_into_filter(&self, keyspace: &KeyspaceInner, grf: &Grf) -> bool {
-        let mut work = grf.work();
-        let version = keyspace.view.load().version.clone();
-        let done = grf.insert_lacking(&mut work, &version);
+        let work = grf.work();
+        let (version, outside) = {
+            let _state = self.state();
+            (keyspace.view.load().version.clone(), grf.outside())
+        };
+        let done = grf.insert_lacking(&work, &version, outside);
         self.state().catalogue.publish_selector(keyspace);
         done
+    }
+
+    /// Lets the flushed tables of all filters wait no longer for others, if none came for a while by
+    /// `now`; if `now` is `None`, at once.
+    pub(crate) fn ripen(&self, state: &mut State, now: Option<Instant>) {
+        let State { filters, catalogue, .. } = state;
+        let mut ripened = false;
+        for keyspace in catalogue.keyspaces().filtered.values() {
+            if keyspace.filter.global().is_some_and(|global| global.grf.ripen(now)) {
+                filters.note_due(keyspace.id);
+                ripened = true;
+            }
+        }
+        if ripened {
+            self.monitor.notify();
+        }
     }
 
     /// Changes the answering filter of a keyspace with `filter = auto`.
@@ -267,6 +289,7 @@ impl Session {
         let State { filters, catalogue, .. } = &mut *state;
         filters.note_all(catalogue);
         self.monitor.notify();
+        self.ripen(&mut state, None);
         loop {
             if !state.catalogue.keyspaces().filtered.values().any(|keyspace| state.filters.is_busy(keyspace))
             {
@@ -292,8 +315,8 @@ impl Session {
                     return;
                 }
                 let task = state.next_filter_work();
-                if let Some((keyspace, _)) = &task {
-                    state.filters.start(keyspace.id);
+                if let Some((keyspace, task)) = &task {
+                    state.filters.start(keyspace.id, task);
                 }
                 task
             };
@@ -311,12 +334,13 @@ mod tests {
     mod turns;
 
     use tamis_base::key::KeyBytes;
-    use tamis_testkit::{FaultPlan, FaultyFs, OpClass};
+    use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
     use super::*;
     use crate::options::FilterChoice;
     use crate::options::ReadMode;
-    use crate::{Db, Options};
+    use crate::select::GlobalFilterStats;
+    use crate::{Db, KeyspaceOptions, Options};
 
     fn opened() -> (FaultyFs, Db) {
         let fs = FaultyFs::new(1);
@@ -340,7 +364,7 @@ mod tests {
         let (fs, db) = opened();
         let (inner, keyspace) = (db.inner(), &db.default_keyspace().inner);
         // This thread does the work, so no other does.
-        inner.state().filters.start(keyspace.id);
+        inner.state().filters.start(keyspace.id, &Task::Load);
         db.put("key", "value").expect("a write");
         db.flush().expect("a flush");
         work_that_fails(&fs, inner, keyspace);
@@ -348,6 +372,136 @@ mod tests {
         db.wait_for_filters().expect("settling");
         let filter = db.default_keyspace().stats().global_filter.expect("a filter");
         assert_eq!((filter.unbuilt, filter.partitions), (0, 1), "{filter:?}");
+    }
+
+    fn key(i: u32) -> [u8; 8] {
+        (u64::from(i) << 40).to_be_bytes()
+    }
+
+    /// Flushes runs of a hundred keys while nobody works on the filter, which has those of the first.
+    fn with_young_runs(runs: u32) -> (FaultyFs, Db) {
+        let (fs, db) = opened();
+        db.default_keyspace().set_options(&[("auto_compaction", "false")]).expect("an option");
+        for run in 0..=runs {
+            (0..100).for_each(|i| db.put(key(run + 10 * i), run.to_le_bytes()).expect("a put"));
+            db.flush().expect("a flush");
+            if run == 0 {
+                db.wait_for_filters().expect("settling");
+                db.inner().state().filters.working.insert(db.default_keyspace().inner.id);
+            }
+        }
+        (fs, db)
+    }
+
+    fn go_on(db: &Db) -> GlobalFilterStats {
+        db.inner().state().filters.working.remove(&db.default_keyspace().inner.id);
+        db.wait_for_filters().expect("settling");
+        db.default_keyspace().stats().global_filter.expect("a filter")
+    }
+
+    fn check(db: &Db, runs: u32) {
+        let keys: Vec<_> = (0..1000).map(key).collect();
+        let found = db.multi_get(&keys).expect("gets");
+        for (i, many) in (0..).zip(found) {
+            let one = db.get(key(i)).expect("a get");
+            let expected = (i % 10 <= runs).then_some((i % 10).to_le_bytes());
+            assert_eq!(one.as_deref(), expected.as_ref().map(|value| &value[..]), "{i}");
+            assert_eq!(many.as_deref(), one.as_deref(), "{i}");
+        }
+        assert_eq!(db.iter().count(), 100 * (runs as usize + 1));
+    }
+
+    /// Each flush copied the whole filter, which took most of a load with small memtables.
+    #[test]
+    fn keys_of_several_flushes_are_added_together() {
+        let (_fs, db) = with_young_runs(3);
+        assert_eq!(db.default_keyspace().stats().global_filter.expect("a filter").tables_outside, 3);
+        let before = db.stats().read;
+        check(&db, 3);
+        let wasted = db.stats().read.false_positives - before.false_positives;
+        assert!(wasted < 200, "{wasted} of 7 runs × 600 absent keys: young tables have filters");
+        let filter = go_on(&db);
+        assert_eq!((filter.tables_outside, filter.inserted.0), (0, 300), "{filter:?}");
+        let before = db.stats().read.filter_probes;
+        assert!(db.get(key(1)).expect("a get").is_some());
+        assert_eq!(db.stats().read.filter_probes - before, 1);
+        check(&db, 3);
+    }
+
+    /// The merged table has keys that the filter knows already.
+    #[test]
+    fn of_a_merge_of_young_tables_only_their_keys_are_added() {
+        let (_fs, db) = with_young_runs(3);
+        db.compact().expect("a compaction");
+        assert_eq!(db.default_keyspace().stats().runs, 1);
+        check(&db, 3);
+        let filter = go_on(&db);
+        assert_eq!((filter.tables_outside, filter.inserted.0), (0, 300), "{filter:?}");
+        check(&db, 3);
+    }
+
+    /// A flush takes its epoch before an ingestion, and notes it after a merge of the ingested table.
+    /// The epoch of the flush was forgotten with that of the ingestion, before its keys were added.
+    #[test]
+    fn an_epoch_that_is_noted_while_keys_are_added_stays_missing() {
+        let (_fs, db) = with_young_runs(2);
+        db.compact().expect("a compaction");
+        let keyspace = &db.default_keyspace().inner;
+        let grf = &keyspace.filter.global().expect("a global filter").grf;
+        let outside = grf.outside();
+        let version = keyspace.view.load().version.clone();
+        grf.note_missing(version.tables[0].meta.epochs.hull().0);
+        assert!(grf.insert_lacking(&grf.work(), &version, outside));
+        assert_eq!(grf.report().tables_outside, 1);
+        assert_eq!(go_on(&db).tables_outside, 0);
+        check(&db, 2);
+    }
+
+    /// It kept the others from being added, for as long as it could not be read.
+    #[test]
+    fn a_young_table_that_cannot_be_read_holds_up_no_other() {
+        let (fs, db) = with_young_runs(3);
+        let (fail_at, only) = (Some(fs.operations()), Some(OpClass::Read));
+        fs.plan(FaultPlan { fail_at, only, ..FaultPlan::none() });
+        let filter = go_on(&db);
+        assert_eq!((fs.failures(), filter.tables_outside, filter.inserted.0), (1, 0, 300), "{filter:?}");
+        check(&db, 3);
+    }
+
+    #[test]
+    fn a_dropped_keyspace_keeps_no_young_tables() {
+        let (fs, db) = opened();
+        let options = KeyspaceOptions { filter: FilterChoice::Grf.into(), ..KeyspaceOptions::default() };
+        let gone = db.create_keyspace("gone", options).expect("a keyspace");
+        db.inner().state().filters.working.insert(gone.inner.id);
+        gone.put("key", "value").expect("a put");
+        gone.flush().expect("a flush");
+        let tables =
+            || fs.files().iter().filter(|(path, _)| path.extension() == Some("tam".as_ref())).count();
+        assert_eq!(tables(), 1);
+        db.drop_keyspace("gone").expect("a drop");
+        // Another thread may be at it.
+        while tables() > 0 {
+            db.inner().remove_obsolete();
+            std::thread::yield_now();
+        }
+    }
+
+    /// Their keys are in no image: the key lists are read again.
+    #[test]
+    fn young_tables_are_young_no_more_after_a_crash() {
+        let (fs, db) = with_young_runs(3);
+        let options =
+            Options { file_system: Some(Arc::new(fs.crash(CrashMode::KeepAll))), ..Options::default() };
+        let mut options = Options { background_threads: 1, ..options };
+        options.keyspace.filter = FilterChoice::Grf.into();
+        drop(db);
+        let db = options.open("/db").expect("opening");
+        check(&db, 3);
+        db.wait_for_filters().expect("settling");
+        let filter = db.default_keyspace().stats().global_filter.expect("a filter");
+        assert_eq!((filter.tables_outside, filter.unbuilt), (0, 0), "{filter:?}");
+        check(&db, 3);
     }
 
     /// An image that claimed the epoch of a flush under way would hide that flush's keys from the
@@ -396,7 +550,7 @@ mod tests {
         inner.state().filters.working.insert(keyspace.id);
         db.put("key", "value").expect("a write");
         db.flush().expect("a flush");
-        inner.state().filters.start(keyspace.id);
+        inner.state().filters.start(keyspace.id, &Task::Load);
         work_that_fails(&fs, inner, keyspace);
         db.wait_for_filters().expect("settling");
         let unbuilt = || db.default_keyspace().stats().global_filter.expect("a filter").unbuilt;

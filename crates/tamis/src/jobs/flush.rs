@@ -222,11 +222,15 @@ impl Session {
             self.log.sync_rolled()?;
         }
         let records = forget_records(keyspace, slots);
-        // Filter first: no rebuild may come between its update and the version that needs it.
-        let _work = keyspace.filter.global().map(|global| global.insert_flushed(&opened));
+        let global = keyspace.filter.global();
+        let young = global.map(|global| global.young_of(&opened));
+        let tables = opened.to_vec();
         let mut state = self.state();
         if keyspace.is_dropped() {
             return Ok(());
+        }
+        if let Some((global, young)) = global.zip(young) {
+            global.note_flushed(&opened, young);
         }
         let mut edit = VersionEdit { next_epochs: vec![(keyspace.id, epoch + 1)], ..VersionEdit::default() };
         // Not earlier: an ingestion may meanwhile have been merged with older runs, and the result
@@ -246,13 +250,16 @@ impl Session {
             pass.complete();
         }
         self.keep_for_transactions(keyspace, slots);
+        // They keep no files, and the retry has others.
+        let forget = |_: &_| _ = global.inspect(|global| global.grf.forget_young(&tables));
         if edit.added.is_empty() {
             // Everything was shadowed: neither a table nor the log is needed.
-            self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))?;
+            self.commit_edit(&mut state, edit, opened, |_, _| unreachable!("no tables change"))
+                .inspect_err(forget)?;
             keyspace.replace_memtables(without(&keyspace.view.load().memtables));
             state.scheduler.note_memtables(keyspace);
         } else {
-            self.commit_edit(&mut state, edit, opened, |_, old| without(old))?;
+            self.commit_edit(&mut state, edit, opened, |_, old| without(old)).inspect_err(forget)?;
         }
         // Under the lock, so that whoever waits for the flush finds the cache open.
         drop(records);

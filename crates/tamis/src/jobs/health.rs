@@ -90,13 +90,8 @@ impl Session {
                 None => return Ok(None),
             }
         }
-        // Filter locks first, in a fixed order, and held until the tables are published.
-        rescued.sort_by_key(|one| one.keyspace.id);
-        let keyspaces: Vec<_> = rescued.iter().map(|one| one.keyspace.clone()).collect();
-        let works = keyspaces.iter().zip(&rescued);
-        let works: Vec<_> = works
-            .filter_map(|(keyspace, one)| Some(keyspace.filter.global()?.insert_flushed(&one.tables)))
-            .collect();
+        let young = |one: &Rescued| one.keyspace.filter.global().map(|global| global.young_of(&one.tables));
+        let young: Vec<_> = rescued.iter().map(young).collect();
 
         let mut state = self.state();
         let mut edit = VersionEdit::default();
@@ -104,10 +99,16 @@ impl Session {
             (NewTables::default(), Vec::<(KeyspaceId, Vec<Arc<MemtableSlot>>)>::new());
         // Kept until the edit is published.
         let mut epochs = Vec::new();
-        for Rescued { keyspace, slots, tables, last_epoch, taken } in rescued {
+        let mut noted = Vec::new();
+        for (Rescued { keyspace, slots, tables, last_epoch, taken }, young) in rescued.into_iter().zip(young)
+        {
             epochs.extend(taken);
             if keyspace.is_dropped() {
                 continue;
+            }
+            if let Some((global, young)) = keyspace.filter.global().zip(young) {
+                global.note_flushed(&tables, young);
+                noted.push((keyspace.clone(), tables.to_vec()));
             }
             if last_epoch > 0 {
                 edit.next_epochs.push((keyspace.id, last_epoch + 1));
@@ -126,8 +127,12 @@ impl Session {
         let without = |id: KeyspaceId, memtables: &Memtables| {
             memtables.without(flushed.iter().find(|one| one.0 == id).map_or(&[][..], |one| &one.1))
         };
-        self.commit_edit(&mut state, edit, opened, without)?;
-        drop((works, epochs));
+        // The retry has other tables.
+        let forget = |(keyspace, tables): &(Arc<KeyspaceInner>, Vec<_>)| {
+            keyspace.filter.global().inspect(|global| global.grf.forget_young(tables));
+        };
+        self.commit_edit(&mut state, edit, opened, without).inspect_err(|_| noted.iter().for_each(forget))?;
+        drop(epochs);
         for keyspace in &sealed {
             // Memtables with nothing left to write.
             let view = keyspace.view.load_full();

@@ -39,6 +39,7 @@ pub(crate) fn flush_loop(db: &Session) {
                 db.seal_old_deletes();
                 db.seal_if_full();
                 state = db.state();
+                db.ripen(&mut state, Some(sync::now()));
                 db.save_times(&mut state);
                 if !db.gate.has_ended() && matches!(ToFlush::next(db, &mut state), ToFlush::Nothing) {
                     drop(db.monitor.wait_for_retry(state));
@@ -111,7 +112,7 @@ pub(crate) fn compaction_loop(db: &Session) {
         if db.gate.stopped().is_none()
             && let Some((keyspace, task)) = state.next_filter_work()
         {
-            state.filters.start(keyspace.id);
+            state.filters.start(keyspace.id, &task);
             drop(state);
             guarded(db, "work on a filter", || db.work_on_filter(&keyspace, task));
             continue;

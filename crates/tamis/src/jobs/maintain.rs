@@ -92,6 +92,7 @@ impl Session {
         // a wait.
         let mut from = None;
         loop {
+            self.ripen(&mut state, None);
             let all = state.catalogue.keyspaces();
             let found = match from {
                 None => all.values().find(|ks| busy(&state, ks)),

@@ -179,7 +179,7 @@ pub(crate) fn follow_loop(db: &Session, follower: &Mutex<Follower>) {
     let mut state = db.state();
     while !db.gate.has_ended() {
         if let Some((keyspace, task)) = state.next_filter_work() {
-            state.filters.start(keyspace.id);
+            state.filters.start(keyspace.id, &task);
             drop(state);
             guarded(db, "work on a filter", || db.work_on_filter(&keyspace, task));
             state = db.state();

@@ -38,11 +38,10 @@
 //! # Threads and locks
 //!
 //! The stage changes under the filter's [`work`](super::global::Grf::work) and the database's
-//! `state` together, so it cannot change while either is held. Flushes hold `work` from before they
-//! add keys until their version is published. If the stage is then `PerTable`, a later build finds
-//! their tables in the version; otherwise they add their keys. An ingestion notes its epoch and
-//! publishes its tables under one `state` lock. Readers see the stage only as the selector of their
-//! version.
+//! `state` together, so it cannot change while either is held. Flushes and ingestions note an epoch
+//! and publish its tables under one `state` lock. If the stage is then `PerTable`, they note none,
+//! and a later build finds their tables in the version. Readers see the stage only as the selector
+//! of their version.
 //!
 //! The verdict is a leaf lock.
 

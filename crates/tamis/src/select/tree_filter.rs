@@ -9,13 +9,12 @@ use super::accesses::AccessSampler;
 use super::auto::{Auto, AutoFilterStats, Stage};
 #[cfg(feature = "unstable-selector")]
 use super::external::External;
-use super::global::{GlobalFilterStats, Grf, Switch, Task, Work};
+use super::global::{GlobalFilterStats, Grf, Switch, Task, Work, YoungTable};
 use super::selector::Selector;
 use super::table_filters::TableFilters;
 use crate::operators::KeyspaceOperators;
 use crate::options::{FilterAllocation, FilterChoice, KeyspaceOptions, Options, ReadMode};
 use crate::sampling::Sampler;
-use crate::sync::MutexGuard;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
@@ -194,15 +193,23 @@ impl GlobalFilter {
         }
     }
 
-    /// Adds the keys of flushed tables before the tables are published, if the filter is in force
-    /// or being built. Hold the returned guard until they are. Do not call with the `state` lock
-    /// held.
-    pub(crate) fn insert_flushed(&self, tables: &[Arc<OpenTable>]) -> MutexGuard<'_, Work> {
-        let mut work = self.grf.work();
-        if self.stage() != Stage::PerTable {
-            self.grf.insert_flushed(&mut work, tables);
+    /// Prepares to publish flushed tables before their keys are in the filter, if it is in force or
+    /// being built. Call with no lock held.
+    pub(crate) fn young_of(&self, tables: &[Arc<OpenTable>]) -> Vec<YoungTable> {
+        // Under `state` it may be another. Then the tables need no filter, or lack theirs.
+        if self.stage() == Stage::PerTable { Vec::new() } else { self.grf.young_of(tables) }
+    }
+
+    /// Records flushed tables that are published next. Call under the `state` lock under which they
+    /// are.
+    pub(crate) fn note_flushed(&self, tables: &[Arc<OpenTable>], young: Vec<YoungTable>) {
+        if self.stage() == Stage::PerTable {
+            return;
         }
-        work
+        match young.is_empty() {
+            true => self.grf.note_young(tables.iter().map(YoungTable::without_filter).collect()),
+            false => self.grf.note_young(young),
+        }
     }
 
     /// Returns the background work due, including images if the database `saves` any. Call under

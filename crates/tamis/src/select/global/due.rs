@@ -55,22 +55,33 @@ impl Grf {
         }
         let directory = self.directory.load();
         self.review(&directory);
+        let mut stale = None;
         for (at, (_, cell)) in directory.parts.iter().enumerate() {
             let span = directory.span(at);
-            let (due, entries) = match &*cell.partition.load() {
-                None => (true, 0),
-                Some(partition) => (self.is_stale(version, cell, &span, partition), partition.entries()),
-            };
-            match is_inhabited(version, &span) {
-                true if due => return Some(Task::Build(self.widened(version, span))),
-                // Dropped tables leave entries behind that no later insert would remove.
-                false if entries > 0 => return Some(Task::Build(uninhabited(version, &directory, at))),
+            let partition = cell.partition.load();
+            match &*partition {
                 // Without keys there is nothing to build.
-                _ => {}
+                None if is_inhabited(version, &span) => {
+                    return Some(Task::Build(self.widened(version, span)));
+                }
+                Some(_) if stale.is_some() => {}
+                Some(partition) => match is_inhabited(version, &span) {
+                    true if self.is_stale(version, cell, &span, partition) => {
+                        stale = Some(self.widened(version, span));
+                    }
+                    // Dropped tables leave entries behind that no later insert would remove.
+                    false if partition.entries() > 0 => stale = Some(uninhabited(version, &directory, at)),
+                    _ => {}
+                },
+                None => {}
             }
         }
-        if !self.lacking(version).is_empty() {
+        // Before rebuilds, of which there may be many: gets search some of these tables for every key.
+        if self.is_insert_due(version) {
             return Some(Task::Insert);
+        }
+        if let Some(span) = stale {
+            return Some(Task::Build(span));
         }
         // Last, so that one file holds successive builds.
         (saves && self.is_unsaved(version, &directory)).then_some(Task::Save)

@@ -18,7 +18,7 @@ use super::span::{Span, spans_within};
 
 /// Calls `each` in ascending order with every key of a table within the span, its digest, and the
 /// table's epochs at that key.
-pub(super) fn each_key(
+fn each_key(
     table: &OpenTable,
     span: &Span,
     each: &mut dyn FnMut(&[u8], Digest, Epochs),

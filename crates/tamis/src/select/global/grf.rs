@@ -14,6 +14,7 @@ use tamis_filter::global::{Epoch, MapChoice};
 use super::cell::{Cell, CellDirectory};
 use super::selector::{GlobalSelector, LiveTables};
 use super::span::holds;
+use super::young::Young;
 use crate::error::StorageError;
 use crate::options::{KeyMapChoice, KeyspaceOptions, PrefixFilter};
 use crate::select::keys::KeyNotes;
@@ -22,12 +23,9 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
 
-/// State of the work that one thread at a time does.
+/// Held by the one thread at a time that changes cells.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
-    /// Tables flushed since the current rebuild began; `None` without a rebuild.
-    pub(super) since: Option<Vec<Arc<OpenTable>>>,
-}
+pub(crate) struct Work;
 
 /// The global filter of one keyspace. See the module documentation.
 #[derive(Debug)]
@@ -38,8 +36,10 @@ pub(crate) struct Grf {
     /// The reads observed at the last review of key maps.
     pub(super) reviewed: AtomicU64,
     pub(super) directory: ArcSwap<CellDirectory>,
-    /// Epochs of tables whose keys are not in the filter: ingested tables whose keys are not added
-    /// yet, and tables in `unread`.
+    /// Flushed tables whose keys are not added yet.
+    pub(super) young: Mutex<Young>,
+    /// Epochs of tables whose keys are not in the filter: flushed and ingested tables whose keys are
+    /// not added yet, and tables in `unread`.
     pub(super) missing: Mutex<Vec<Epoch>>,
     /// Tables whose keys cannot be read because of damage.
     pub(super) unread: Mutex<HashSet<TableId>>,
@@ -113,6 +113,7 @@ impl Grf {
             queries: Arc::new(QuerySampler::new(options.workload.as_ref())),
             reviewed: AtomicU64::new(0),
             directory: ArcSwap::from_pointee(CellDirectory::new(vec![(KeyBytes::default(), Cell::empty())])),
+            young: Mutex::default(),
             missing: Mutex::default(),
             unread: Mutex::default(),
             unseen: Mutex::default(),
@@ -174,9 +175,9 @@ impl Grf {
 
     /// Drops all partitions, for a tree with these tables that is no longer read through the
     /// filter. Versions still read through it keep their directory.
-    pub(crate) fn clear(&self, work: &Work, tables: &[Arc<OpenTable>]) {
-        debug_assert!(work.since.is_none(), "no build is under way");
+    pub(crate) fn clear(&self, _work: &Work, tables: &[Arc<OpenTable>]) {
         self.directory.store(Arc::new(CellDirectory::new(vec![(KeyBytes::default(), Cell::empty())])));
+        *self.young.lock() = Young::default();
         self.unread.lock().clear();
         self.unseen.lock().clear();
         self.forget_missing(tables);
@@ -214,7 +215,7 @@ impl Grf {
 
     /// Returns the selector of a version; under the `state` lock.
     pub(crate) fn selector(&self, version: &Version) -> GlobalSelector {
-        let Version { runs, tables, .. } = version;
+        let tables = &version.tables;
         let live = self.note_live(tables);
         // A table that cannot be read may hold range tombstones, which no filter knows.
         let lost = |table: &Arc<OpenTable>| table.table.why_lost().is_some();
@@ -224,7 +225,10 @@ impl Grf {
         };
         let lacking = tables.iter().map(lacking).collect();
         drop(unseen);
-        GlobalSelector::new(self.directory.load_full(), self.spec.prefixes, live, runs, tables, lacking)
+        let young = self.young.lock();
+        let young = tables.iter().map(|table| young.filter_of(table).cloned()).collect();
+        let directory = self.directory.load_full();
+        GlobalSelector::new(directory, self.spec.prefixes, live, version, lacking, young)
     }
 
     /// Returns the tables of all live versions, each once, and the `coming` ones. A later version

@@ -14,18 +14,19 @@
 //! be added. A merged table adds no keys and has no list; if it must be read, its data is.
 //!
 //! # Updates
-//! * **Flush**: adds its keys to the cells of the current directory, then publishes its version.
-//!   Readers of older versions skip entries whose epochs none of their tables has.
+//! * **Flush**: publishes its table at once, with a [`missing`](Grf::missing) epoch. A table that
+//!   holds one is a candidate for every key until a background thread has added the keys of several
+//!   flushes together. The table is [`young`] until then, and has a filter of its own. Readers of
+//!   older versions skip entries whose epochs none of their tables has.
 //! * **Compaction, move, drop**: change nothing. The new version has the same directory.
-//! * **Ingestion**: publishes its tables at once, with [`missing`](Grf::missing) epochs. Tables
-//!   that hold one are candidates for every key until a background thread has added their keys.
+//! * **Ingestion**: the same as a flush, but its tables wait for no others.
 //! * **Following a writer** in another process: tables arrive that were not flushed or merged here.
 //!   A table is [`unseen`](Grf::unseen) if it may have keys of a flush that was not published when
 //!   the last version was made. Unseen tables are candidates for every key until they are added
 //!   like ingested ones ([`follow`](crate::open::follow)).
-//! * **Rebuild** of a key range: builds cells from the keys of one version's tables, adds what was
-//!   flushed meanwhile (the paper's waiting buffer; here the flushed tables themselves), then
-//!   publishes a version with the new directory. Older versions keep their directory. If one is
+//! * **Rebuild** of a key range: builds cells from the keys of one version's tables, then publishes a
+//!   version with the new directory. What is flushed meanwhile is young (the paper's waiting buffer;
+//!   here the flushed tables themselves). Older versions keep their directory. If one is
 //!   still being read, its cell is shrunk to the entries of upper levels, and its last level
 //!   becomes a candidate for every key. (The paper probes the new filter instead, which would deny
 //!   keys that the compaction dropped but the old version has.)
@@ -44,7 +45,7 @@
 //! * [`Grf::unpublished`] epochs, whose tables are still being written.
 //! * Epochs not taken yet.
 //!
-//! The partition is taken under the locks under which `until` is computed, so no flush is half
+//! The partition is taken under the locks under which `until` is computed, so no addition is half
 //! done.
 //!
 //! *A cell made from an image denies no key.* Let a table of the version at opening hold a key of
@@ -72,16 +73,16 @@
 //! # Threads
 //! Readers load a version, its directory and a cell's partition, all immutable, without waiting.
 //! Writers:
-//! * [`Grf::work`] is held by a thread that adds keys, from before the first cell changes until the
-//!   version that needs them is published, and by a rebuild while it publishes. It is taken before
-//!   the database's `state` lock. Flushes and rebuilds thus never see each other half done, and a
-//!   flush's version gets the directory that the flush has filled.
+//! * One thread at a time works on the filter, and images are taken while none does: [`Grf::work`] is
+//!   held while cells or the directory change. It is taken before the database's `state` lock.
+//! * A flush notes its missing epoch under `state`, before the view that has its table.
 //! * The current directory is replaced under `work` and `state` together; it may be read under
 //!   either.
-//! * A cell's partition is replaced under `work`, and stored (Release) before the view that needs
-//!   its entries. A reader that has loaded that view (Acquire) therefore sees them.
-//! * [`Grf::alive`], [`Grf::unread`] and [`Grf::unpublished`] are leaf locks, held briefly; so is
-//!   [`Grf::missing`], under [`Grf::unseen`].
+//! * A cell's partition is replaced under `work`, and stored (Release) before an epoch stops to be
+//!   missing, and so before a view that needs its entries. A reader that has loaded that view
+//!   (Acquire) therefore sees them.
+//! * [`Grf::alive`], [`Grf::unread`], [`Grf::unpublished`] and [`Grf::young`] are leaf locks, held
+//!   briefly; so is [`Grf::missing`], under [`Grf::unseen`].
 //!
 //! [`Partition`]: tamis_filter::global::Partition
 //! [`Cell`]: cell::Cell
@@ -103,6 +104,7 @@ mod span;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod young;
 
 pub(crate) use due::{Switch, Task};
 pub(crate) use grf::{Grf, TakenEpoch, Work};
@@ -111,3 +113,4 @@ pub(crate) use saved::{Moment, Restored, SavedPart};
 pub(crate) use selector::{GlobalSelector, LiveTables};
 pub(crate) use span::Span;
 pub(crate) use upkeep::Built;
+pub(crate) use young::YoungTable;

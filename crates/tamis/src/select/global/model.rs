@@ -24,24 +24,27 @@ const SHRUNK: u64 = 1 << 32;
 #[derive(Clone, Copy)]
 struct Version {
     tables: u64,
+    /// The tables that are candidates for every key.
+    lacking: u64,
     directory: u64,
 }
 
 impl Version {
     fn from(bits: u64) -> Version {
-        Version { tables: bits & 0xffff, directory: bits >> 16 }
+        Version { tables: bits & 0xff, lacking: bits >> 8 & 0xff, directory: bits >> 16 }
     }
 
     fn bits(self) -> u64 {
-        self.tables | self.directory << 16
+        self.tables | self.lacking << 8 | self.directory << 16
     }
 }
 
 struct Tree {
-    /// Tables flushed since a rebuild began, if one is running.
-    work: Mutex<Option<u64>>,
+    /// Held while cells or the directory change.
+    work: Mutex<()>,
     /// Guards the replacement of `view`.
     state: Mutex<()>,
+    missing: Mutex<u64>,
     view: AtomicU64,
     directory: AtomicU64,
     cells: [AtomicU64; 2],
@@ -50,8 +53,9 @@ struct Tree {
 impl Tree {
     fn new() -> Arc<Tree> {
         Arc::new(Tree {
-            work: Mutex::new(None),
+            work: Mutex::new(()),
             state: Mutex::new(()),
+            missing: Mutex::new(0),
             view: AtomicU64::new(0),
             directory: AtomicU64::new(0),
             cells: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -66,31 +70,32 @@ impl Tree {
     /// Under `state`.
     fn publish(&self, tables: u64) {
         let directory = self.directory.load(Ordering::Acquire);
-        self.view.store(Version { tables, directory }.bits(), Ordering::Release);
+        let lacking = *self.missing.lock().unwrap() & tables;
+        self.view.store(Version { tables, lacking, directory }.bits(), Ordering::Release);
     }
 
     fn flush(&self, epoch: u64) {
-        let mut work = self.work.lock().unwrap();
-        self.add(self.directory.load(Ordering::Acquire), 1 << epoch);
-        if let Some(since) = &mut *work {
-            *since |= 1 << epoch;
-        }
-        let state = self.state.lock().unwrap();
+        let _state = self.state.lock().unwrap();
+        *self.missing.lock().unwrap() |= 1 << epoch;
         self.publish(Version::from(self.view.load(Ordering::Acquire)).tables | 1 << epoch);
-        drop(state);
-        drop(work);
     }
 
+    /// By the thread that works on the filter.
+    fn insert(&self) {
+        let _work = self.work.lock().unwrap();
+        let missing = *self.missing.lock().unwrap();
+        self.add(self.directory.load(Ordering::Acquire), missing);
+        *self.missing.lock().unwrap() &= !missing;
+        let _state = self.state.lock().unwrap();
+        self.publish(Version::from(self.view.load(Ordering::Acquire)).tables);
+    }
+
+    /// By the same thread.
     fn rebuild(&self) {
-        let seen = {
-            let mut work = self.work.lock().unwrap();
-            *work = Some(0);
-            Version::from(self.view.load(Ordering::Acquire))
-        };
+        let seen = Version::from(self.view.load(Ordering::Acquire));
         let old = seen.directory;
         self.cells[1 - old as usize].store(seen.tables, Ordering::Release);
-        let mut work = self.work.lock().unwrap();
-        self.add(1 - old, work.take().unwrap());
+        let _work = self.work.lock().unwrap();
         {
             let _state = self.state.lock().unwrap();
             self.directory.store(1 - old, Ordering::Release);
@@ -98,14 +103,13 @@ impl Tree {
         }
         // Only entries of the last level are removed, and shrunk cells do not deny those.
         self.add(old, SHRUNK);
-        drop(work);
     }
 
     /// Reads like any reader; everything in the version must be found.
     fn read(&self) -> u64 {
         let version = Version::from(self.view.load(Ordering::Acquire));
         let entries = self.cells[version.directory as usize].load(Ordering::Acquire);
-        assert_eq!(version.tables & !entries, 0, "denied");
+        assert_eq!(version.tables & !(entries | version.lacking), 0, "denied");
         version.tables
     }
 }
@@ -121,13 +125,19 @@ fn flushes_during_a_rebuild_are_found_in_every_version() {
         });
         let rebuild = thread::spawn({
             let tree = tree.clone();
-            move || tree.rebuild()
+            move || {
+                tree.insert();
+                tree.rebuild();
+                tree.insert();
+            }
         });
         let first = tree.read();
         assert_eq!(first & !tree.read(), 0, "keys once seen stay visible");
         flush.join().unwrap();
         rebuild.join().unwrap();
+        tree.insert();
         assert_eq!(tree.read(), 0b110);
+        assert_eq!(Version::from(tree.view.load(Ordering::Acquire)).lacking, 0);
     });
 }
 
@@ -136,6 +146,7 @@ fn a_compaction_during_a_rebuild_takes_the_current_directory() {
     loom::model(|| {
         let tree = Tree::new();
         tree.flush(1);
+        tree.insert();
         tree.flush(2);
         let rebuild = thread::spawn({
             let tree = tree.clone();

@@ -32,8 +32,7 @@ pub struct GlobalFilterStats {
     pub expected_rate: f64,
     /// The kinds of key maps in use, the number of partitions of each, and why.
     pub maps: Vec<KeyMapStats>,
-    /// Number of flushes and ingestions whose keys are not in the filter: ingestions until they are
-    /// added, and tables that cannot be read.
+    /// Number of flushes and ingestions whose keys are not in the filter yet, or cannot be read.
     pub tables_outside: usize,
     /// Keys added since opening, without rebuilds, and the time this took in nanoseconds.
     pub inserted: (u64, u64),
@@ -118,6 +117,7 @@ impl Grf {
             };
             cells.flat_map(parts).map(|partition| partition.memory_bytes() as u64).sum()
         };
+        stats.bytes += self.young.lock().memory_bytes() as u64;
         stats.tables_outside = self.missing.lock().len();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         stats.inserted = (count(&self.counts.inserted), count(&self.counts.insert_ns));

@@ -176,11 +176,10 @@ impl Grf {
     }
 
     /// Makes cells from restored partitions, in key order, and adds the keys of later tables of the
-    /// version. Without any, all of it is still to be built. Call between
-    /// [`begin_build`](Self::begin_build) and [`catch_up`](Self::catch_up). Takes no lock.
+    /// version. Without any, all of it is still to be built. Takes no lock.
     ///
-    /// Cost: that of [`insert_flushed`](Self::insert_flushed) for each table with later epochs than
-    /// the images of its range.
+    /// Cost: that of [`insert`](Self::insert) for each table with later epochs than the images of
+    /// its range.
     pub(crate) fn load(&self, version: &Version, restored: Vec<SavedPart>) -> Built {
         let started = sync::now();
         let images = restored.len() as u64;
@@ -243,7 +242,7 @@ impl Grf {
                 _ => (first..parts.len()).take_while(|at| wanted[*at]).last().unwrap_or(first),
             };
             let span = Span { start: span_of(first).start, end: span_of(last).end };
-            self.insert_where(parts, table, std::slice::from_ref(table), &span, &is_new);
+            self.insert(parts, std::slice::from_ref(table), &span, &is_new);
             from = last + 1;
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tamis_base::key::{KeyBytes, KeyEnd, prefix_of};
 use tamis_base::meta::TableMeta;
-use tamis_filter::Digest;
 use tamis_filter::global::{Ahead, Epoch, Epochs, NO_BOUND, Partition};
+use tamis_filter::{Digest, Filter};
 
 use super::cell::{Cell, CellDirectory};
 use super::span::spans_within;
@@ -44,6 +44,8 @@ pub(crate) struct GlobalSelector {
     lacking_runs: Vec<bool>,
     /// By table; empty if the filter lacks none.
     lacking: Vec<bool>,
+    /// By table, its own filter while it is [young](super::young).
+    young: Vec<Option<Arc<Filter>>>,
     /// Keeps the version among the live ones.
     _alive: LiveTables,
 }
@@ -94,10 +96,11 @@ impl GlobalSelector {
         directory: Arc<CellDirectory>,
         prefixes: PrefixFilter,
         alive: LiveTables,
-        runs: &[Run],
-        tables: &[Arc<OpenTable>],
+        version: &Version,
         lacking: Vec<bool>,
+        young: Vec<Option<Arc<Filter>>>,
     ) -> GlobalSelector {
+        let Version { runs, tables, .. } = version;
         let uniform = |table: &Arc<OpenTable>| match table.meta.epochs.segments() {
             [one] => Some(Epochs { lo: one.lo, hi: one.hi }),
             _ => None,
@@ -123,6 +126,7 @@ impl GlobalSelector {
             uniform,
             lacking_runs,
             lacking: if lacking.contains(&true) { lacking } else { Vec::new() },
+            young,
             _alive: alive,
         }
     }
@@ -146,7 +150,6 @@ impl GlobalSelector {
     }
 
     /// Probes a table that the global filter knows nothing about, by the table's own filter if any.
-    #[cold]
     fn ask_table(
         &self,
         version: &Version,
@@ -155,7 +158,10 @@ impl GlobalSelector {
         out: &mut Candidates,
         cost: &mut ReadCost,
     ) {
-        let answer = version.tables[table].with_filter(|filter| ask_filter(filter, probe, cost));
+        let answer = match &self.young[table] {
+            Some(filter) => Some(ask_filter(filter, probe, cost)),
+            None => version.tables[table].with_filter(|filter| ask_filter(filter, probe, cost)),
+        };
         take_answer(version, (run, table), answer, probe.key, out);
     }
 
@@ -173,6 +179,35 @@ impl GlobalSelector {
                 self.ask_table(version, (run, table), probe, out, cost);
             }
         }
+    }
+
+    /// Returns a bit for each run with a table that the global filter knows nothing about, and that
+    /// may have the key.
+    fn mask_of_lacking(
+        &self,
+        version: &Version,
+        key: &LeanKey<'_>,
+        runs: Range<usize>,
+        cost: &mut ReadCost,
+    ) -> u32 {
+        let mut mask = 0;
+        for run in runs.clone().filter(|run| self.lacking_runs[*run]) {
+            let table = version.table_for(&version.runs[run], key.key, key.prefix);
+            let Some(table) = table.filter(|table| self.lacks(*table)) else { continue };
+            let mut denies = |filter: &Filter| match filter {
+                Filter::Point(filter) => {
+                    cost.filter_probes += 1;
+                    !filter.contains(key.digest)
+                }
+                Filter::Range(_) => false,
+            };
+            let denied = match &self.young[table] {
+                Some(filter) => denies(filter),
+                None => version.tables[table].with_filter(denies).unwrap_or(false),
+            };
+            mask |= u32::from(!denied) << (run - runs.start);
+        }
+        mask
     }
 
     /// Returns this cell's codes of the longest known prefix that all keys from `start` up to `end`
@@ -364,7 +399,7 @@ impl RunSelector for GlobalSelector {
 
     fn answers_many(&self) -> bool {
         // A mask has a bit for each run.
-        self.lacking.is_empty() && self.hulls.len() <= MAX_STEP
+        self.hulls.len() <= MAX_STEP
     }
 
     fn select_many(
@@ -413,6 +448,9 @@ impl RunSelector for GlobalSelector {
                             *mask |= 1 << (run - runs.start);
                         }
                     });
+                }
+                if !self.lacking.is_empty() {
+                    *mask |= self.mask_of_lacking(version, key, runs.clone(), cost);
                 }
                 cost.filter_probes += 1;
                 cost.filter_negatives += u64::from(*mask == 0);

@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
 use tamis_base::key::KeyBytes;
+use tamis_base::meta::TableMeta;
 use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, PartitionSpec, QueryMix};
 use tamis_filter::{Digest, FilterError};
 
 use super::cell::{Cell, SavedImage};
 use super::chosen::{Chosen, Shares};
-use super::gather::{Gathered, each_key, gather, oldest_run};
+use super::gather::{Gathered, gather, oldest_run};
 use super::grf::{Grf, Work};
 use super::span::{Span, holds};
 use crate::error::StorageError;
@@ -29,10 +30,20 @@ const PARTITION_KEYS: u64 = 1 << 16;
 /// partition are then a hundredth of it.
 pub(super) const FEWEST_KEYS: u64 = 1 << 13;
 
+/// About so many keys are in memory at once while they are added.
+const GATHERED_KEYS: u64 = 1 << 18;
+
 /// Approximate bytes of a cell and its place in the directory.
 const CELL_BYTES: usize = 320;
 /// The most that these bytes may take of a partition's bits.
 const MOST_FOR_CELL: f64 = 0.03;
+
+/// The tables, and epochs of tables, whose keys the filter lacks at one moment.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    young: Vec<Arc<OpenTable>>,
+    missing: Vec<Epoch>,
+}
 
 /// Unpublished partitions for a key range.
 #[derive(Debug)]
@@ -83,17 +94,6 @@ impl Grf {
                 || wanted.iter().any(|epoch| holds(&table.meta.epochs, *epoch))
         };
         version.tables.iter().filter(lacks).collect()
-    }
-
-    /// Begins a build; from now on flushes are recorded.
-    pub(crate) fn begin_build(&self, work: &mut Work) {
-        debug_assert!(work.since.is_none(), "two builds at once");
-        work.since = Some(Vec::new());
-    }
-
-    /// Abandons a build.
-    pub(crate) fn end_build(&self, work: &mut Work) {
-        work.since = None;
     }
 
     /// Builds the partitions of a span from the tables of a version. Takes no lock during the
@@ -168,19 +168,13 @@ impl Grf {
         Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, is_outdated, chosen, saved }))
     }
 
-    /// Adds what was flushed during the build. Hold `work` from now until the result is
-    /// [installed](Self::install).
-    pub(crate) fn catch_up(&self, work: &mut Work, built: &Built) {
-        let parts = &built.parts[..];
-        let since = work.since.take().unwrap_or_default();
-        for table in &since {
-            self.insert_within(parts, table, &since, &built.span);
-        }
-    }
-
-    /// Puts the built partitions into the current directory. The caller holds `work` and `state`,
-    /// and publishes a version with the new directory before it releases either.
-    pub(crate) fn install(&self, _work: &Work, built: Built) -> Replaced {
+    /// Puts the partitions that were built from a version into the current directory. The caller
+    /// holds `work` and `state`, and publishes a version with the new directory before it releases
+    /// either.
+    pub(crate) fn install(&self, _work: &Work, version: &Version, built: Built) -> Replaced {
+        let all = Span { start: KeyBytes::default(), end: None };
+        // Of what is added to images, some may not have been readable.
+        let is_whole = built.images.is_none() && built.span == all && built.is_complete();
         let Built { span, parts, started, images, .. } = built;
         let old = self.directory.load_full();
         let now = Arc::new(old.with(&span.start, span.end.as_ref(), parts));
@@ -194,6 +188,13 @@ impl Grf {
                 self.counts.built.fetch_add(1, Relaxed);
                 self.counts.build_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
             }
+        }
+        if is_whole {
+            let Outside { mut young, missing } = self.outside();
+            young.retain(|young| version.tables.iter().any(|table| Arc::ptr_eq(table, young)));
+            // A young table's epoch is its own.
+            self.note_added(version, &missing, &young);
+            self.young.lock().forget(&young);
         }
         let kept = |cell: &Arc<Cell>| now.parts.iter().any(|(_, other)| Arc::ptr_eq(cell, other));
         Replaced(old.parts.iter().map(|(_, cell)| cell).filter(|cell| !kept(cell)).cloned().collect())
@@ -218,109 +219,146 @@ impl Grf {
         }
     }
 
-    /// Adds the keys of flushed tables that are published together. Hold `work` until their version
-    /// is published. `tables` must include every unpublished table whose keys were added: cuts
-    /// would miss it otherwise.
-    pub(crate) fn insert_flushed(&self, work: &mut Work, tables: &[Arc<OpenTable>]) {
-        let directory = self.directory.load_full();
-        let all = Span { start: KeyBytes::default(), end: None };
-        for table in tables {
-            self.insert_within(&directory.parts, table, tables, &all);
-            if let Some(since) = &mut work.since {
-                since.push(table.clone());
-            }
-        }
+    /// Returns what the filter lacks. Call under `state`, under which the version is read, too: every
+    /// table that was noted is then in it, or has been merged.
+    pub(crate) fn outside(&self) -> Outside {
+        Outside { young: self.young.lock().tables(), missing: self.missing.lock().clone() }
     }
 
-    /// Adds the keys of tables published without them. Call with `work` held. Returns `false` if a
-    /// table cannot be read.
-    pub(crate) fn insert_lacking(&self, _work: &mut Work, version: &Version) -> bool {
-        let directory = self.directory.load_full();
-        let all = Span { start: KeyBytes::default(), end: None };
-        let lacking = self.lacking(version);
-        if !lacking
-            .iter()
-            .all(|table| self.insert_within(&directory.parts, table, std::slice::from_ref(table), &all))
-        {
+    /// Adds the keys of tables published without them, as far as they were `outside` together with
+    /// this version. Call with `work` held. Returns `false` if a table cannot be read.
+    pub(crate) fn insert_lacking(&self, work: &Work, version: &Version, outside: Outside) -> bool {
+        let missing = outside.missing.clone();
+        if !self.insert_young(work, version, outside) {
             return false;
         }
-        // Exclude epochs of tables that this version does not have yet or that were found damaged.
-        let wanted = self.wanted(version);
-        let done = |epoch: &u64| {
-            wanted.contains(epoch) && lacking.iter().any(|table| holds(&table.meta.epochs, *epoch))
-        };
-        self.missing.lock().retain(|epoch| !done(epoch));
+        let lacking: Vec<_> = self.lacking(version).into_iter().cloned().collect();
+        if !self.insert_all(&lacking) {
+            return false;
+        }
+        self.note_added(version, &missing, &lacking);
         // From now on, unreadable tables lack their last epochs.
         self.unseen.lock().retain(|id| !lacking.iter().any(|table| table.meta.id == *id));
         true
     }
 
-    /// Adds a table's keys within a span to the directory's cells. The table is one of the `coming`
-    /// ones. If its keys cannot be read, the filter keeps lacking the table. Returns `false` if a
-    /// later attempt may succeed.
-    fn insert_within(
-        &self,
-        parts: &[(KeyBytes, Arc<Cell>)],
-        table: &Arc<OpenTable>,
-        coming: &[Arc<OpenTable>],
-        span: &Span,
-    ) -> bool {
-        self.insert_where(parts, table, coming, span, &|_, _| true)
+    /// The same for young tables only, even those that were merged meanwhile: the merged tables have
+    /// more keys.
+    pub(crate) fn insert_young(&self, _work: &Work, version: &Version, outside: Outside) -> bool {
+        let Outside { young, missing } = outside;
+        if self.insert_all(&young) {
+            self.note_added(version, &missing, &young);
+            self.young.lock().forget(&young);
+            return true;
+        }
+        // One of them must not hold up the others. If it was merged, the merged table is read.
+        let (added, failed): (Vec<_>, Vec<_>) =
+            young.into_iter().partition(|table| self.insert_all(std::slice::from_ref(table)));
+        self.note_added(version, &missing, &added);
+        let is_current = |table: &Arc<OpenTable>| version.tables.iter().any(|one| Arc::ptr_eq(one, table));
+        let (current, merged): (Vec<_>, Vec<_>) = failed.into_iter().partition(is_current);
+        let mut young = self.young.lock();
+        young.forget(&added);
+        young.forget(&merged);
+        current.is_empty()
     }
 
-    /// Like [`insert_within`](Self::insert_within), but adds only what is `wanted`, by part number
-    /// and the epochs of the key.
-    pub(super) fn insert_where(
+    fn insert_all(&self, tables: &[Arc<OpenTable>]) -> bool {
+        let directory = self.directory.load_full();
+        let all = Span { start: KeyBytes::default(), end: None };
+        self.insert(&directory.parts, tables, &all, &|_, _| true)
+    }
+
+    /// Forgets those of the epochs, which were `missing` together with the version, that these
+    /// tables hold. Later ones stay, whatever the tables hold: a merge of an ingested table may hold
+    /// the epoch of a flush that is not published yet. So do epochs of tables that could not be read.
+    fn note_added(&self, version: &Version, missing: &[Epoch], tables: &[Arc<OpenTable>]) {
+        let unread = self.unread.lock().clone();
+        let (read, damaged): (Vec<_>, Vec<_>) =
+            tables.iter().partition(|table| !unread.contains(&table.meta.id));
+        let holds =
+            |tables: &[&Arc<OpenTable>], epoch| tables.iter().any(|table| holds(&table.meta.epochs, epoch));
+        let wanted = self.wanted(version);
+        let done = |epoch: &Epoch| {
+            missing.contains(epoch)
+                && wanted.contains(epoch)
+                && holds(&read, *epoch)
+                && !holds(&damaged, *epoch)
+        };
+        self.missing.lock().retain(|epoch| !done(epoch));
+    }
+
+    /// Adds the keys that tables have within a span to the directory's cells: those that are
+    /// `wanted`, by the number of the part and the epochs of the key. If keys of a table cannot be
+    /// read, the filter keeps lacking it. Returns `false` if a later attempt may succeed.
+    ///
+    /// Cost: copies each cell that gets a key once, however many tables it comes from.
+    pub(super) fn insert(
         &self,
         parts: &[(KeyBytes, Arc<Cell>)],
-        table: &Arc<OpenTable>,
-        coming: &[Arc<OpenTable>],
+        tables: &[Arc<OpenTable>],
         span: &Span,
         wanted: &dyn Fn(usize, Epochs) -> bool,
     ) -> bool {
         let started = sync::now();
-        let metas = self.alive(coming);
-        let (mut at, mut batch, mut count) = (0, Batch::new(), 0u64);
-        let mut put = |at: usize, batch: &mut Batch| {
-            let cell = &parts[at].1;
-            count += batch.len() as u64;
-            if let Some(partition) = &*cell.partition.load()
-                && !batch.is_empty()
-            {
-                let cuts = cell.cuts(&metas);
-                if let Some(prefixes) = &*cell.prefixes.load() {
-                    let batch = prefixes_of(self.spec.prefixes, batch);
-                    cell.prefixes.store(Some(Arc::new(prefixes.insert(&batch, &cuts))));
+        let metas = self.alive(tables);
+        let first = parts.partition_point(|(start, _)| *start <= span.start).saturating_sub(1);
+        let past = span.end.as_ref().map_or(parts.len(), |end| parts.partition_point(|(at, _)| at < end));
+        let entries: u64 = tables.iter().map(|table| table.meta.entries).sum();
+        let groups = (entries / GATHERED_KEYS + 1).min(usize::MAX as u64) as usize;
+        let at_once = ((past - first) / groups).max(1);
+        let mut added = 0;
+        for from in (first..past).step_by(at_once) {
+            let to = (from + at_once).min(past);
+            let end = parts.get(to).map(|(start, _)| start.clone());
+            let end = if to == past { span.end.clone() } else { end };
+            if parts[from..to].iter().all(|(_, cell)| cell.partition.load().is_none()) {
+                // Built from tables that have the keys.
+                continue;
+            }
+            let within = Span { start: parts[from].0.clone().max(span.start.clone()), end };
+            let Gathered { batch, read, unread } = match gather(tables, &within) {
+                Ok(gathered) => gathered,
+                Err(io) => {
+                    log::warn!("tables are read without the global filter for now: {io}");
+                    tables.iter().for_each(|table| self.note_incomplete(table));
+                    return false;
                 }
-                cell.partition.store(Some(Arc::new(partition.insert(batch, &cuts))));
-                cell.saved.add(batch.len() as u64);
-            }
-            *batch = Batch::new();
-        };
-        let mut keys = 0;
-        let read = each_key(table, span, &mut |key, digest, epochs| {
-            keys += 1;
-            while parts.get(at + 1).is_some_and(|(start, _)| &start[..] <= key) {
-                put(at, &mut batch);
-                at += 1;
-            }
-            if wanted(at, epochs) {
-                batch.push(key, digest, epochs);
-            }
-        });
-        put(at, &mut batch);
-        self.counts.inserted.fetch_add(count, Relaxed);
-        self.counts.insert_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
-        match read {
-            Ok(source) => self.notes.note_read(table.meta.id, source, keys),
-            Err(damage @ StorageError::Corrupt(_)) => self.note_unread(table, &damage),
-            Err(io) => {
-                log::warn!("table {} is read without the global filter for now: {io}", table.meta.id);
-                self.note_incomplete(table);
-                return false;
+            };
+            read.into_iter().for_each(|(table, source, keys)| self.notes.note_read(table, source, keys));
+            unread.iter().for_each(|(table, why)| self.note_unread(table, why));
+            let mut at = 0;
+            for part in from..to {
+                let mut of_part = Batch::new();
+                let end = parts.get(part + 1).map(|(start, _)| &start[..]);
+                while at < batch.len() && end.is_none_or(|end| batch.get(at).0 < end) {
+                    let (key, digest, epochs) = batch.get(at);
+                    if wanted(part, epochs) {
+                        of_part.push(key, digest, epochs);
+                    }
+                    at += 1;
+                }
+                added += of_part.len() as u64;
+                self.insert_into(&parts[part].1, &of_part, &metas);
             }
         }
+        self.counts.inserted.fetch_add(added, Relaxed);
+        self.counts.insert_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
         true
+    }
+
+    fn insert_into(&self, cell: &Cell, batch: &Batch, metas: &[Arc<TableMeta>]) {
+        if batch.is_empty() {
+            return;
+        }
+        let Some(partition) = &*cell.partition.load() else { return };
+        let cuts = cell.cuts(metas);
+        if let Some(prefixes) = &*cell.prefixes.load() {
+            let batch = prefixes_of(self.spec.prefixes, batch);
+            cell.prefixes.store(Some(Arc::new(prefixes.insert(&batch, &cuts))));
+        }
+        cell.partition.store(Some(Arc::new(partition.insert(batch, &cuts))));
+        cell.saved.add(batch.len() as u64);
     }
 }
 

@@ -90,9 +90,8 @@ impl Tree {
             epoch
         };
         {
-            let _work = self.work.lock().unwrap();
-            self.add(1 << epoch);
             let _state = self.state.lock().unwrap();
+            *self.missing.lock().unwrap() |= 1 << epoch;
             self.publish(self.on_disk().tables | 1 << epoch);
         }
         *self.unpublished.lock().unwrap() &= !(1 << epoch);
@@ -105,10 +104,10 @@ impl Tree {
         self.publish(self.on_disk().tables | 1 << epoch);
     }
 
-    /// Adds what ingestions have brought.
+    /// Adds what flushes and ingestions have brought, or are about to.
     fn insert_lacking(&self) {
         let _work = self.work.lock().unwrap();
-        let missing = *self.missing.lock().unwrap() & self.view.load(Ordering::Acquire);
+        let missing = *self.missing.lock().unwrap();
         self.add(missing);
         *self.missing.lock().unwrap() &= !missing;
         let _state = self.state.lock().unwrap();
@@ -151,6 +150,7 @@ fn an_image_beside_flushes_denies_nothing_after_a_crash() {
             beside(&tree, Tree::flush),
             beside(&tree, |tree| {
                 tree.flush();
+                tree.insert_lacking();
                 tree.save();
             }),
         ];
@@ -167,12 +167,10 @@ fn an_image_beside_flushes_denies_nothing_after_a_crash() {
 fn an_image_beside_an_ingestion_denies_nothing_after_a_crash() {
     loom::model(|| {
         let tree = Tree::new();
-        let ingestion = beside(&tree, |tree| {
-            tree.ingest();
-            tree.insert_lacking();
-        });
+        let ingestion = beside(&tree, Tree::ingest);
         let flush = beside(&tree, |tree| {
             tree.flush();
+            tree.insert_lacking();
             tree.save();
         });
         tree.read();

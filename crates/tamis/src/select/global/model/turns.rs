@@ -19,10 +19,13 @@ enum Stage {
 const BY_FILTER: u64 = 1 << 16;
 /// The place of the number of a version's directory.
 const DIRECTORY: u32 = 17;
+/// The place of the tables that are candidates for every key.
+const LACKING: u32 = 8;
 
 struct Tree {
-    /// Tables flushed since a build began, if one is running.
-    work: Mutex<Option<u64>>,
+    /// Held while cells or the directory change.
+    work: Mutex<()>,
+    missing: Mutex<u64>,
     /// Changed under `work` and `state` together, so read under either.
     stage: Mutex<Stage>,
     state: Mutex<()>,
@@ -34,7 +37,8 @@ struct Tree {
 impl Tree {
     fn new() -> Arc<Tree> {
         Arc::new(Tree {
-            work: Mutex::new(None),
+            work: Mutex::new(()),
+            missing: Mutex::new(0),
             stage: Mutex::new(Stage::PerTable),
             state: Mutex::new(()),
             view: AtomicU64::new(0),
@@ -48,30 +52,26 @@ impl Tree {
     }
 
     fn tables(&self) -> u64 {
-        self.view.load(Ordering::Acquire) & (BY_FILTER - 1)
+        self.view.load(Ordering::Acquire) & 0xff
     }
 
     /// Under `state`.
     fn publish(&self, tables: u64) {
+        let mut missing = self.missing.lock().unwrap();
+        if self.stage() == Stage::PerTable {
+            *missing = 0;
+        }
         let by_filter = if self.stage() == Stage::Global { BY_FILTER } else { 0 };
         let directory = self.directory.load(Ordering::Acquire);
-        self.view.store(tables | by_filter | directory << DIRECTORY, Ordering::Release);
-    }
-
-    fn add(&self, epochs: u64) {
-        let cell = &self.cells[self.directory.load(Ordering::Acquire) as usize];
-        cell.store(cell.load(Ordering::Acquire) | epochs, Ordering::Release);
+        let lacking = *missing & tables;
+        self.view.store(tables | lacking << LACKING | by_filter | directory << DIRECTORY, Ordering::Release);
     }
 
     fn flush(&self, epoch: u64) {
-        let mut work = self.work.lock().unwrap();
-        if self.stage() != Stage::PerTable {
-            if let Some(since) = &mut *work {
-                *since |= 1 << epoch;
-            }
-            self.add(1 << epoch);
-        }
         let _state = self.state.lock().unwrap();
+        if self.stage() != Stage::PerTable {
+            *self.missing.lock().unwrap() |= 1 << epoch;
+        }
         self.publish(self.tables() | 1 << epoch);
     }
 
@@ -85,24 +85,30 @@ impl Tree {
         self.publish(self.tables());
     }
 
-    /// Builds what the version has, then adds what was flushed meanwhile.
+    /// Builds what the version has. What is flushed meanwhile is missing.
     fn build(&self) {
-        let seen = {
-            *self.work.lock().unwrap() = Some(0);
-            self.tables()
-        };
-        let mut work = self.work.lock().unwrap();
-        let since = work.take().unwrap();
+        let seen = self.tables();
+        let _work = self.work.lock().unwrap();
         let _state = self.state.lock().unwrap();
-        self.cells[0].store(seen | since, Ordering::Release);
+        self.cells[0].store(seen, Ordering::Release);
+        self.publish(self.tables());
+    }
+
+    fn insert(&self) {
+        let _work = self.work.lock().unwrap();
+        let missing = *self.missing.lock().unwrap();
+        let cell = &self.cells[self.directory.load(Ordering::Acquire) as usize];
+        cell.store(cell.load(Ordering::Acquire) | missing, Ordering::Release);
+        *self.missing.lock().unwrap() &= !missing;
+        let _state = self.state.lock().unwrap();
         self.publish(self.tables());
     }
 
     fn read(&self) -> u64 {
         let view = self.view.load(Ordering::Acquire);
-        let tables = view & (BY_FILTER - 1);
+        let (tables, lacking) = (view & 0xff, view >> LACKING & 0xff);
         let cell = self.cells[(view >> DIRECTORY) as usize].load(Ordering::Acquire);
-        assert!(view & BY_FILTER == 0 || tables & !cell == 0, "denied");
+        assert!(view & BY_FILTER == 0 || tables & !(cell | lacking) == 0, "denied");
         tables
     }
 }
@@ -122,6 +128,7 @@ fn a_filter_that_comes_and_goes_denies_nothing() {
                 tree.turn(Stage::Building);
                 tree.build();
                 tree.turn(Stage::Global);
+                tree.insert();
                 tree.turn(Stage::PerTable);
             }
         });
