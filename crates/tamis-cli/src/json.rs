@@ -215,6 +215,7 @@ fn global_filter(stats: &GlobalFilterStats) -> Value {
         tables_outside,
         inserted,
         rebuilt,
+        collected,
         keys_from_lists,
         keys_from_data,
         damaged_lists,

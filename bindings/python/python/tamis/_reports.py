@@ -293,6 +293,8 @@ class GlobalFilterStats(_Report):
     bytes: int
     #: Bits of run codes per entry, if the filter has any.
     code_bits: float
+    #: Partitions whose codes were collected since opening, without reading keys, and the time this took in nanoseconds.
+    collected: tuple[int, int]
     #: How often a key list was found damaged since opening. The keys then come from the data.
     damaged_lists: int
     #: Number of entries: one for each key of each run, minus those that could be joined, plus those of deleted keys that are still

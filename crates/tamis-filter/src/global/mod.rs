@@ -124,8 +124,9 @@ impl Batch {
 pub struct Cuts {
     /// Ascending cuts.
     bounds: Vec<Epoch>,
-    /// For each `i`, whether the epochs from `bounds[i]` to the next bound are in some table.
-    held: Vec<bool>,
+    /// For each `i`, the tables that have the epochs from `bounds[i]` to the next bound: the latest of
+    /// their first epochs. `None` if there is no such table.
+    held: Vec<Option<Epoch>>,
 }
 
 impl Cuts {
@@ -138,24 +139,26 @@ impl Cuts {
         let mut bounds: Vec<Epoch> = spans.iter().flat_map(|span| [span.lo, span.hi]).collect();
         bounds.sort_unstable();
         bounds.dedup();
-        let mut held = vec![false; bounds.len()];
+        let mut held = vec![None; bounds.len()];
         for span in &spans {
             let from = bounds.partition_point(|&bound| bound < span.lo);
             let to = bounds.partition_point(|&bound| bound < span.hi);
-            held[from..to].fill(true);
+            // Later ones begin later.
+            held[from..to].fill(Some(span.lo));
         }
         if let Some(last) = held.last_mut() {
-            *last = true;
+            *last = bounds.last().copied();
         }
         Cuts { bounds, held }
     }
 
-    /// Returns the epochs that are alike with `epoch`, and whether any table may hold them.
-    pub fn around(&self, epoch: Epoch) -> (Epochs, bool) {
+    /// Returns the epochs that are alike with `epoch`, and the latest first epoch of tables that may
+    /// hold them; `None` if no table may.
+    pub fn around(&self, epoch: Epoch) -> (Epochs, Option<Epoch>) {
         let next = self.bounds.partition_point(|&bound| bound <= epoch);
         let lo = next.checked_sub(1).map_or(0, |at| self.bounds[at]);
         let hi = self.bounds.get(next).copied().unwrap_or(Epoch::MAX);
-        (Epochs { lo, hi }, next.checked_sub(1).is_none_or(|at| self.held[at]))
+        (Epochs { lo, hi }, next.checked_sub(1).map_or(Some(0), |at| self.held[at]))
     }
 }
 
@@ -225,12 +228,12 @@ mod tests {
     #[test]
     fn epochs_between_two_cuts_are_alike() {
         let cuts = Cuts::of([epochs(0, 10), epochs(12, 13), epochs(10, 12), epochs(15, 16), epochs(0, 4)]);
-        assert_eq!(cuts.around(3), (epochs(0, 4), true));
-        assert_eq!(cuts.around(4), (epochs(4, 10), true));
-        assert_eq!(cuts.around(11), (epochs(10, 12), true));
-        assert_eq!(cuts.around(14), (epochs(13, 15), false), "nobody holds them");
-        assert_eq!(cuts.around(16), (epochs(16, u64::MAX), true), "they may come");
-        assert_eq!(Cuts::default().around(5), (epochs(0, u64::MAX), true));
-        assert_eq!(Cuts::of([epochs(3, 5)]).around(1), (epochs(0, 3), true));
+        assert_eq!(cuts.around(3), (epochs(0, 4), Some(0)));
+        assert_eq!(cuts.around(4), (epochs(4, 10), Some(0)));
+        assert_eq!(cuts.around(11), (epochs(10, 12), Some(10)));
+        assert_eq!(cuts.around(14), (epochs(13, 15), None), "nobody holds them");
+        assert_eq!(cuts.around(16), (epochs(16, u64::MAX), Some(16)), "they may come");
+        assert_eq!(Cuts::default().around(5), (epochs(0, u64::MAX), Some(0)));
+        assert_eq!(Cuts::of([epochs(3, 5)]).around(1), (epochs(0, 3), Some(0)));
     }
 }

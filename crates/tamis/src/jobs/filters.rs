@@ -1,5 +1,5 @@
 //! Background work on global filters: making them from images after opening, building and
-//! rebuilding partitions, inserting the keys of ingested tables, and saving images.
+//! rebuilding partitions, collecting their codes, adding the keys of new tables, and saving images.
 //!
 //! One thread at a time works on a keyspace's filter. It builds without a lock, from the tables of
 //! the version current at the start; see [`Grf`] for how concurrent changes are included. A failure
@@ -68,28 +68,31 @@ impl Session {
     ) -> Result<bool, StorageError> {
         let grf = &global.grf;
         match task {
-            Task::Build(span) => self.renew_filter(keyspace, grf, |version| grf.build(version, span)),
+            Task::Build(span) => {
+                self.renew_filter(keyspace, grf, |version| grf.build(version, span).map(Some))
+            }
             // As far as there are images.
             Task::Load => self.renew_filter(keyspace, grf, |version| {
-                Ok(grf.load(version, self.read_images(keyspace, grf)))
+                Ok(Some(grf.load(version, self.read_images(keyspace, grf))))
             }),
+            Task::Collect => self.renew_filter(keyspace, grf, |version| Ok(grf.collect(version))),
             Task::Insert => Ok(self.insert_into_filter(keyspace, grf)),
             Task::Save => Ok(self.save_filter(keyspace, grf, Moment::Open)),
             Task::Switch(switch) => Ok(self.switch_filter(keyspace, global, switch)),
         }
     }
 
-    /// Replaces partitions by what `make` makes of the current version, from its tables or from
-    /// images. Flushes go on meanwhile. Returns whether all of it was made.
+    /// Replaces partitions by what `make` makes of the current version, from its tables, from images
+    /// or from what they are. Flushes go on meanwhile. Returns whether all of it was made.
     fn renew_filter(
         &self,
         keyspace: &KeyspaceInner,
         grf: &Grf,
-        make: impl FnOnce(&Version) -> Result<Built, StorageError>,
+        make: impl FnOnce(&Version) -> Result<Option<Built>, StorageError>,
     ) -> Result<bool, StorageError> {
         // Tables that are flushed meanwhile stay young.
         let version = keyspace.view.load().version.clone();
-        let built = make(&version)?;
+        let Some(built) = make(&version)? else { return Ok(true) };
         for warning in &built.warnings {
             self.warn(format!("keyspace `{}`: {warning}", keyspace.name()));
         }
@@ -409,6 +412,53 @@ mod tests {
             assert_eq!(many.as_deref(), one.as_deref(), "{i}");
         }
         assert_eq!(db.iter().count(), 100 * (runs as usize + 1));
+    }
+
+    /// After each last-level compaction, the data of a key range was read again.
+    #[test]
+    fn versions_that_were_merged_leave_the_filter_without_reading_keys() {
+        let (_fs, db) = opened();
+        let keyspace = db.default_keyspace();
+        keyspace.set_options(&[("auto_compaction", "false")]).expect("an option");
+        let write = |round: u32, step: usize| {
+            (0..8000).step_by(step).for_each(|i| db.put(key(i), round.to_le_bytes()).expect("a put"));
+            db.flush().expect("a flush");
+            db.wait_for_filters().expect("settling");
+        };
+        let stats = || keyspace.stats().global_filter.expect("a filter");
+        write(0, 1);
+        let built = stats();
+        let mut old = Vec::new();
+        for merge in 1..=4 {
+            (1..4).for_each(|round| write(10 * merge + round, 4));
+            assert!(stats().entries > 13_000, "{:?}", stats());
+            old.push((db.iter(), 10 * merge + 3));
+            db.compact().expect("a compaction");
+            db.wait_for_filters().expect("settling");
+            let now = stats();
+            assert_eq!((now.collected.0, now.rebuilt.0), (merge.into(), built.rebuilt.0), "{now:?}");
+            assert!(now.entries < 8200 && now.bytes < built.bytes * 11 / 10, "{now:?}");
+            let before = db.stats().read;
+            for i in 0..8000 {
+                let round = if i % 4 == 0 { 10 * merge + 3 } else { 0 };
+                assert_eq!(db.get(key(i)).expect("a get").as_deref(), Some(&round.to_le_bytes()[..]), "{i}");
+            }
+            let used = db.stats().read - before;
+            assert_eq!((used.filter_probes, used.runs_searched), (8000, 8000));
+        }
+        // Deleted keys would stay for ever.
+        (51..54).for_each(|round| write(round, 4));
+        db.compact().expect("a compaction");
+        db.wait_for_filters().expect("settling");
+        let now = stats();
+        assert_eq!((now.collected.0, now.rebuilt.0), (4, built.rebuilt.0 + 1), "{now:?}");
+        for (iterator, round) in old {
+            for (i, item) in (0..8000).zip(iterator) {
+                let round: u32 = if i % 4 == 0 { round } else { 0 };
+                let (found, value) = item.expect("an entry");
+                assert_eq!((&found[..], &value[..]), (&key(i)[..], &round.to_le_bytes()[..]));
+            }
+        }
     }
 
     /// Each flush copied the whole filter, which took most of a load with small memtables.

@@ -812,7 +812,7 @@ fn by_class(infos: impl Iterator<Item = OptionInfo>) -> Vec<OptionInfo> {
 pub(super) const REMOVED: &[(&str, &str)] = &[
     ("block_hash_index", "is fixed at true: blocks always have a hash index"),
     ("compaction_nice", "is fixed at 10"),
-    ("eager_filter_rebuild", "is fixed at false: a key range is rebuilt once it has grown by an eighth"),
+    ("eager_filter_rebuild", "is fixed at false: a key range is rebuilt when that pays"),
     ("memtable_filter", "is fixed at true: memtables always have a filter"),
     (
         "publish_stats",

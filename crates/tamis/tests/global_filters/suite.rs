@@ -350,7 +350,7 @@ impl Space {
 }
 
 /// Runs a history determined by its seed.
-fn history(seed: u64, filter: FilterChoice, steps: u64) {
+fn history(seed: u64, filter: FilterChoice, steps: u64) -> (u64, u64) {
     let rng = &mut Rng::new(seed);
     let keys = Keys::ALL[(seed % 7) as usize];
     let fs = Arc::new(MemFs::new());
@@ -442,13 +442,16 @@ fn history(seed: u64, filter: FilterChoice, steps: u64) {
         }
     }
     assert_eq!(db.stats().poisoned, None, "{context}");
+    let filters = spaces.iter().filter_map(|space| space.db.stats().global_filter);
+    let changes = filters.fold((0, 0), |sum, filter| (sum.0 + filter.rebuilt.0, sum.1 + filter.collected.0));
     db.close().expect("closing");
+    changes
 }
 
-pub(crate) fn histories(filter: FilterChoice, first: u64) {
-    for seed in first..first + 14 * scale() {
-        history(seed, filter, 120);
-    }
+/// Returns the numbers of rebuilds and collections in the last sessions of the histories.
+pub(crate) fn histories(filter: FilterChoice, first: u64) -> (u64, u64) {
+    let changes = (first..first + 14 * scale()).map(|seed| history(seed, filter, 120));
+    changes.fold((0, 0), |sum, (rebuilt, collected)| (sum.0 + rebuilt, sum.1 + collected))
 }
 
 pub(crate) fn options(filter: FilterChoice) -> Options {

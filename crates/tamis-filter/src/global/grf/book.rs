@@ -141,26 +141,24 @@ impl Book {
         Epochs { lo: table.lo, hi: gap.hi.min(table.hi).max(table.lo.saturating_add(1)) }
     }
 
-    /// Returns for each symbol what it stands for after garbage collection; `None` if no table
-    /// holds it any more.
-    pub(super) fn collect(&self, cuts: &Cuts) -> Vec<Option<Epochs>> {
-        (0..self.symbols()).map(|symbol| self.collect_one(self.epochs(symbol), cuts)).collect()
+    /// Returns for each symbol what it stands for after garbage collection, in a book of this base
+    /// or a later one; `None` if no table holds it any more.
+    pub(super) fn collect(&self, base: Epoch, cuts: &Cuts) -> Vec<Option<Epochs>> {
+        (0..self.symbols()).map(|symbol| self.collect_one(self.epochs(symbol), base, cuts)).collect()
     }
 
-    fn collect_one(&self, own: Epochs, cuts: &Cuts) -> Option<Epochs> {
-        let last = Epochs { lo: 0, hi: self.base };
-        if own == last {
+    fn collect_one(&self, own: Epochs, base: Epoch, cuts: &Cuts) -> Option<Epochs> {
+        let last = Epochs { lo: 0, hi: base };
+        if own == (Epochs { lo: 0, hi: self.base }) {
             return Some(last);
         }
-        let (gap, held) = cuts.around(own.lo);
+        let (gap, first) = cuts.around(own.lo);
         // Nothing is known of epochs after all cuts: future tables will cut them.
         if gap.hi == Epoch::MAX || !gap.contains(own) {
             return Some(own);
         }
-        if !held {
-            return None;
-        }
-        Some(if gap.lo < self.base { last } else { gap })
+        // A table that begins before the base has an epoch of the last level, too.
+        first.map(|first| if first < base { last } else { gap })
     }
 
     /// Returns the first of the epochs to come.

@@ -121,7 +121,10 @@ pub(super) fn fixed_bytes(map: &Map, book: &Book) -> usize {
 
 /// Returns the bits of the symbols of entries.
 pub(super) fn symbol_bits(book: &Book, entries: &[Entry]) -> u64 {
-    entries.iter().map(|entry| book.names.bits(entry.symbol)).sum::<f64>().ceil() as u64
+    let mut counts = vec![0u64; book.symbols() as usize];
+    entries.iter().for_each(|entry| counts[usize::from(entry.symbol)] += 1);
+    let bits = (0..).zip(counts).map(|(symbol, count)| count as f64 * book.names.bits(symbol));
+    bits.sum::<f64>().ceil() as u64
 }
 
 impl Partition {

@@ -45,9 +45,10 @@
 //! 2. Collection changes an interval only if it lies in one gap between neighbouring cuts, closed
 //!    on both sides. By the definition of [`Cuts`](super::Cuts), the table that holds the entry's
 //!    key has an epoch of the gap and therefore all of it, in all live versions and all versions
-//!    derived from them. The new interval is the gap, or "last" while the gap begins before the
-//!    base: then `[0, base)` has the gap's first epoch. Either way the invariant holds. Gaps that
-//!    share a symbol because there are too many stand for their hull.
+//!    derived from them. The new interval is the gap; or "last" if all tables that have the gap begin
+//!    before the base: then each of them has an epoch of `[0, base)`. Either way the invariant holds. Gaps that
+//!    share a symbol because there are too many stand for their hull. A later base makes "last"
+//!    longer, so it still has what it had.
 //! 3. An entry is dropped only if no table holds its gap.
 //! 4. Two entries with the same known bits and the same symbol answer alike: one is enough.
 //! 5. The bits of a position that an entry keeps are the high ones of the map's. A map is extended
@@ -172,8 +173,8 @@ const CROWDED_TIMES: u64 = 4;
 /// and more than half of all new ones, have the position of the one before.
 const CROWDED_KEYS: u64 = 1024;
 
-/// A partition that has lost bits and takes the memory that it may by more than this factor less
-/// would be better off anew.
+/// A partition that takes the memory that it may by more than this factor less would be better off
+/// anew.
 const STARVED: f64 = 1.15;
 
 /// What says that keys arrive where the map does not tell them apart.
@@ -271,12 +272,12 @@ impl Partition {
         self.inner.built
     }
 
-    /// Returns whether positions have lost bits that there is memory for again: the codes have
-    /// become shorter since, or there are fewer entries. Only a partition built anew has them.
+    /// Returns whether there is memory for more bits of positions, since codes have become shorter or
+    /// entries fewer. Only a partition built anew has them.
     pub fn is_starved(&self) -> bool {
         let inner = &*self.inner;
         let asked = inner.bits_per_key * inner.keys as f64;
-        (inner.cut > 0 || inner.set.layout.coarse > 0) && (self.memory_bytes() * 8) as f64 * STARVED < asked
+        inner.keys != inner.built && (self.memory_bytes() * 8) as f64 * STARVED < asked
     }
 
     /// Returns the number of entries of the last level.

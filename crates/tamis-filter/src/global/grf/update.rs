@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::global::{Batch, Cuts, Epochs};
+use crate::global::{Batch, Cuts, Epoch, Epochs};
 use crate::keys::Place;
 
 use super::book::Book;
@@ -56,7 +56,7 @@ impl Partition {
             Some(entries) => self.insert_into_blocks(map, &entries, added),
             None => {
                 new.sort_unstable();
-                self.encode_anew(map, shift, &new, cuts, false)
+                self.encode_anew(map, shift, &new, (inner.book.base, cuts), false)
             }
         };
         let crowd = &mut Arc::get_mut(&mut made.inner).expect("not shared yet").crowd;
@@ -68,16 +68,21 @@ impl Partition {
     }
 
     /// Returns the partition after garbage collection by `cuts`, which are as for
-    /// [`Partition::insert`].
-    pub fn collect(&self, cuts: &Cuts) -> Partition {
-        self.encode_anew(self.inner.map.clone(), 0, &[], cuts, false)
+    /// [`Partition::insert`]. Epochs before `base` become those of the last level; a base below the
+    /// partition's own changes nothing.
+    ///
+    /// Reads no key: versions of a key that are in one table become one entry.
+    pub fn collect(&self, base: Epoch, cuts: &Cuts) -> Partition {
+        let base = base.max(self.inner.book.base);
+        self.encode_anew(self.inner.map.clone(), 0, &[], (base, cuts), false)
     }
 
     /// Returns what readers of older versions need in addition to the next partition (section 4.2,
     /// cross-round snapshots): the entries outside the last level. The result knows nothing about
     /// the last level: any key may be there.
     pub fn shrink(&self) -> Partition {
-        self.encode_anew(self.inner.map.clone(), 0, &[], &Cuts::default(), true)
+        let base = self.inner.book.base;
+        self.encode_anew(self.inner.map.clone(), 0, &[], (base, &Cuts::default()), true)
     }
 
     /// Returns the entries, sorted, if they can be inserted block by block.
@@ -159,19 +164,18 @@ impl Partition {
     }
 
     /// Encodes all entries with a new book and a new layout, together with `new` ones (ascending).
-    /// Existing ones move by `shift` positions of the map.
+    /// Existing ones move by `shift` positions of the map. The base does not decrease.
     fn encode_anew(
         &self,
         map: Arc<Map>,
         shift: u64,
         new: &[(u64, Epochs)],
-        cuts: &Cuts,
+        (base, cuts): (Epoch, &Cuts),
         without_last: bool,
     ) -> Partition {
         let inner = &*self.inner;
-        let base = inner.book.base;
         let last_is_unknown = inner.last_is_unknown || without_last;
-        let collected = inner.book.collect(cuts);
+        let collected = inner.book.collect(base, cuts);
         let is_kept = |epochs: &Epochs| !(last_is_unknown && epochs.hi <= base);
         let old: Vec<Option<Epochs>> = collected.into_iter().map(|epochs| epochs.filter(is_kept)).collect();
         let mut decoded: Vec<(u64, u32)> = Vec::with_capacity(inner.set.entries() as usize);
@@ -192,18 +196,15 @@ impl Partition {
                 *counts.entry(epochs).or_default() += count;
             }
         }
-        let mut tables: Vec<(Epochs, Epochs)> = Vec::new();
+        let mut tables: Vec<(Epochs, u64)> = Vec::new();
         for &(_, table) in new {
-            let interval = match tables.iter().find(|(known, _)| *known == table) {
-                Some(&(_, interval)) => interval,
-                None => {
-                    let interval = Book::interval(base, table, cuts);
-                    tables.push((table, interval));
-                    interval
-                }
-            };
-            *counts.entry(interval).or_default() += 1;
+            match tables.iter_mut().find(|(known, _)| *known == table) {
+                Some((_, count)) => *count += 1,
+                None => tables.push((table, 1)),
+            }
         }
+        let interval = |table| Book::interval(base, table, cuts);
+        tables.iter().for_each(|&(table, count)| *counts.entry(interval(table)).or_default() += count);
         let grows = !without_last && !new.is_empty();
         let book = Book::new(base, &counts, inner.book.future(), grows);
         let symbol_of_old = |(epochs, count): (&Option<Epochs>, &u64)| {
@@ -211,7 +212,7 @@ impl Partition {
         };
         let symbols: Vec<Option<u16>> = old.iter().zip(&by_symbol).map(symbol_of_old).collect();
         let new_symbols: Vec<(Epochs, u16)> =
-            tables.into_iter().map(|(table, interval)| (table, book.exact(interval))).collect();
+            tables.into_iter().map(|(table, _)| (table, book.exact(interval(table)))).collect();
         let symbol_of = |table: Epochs| {
             let known = new_symbols.iter().find(|(known, _)| *known == table);
             known.expect("each table of the batch is listed").1

@@ -24,12 +24,14 @@ pub(super) struct Cell {
     /// The known prefixes of its keys, as keys, if prefixes are filtered. Replaced before
     /// `partition`, so that a reader that finds a key there finds its prefixes here.
     pub(super) prefixes: ArcSwapOption<Partition>,
-    /// The tables of the oldest run that it was built from.
+    /// The tables of the oldest run when it was built, or its codes last collected.
     pub(super) oldest: Vec<u64>,
+    /// How often codes were collected since it was built.
+    pub(super) collections: u32,
     /// Whether it was built under other options and is due for a rebuild.
     pub(super) is_outdated: bool,
-    pub(super) chosen: Chosen,
-    pub(super) saved: SavedImage,
+    pub(super) chosen: Arc<Chosen>,
+    pub(super) saved: Arc<SavedImage>,
 }
 
 impl Cell {
@@ -40,9 +42,10 @@ impl Cell {
             partition: ArcSwapOption::empty(),
             prefixes: ArcSwapOption::empty(),
             oldest: Vec::new(),
+            collections: 0,
             is_outdated: false,
-            chosen: Chosen::default(),
-            saved: SavedImage::default(),
+            chosen: Arc::default(),
+            saved: Arc::default(),
         })
     }
 

@@ -12,12 +12,24 @@ use super::span::Span;
 use super::upkeep::{FEWEST_KEYS, partition_keys};
 use crate::tree::version::Version;
 
-/// A partition is rebuilt once the oldest run has changed below it and it has either grown by an
-/// eighth or lost bits that memory now allows again …
+/// Codes are collected once the oldest run has changed below a partition that has grown by an eighth.
 const STALE: u64 = 8;
-/// … or, whatever has changed, once it has this many times the keys it was built with: its segments
-/// have become long.
+/// After so many collections, the next is a rebuild: entries of deleted keys stay until then.
+const MOST_COLLECTIONS: u32 = 4;
+/// A partition of so many times the keys that a new one gets is rebuilt as several.
+pub(super) const MOST_OF_TARGET: u64 = 2;
+/// A partition is rebuilt, whatever has changed, once it has this many times the keys it was built
+/// with: its segments have become long.
 const OVERGROWN: u64 = 2;
+
+/// What would make a partition better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Need {
+    /// Building it again from the tables.
+    Build,
+    /// The collection of its codes.
+    Collection,
+}
 
 /// A change of the answering filter under `filter = auto`, made by a background thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +47,8 @@ pub(crate) enum Switch {
 pub(crate) enum Task {
     /// Build or rebuild a key range.
     Build(Span),
+    /// Collect the codes of key ranges whose oldest run has changed.
+    Collect,
     /// Add the keys of tables published without them.
     Insert,
     /// Make cells from the images on disk, after opening.
@@ -55,7 +69,8 @@ impl Grf {
         }
         let directory = self.directory.load();
         self.review(&directory);
-        let mut stale = None;
+        let (mut stale, mut collects) = (None, false);
+        let most = MOST_OF_TARGET * partition_keys(version);
         for (at, (_, cell)) in directory.parts.iter().enumerate() {
             let span = directory.span(at);
             let partition = cell.partition.load();
@@ -64,14 +79,20 @@ impl Grf {
                 None if is_inhabited(version, &span) => {
                     return Some(Task::Build(self.widened(version, span)));
                 }
-                Some(_) if stale.is_some() => {}
+                Some(_) if stale.is_some() && collects => {}
                 Some(partition) => match is_inhabited(version, &span) {
-                    true if self.is_stale(version, cell, &span, partition) => {
-                        stale = Some(self.widened(version, span));
-                    }
+                    true => match need(version, (cell, &span, partition), most) {
+                        Some(Need::Build) => {
+                            stale = stale.or_else(|| Some(self.widened(version, span)));
+                        }
+                        Some(Need::Collection) => collects = true,
+                        None => {}
+                    },
                     // Dropped tables leave entries behind that no later insert would remove.
-                    false if partition.entries() > 0 => stale = Some(uninhabited(version, &directory, at)),
-                    _ => {}
+                    false if stale.is_none() && partition.entries() > 0 => {
+                        stale = Some(uninhabited(version, &directory, at));
+                    }
+                    false => {}
                 },
                 None => {}
             }
@@ -80,35 +101,14 @@ impl Grf {
         if self.is_insert_due(version) {
             return Some(Task::Insert);
         }
+        if collects {
+            return Some(Task::Collect);
+        }
         if let Some(span) = stale {
             return Some(Task::Build(span));
         }
         // Last, so that one file holds successive builds.
         (saves && self.is_unsaved(version, &directory)).then_some(Task::Save)
-    }
-
-    fn is_stale(&self, version: &Version, cell: &Cell, span: &Span, partition: &Partition) -> bool {
-        let (keys, built) = (partition.keys(), partition.built_keys());
-        // Only a new map can tell apart keys outside the common prefix or in the middle of others.
-        // The map may also have been chosen for other reads.
-        if cell.is_outdated
-            || cell.chosen.is_unsuited()
-            || partition.is_crowded()
-            || keys > OVERGROWN * built + FEWEST_KEYS / 2
-        {
-            return true;
-        }
-        // Tombstones and what they deleted stay entries until then (the paper's lazy way, section
-        // 4.2).
-        let has_grown = keys >= built + built / STALE + 64;
-        if !has_grown && !partition.is_starved() {
-            return false;
-        }
-        let Some((_, oldest)) = oldest_run(version, span) else { return false };
-        let changed = oldest.iter().filter(|id| !cell.oldest.contains(id)).count();
-        // More than half: a key range covers a few tables of the oldest run, and work on
-        // neighbouring ranges may rewrite the ones at its borders.
-        2 * changed > oldest.len()
     }
 
     /// Returns a span large enough for a partition: the tables of the oldest run that it touches,
@@ -134,6 +134,43 @@ impl Grf {
         };
         Span { start, end }
     }
+}
+
+/// Returns what would make the partition of a range with tables better, if a partition may have
+/// `most` keys before it should be divided.
+pub(super) fn need(
+    version: &Version,
+    (cell, span, partition): (&Cell, &Span, &Partition),
+    most: u64,
+) -> Option<Need> {
+    let (keys, built) = (partition.keys(), partition.built_keys());
+    let is_starved = partition.is_starved();
+    // Only a new map can tell apart keys outside the common prefix or in the middle of others. The
+    // map may also have been chosen for other reads. Only a new partition has the bits that its
+    // memory allows again.
+    if cell.is_outdated
+        || cell.chosen.is_unsuited()
+        || partition.is_crowded()
+        || keys > OVERGROWN * built + FEWEST_KEYS / 2
+        || is_starved && cell.collections > 0
+    {
+        return Some(Need::Build);
+    }
+    let has_grown = keys >= built + built / STALE + 64;
+    if !has_grown && !is_starved {
+        return None;
+    }
+    let (_, oldest) = oldest_run(version, span)?;
+    let changed = oldest.iter().filter(|id| !cell.oldest.contains(id)).count();
+    // More than half: a key range covers a few tables of the oldest run, and work on neighbouring
+    // ranges may rewrite the ones at its borders.
+    if 2 * changed <= oldest.len() {
+        return None;
+    }
+    // Tombstones and what they deleted stay entries until a rebuild (the paper's lazy way, section
+    // 4.2).
+    let suffices = !is_starved && cell.collections < MOST_COLLECTIONS && keys < most;
+    Some(if suffices { Need::Collection } else { Need::Build })
 }
 
 /// Reports whether a table of the version may have keys in the span.

@@ -75,6 +75,8 @@ pub(super) struct Counts {
     pub(super) insert_ns: AtomicU64,
     pub(super) built: AtomicU64,
     pub(super) build_ns: AtomicU64,
+    pub(super) collected: AtomicU64,
+    pub(super) collect_ns: AtomicU64,
     pub(super) images_loaded: AtomicU64,
     pub(super) images_saved: AtomicU64,
 }

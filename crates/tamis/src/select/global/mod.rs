@@ -8,8 +8,8 @@
 //! it may hold. The candidates for a key are the tables whose epochs meet a code that the key matches
 //! ([`selector`]). Compactions do not touch the filter; only the tables' epochs move.
 //!
-//! A partition is built from the tables of its range ([`gather`]). Rebuilding after a last-level
-//! compaction and repairing damage are the same operation. Opening needs neither where *images* of
+//! A partition is built from the tables of its range ([`gather`]). After a last-level compaction,
+//! codes are mostly collected instead, which reads no key. Opening needs neither where *images* of
 //! the partitions are on disk ([`saved`]). A flushed table has a list of its keys, since these must
 //! be added. A merged table adds no keys and has no list; if it must be read, its data is.
 //!
@@ -30,6 +30,8 @@
 //!   still being read, its cell is shrunk to the entries of upper levels, and its last level
 //!   becomes a candidate for every key. (The paper probes the new filter instead, which would deny
 //!   keys that the compaction dropped but the old version has.)
+//! * **Collection** after a last-level compaction: the same, but from the partitions so far. Only the
+//!   new version's tables are cuts, so an old reader does not keep versions of a key apart.
 //! * **Codes** are shortened whenever a partition is written, as far as the live versions allow
 //!   ([`Cuts`]). This is the paper's garbage collection, with "live versions" in place of "the
 //!   oldest snapshot".

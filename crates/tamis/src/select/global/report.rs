@@ -38,6 +38,9 @@ pub struct GlobalFilterStats {
     pub inserted: (u64, u64),
     /// Rebuilds since opening, and the time they took in nanoseconds.
     pub rebuilt: (u64, u64),
+    /// Partitions whose codes were collected since opening, without reading keys, and the time this
+    /// took in nanoseconds.
+    pub collected: (u64, u64),
     /// Keys read from the key lists of flushed and ingested tables since opening.
     pub keys_from_lists: u64,
     /// Keys read since opening from the data of tables without a key list, or with a damaged one:
@@ -122,6 +125,7 @@ impl Grf {
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         stats.inserted = (count(&self.counts.inserted), count(&self.counts.insert_ns));
         stats.rebuilt = (count(&self.counts.built), count(&self.counts.build_ns));
+        stats.collected = (count(&self.counts.collected), count(&self.counts.collect_ns));
         [stats.keys_from_lists, stats.keys_from_data, stats.damaged_lists] = self.notes.counts();
         stats.images_loaded = count(&self.counts.images_loaded);
         stats.images_saved = count(&self.counts.images_saved);

@@ -11,10 +11,9 @@ use tamis_base::key::KeyBytes;
 use tamis_filter::global::{Epoch, Epochs, MapChoice, Partition};
 
 use super::cell::{Cell, CellDirectory, SavedImage};
-use super::chosen::Chosen;
 use super::grf::{Grf, Spec};
 use super::span::{Span, holds, spans_within};
-use super::upkeep::Built;
+use super::upkeep::{Built, Source};
 use crate::options::PrefixFilter;
 use crate::sync;
 use crate::tree::open_table::{OpenTable, TableFilter};
@@ -201,9 +200,10 @@ impl Grf {
                 partition: ArcSwapOption::from_pointee(keys.partition.clone()),
                 prefixes: ArcSwapOption::new(prefixes.map(|prefixes| Arc::new(prefixes.partition.clone()))),
                 oldest: keys.oldest.clone(),
+                collections: 0,
                 is_outdated,
-                chosen: Chosen::default(),
-                saved: SavedImage { until: AtomicU64::new(until), changed: AtomicU64::new(0) },
+                chosen: Arc::default(),
+                saved: Arc::new(SavedImage { until: AtomicU64::new(until), changed: AtomicU64::new(0) }),
             };
             parts.push((span.start, Arc::new(cell)));
             untils.push(Some(until));
@@ -213,7 +213,7 @@ impl Grf {
             untils.push(None);
         }
         let span = Span { start: KeyBytes::default(), end: None };
-        let mut built = Built { span, parts, started, warnings: Vec::new(), images: Some(images) };
+        let mut built = Built { span, parts, started, warnings: Vec::new(), source: Source::Images(images) };
         for table in &version.tables {
             self.insert_log(&mut built, &untils, table);
         }

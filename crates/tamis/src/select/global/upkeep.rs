@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
@@ -11,8 +11,9 @@ use tamis_base::meta::TableMeta;
 use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, PartitionSpec, QueryMix};
 use tamis_filter::{Digest, FilterError};
 
-use super::cell::{Cell, SavedImage};
+use super::cell::Cell;
 use super::chosen::{Chosen, Shares};
+use super::due::{MOST_OF_TARGET, Need, need};
 use super::gather::{Gathered, gather, oldest_run};
 use super::grf::{Grf, Work};
 use super::span::{Span, holds};
@@ -33,6 +34,9 @@ pub(super) const FEWEST_KEYS: u64 = 1 << 13;
 /// About so many keys are in memory at once while they are added.
 const GATHERED_KEYS: u64 = 1 << 18;
 
+/// The most cells whose codes are collected before other work has its turn.
+const COLLECTED_AT_ONCE: usize = 64;
+
 /// Approximate bytes of a cell and its place in the directory.
 const CELL_BYTES: usize = 320;
 /// The most that these bytes may take of a partition's bits.
@@ -45,6 +49,17 @@ pub(crate) struct Outside {
     missing: Vec<Epoch>,
 }
 
+/// What partitions were made from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// The keys of tables.
+    Tables,
+    /// So many images.
+    Images(u64),
+    /// The partitions so far, with shorter codes.
+    Codes,
+}
+
 /// Unpublished partitions for a key range.
 #[derive(Debug)]
 pub(crate) struct Built {
@@ -53,14 +68,13 @@ pub(crate) struct Built {
     pub(super) started: Instant,
     /// Problems that did not stop the build.
     pub(crate) warnings: Vec<String>,
-    /// The number of parts made from images; `None`: built from tables.
-    pub(super) images: Option<u64>,
+    pub(super) source: Source,
 }
 
 impl Built {
     /// Reports whether all of it was made. What no image has is still to be built.
     pub(crate) fn is_complete(&self) -> bool {
-        self.images.is_some() || self.parts.iter().all(|(_, cell)| cell.partition.load().is_some())
+        self.source != Source::Tables || self.parts.iter().all(|(_, cell)| cell.partition.load().is_some())
     }
 }
 
@@ -123,7 +137,37 @@ impl Grf {
             let Some(next) = end.filter(|_| to < batch.len()) else { break };
             start = next;
         }
-        Ok(Built { span, parts, started, warnings, images: None })
+        Ok(Built { span, parts, started, warnings, source: Source::Tables })
+    }
+
+    /// Makes partitions with shorter codes for the first key ranges, next to each other, where this is
+    /// due. Reads no key. Takes no lock; the calling thread alone changes cells.
+    pub(crate) fn collect(&self, version: &Version) -> Option<Built> {
+        let (started, directory) = (sync::now(), self.directory.load_full());
+        let metas: Vec<Arc<TableMeta>> = version.tables.iter().map(|table| table.meta.clone()).collect();
+        let most = MOST_OF_TARGET * partition_keys(version);
+        let mut span: Option<Span> = None;
+        let mut parts = Vec::new();
+        for (at, (start, cell)) in directory.parts.iter().enumerate() {
+            let of_part = directory.span(at);
+            let partition = cell.partition.load_full();
+            let due = partition.filter(|partition| {
+                need(version, (cell, &of_part, partition), most) == Some(Need::Collection)
+            });
+            match due {
+                Some(partition) => {
+                    let Span { start: first, .. } = span.take().unwrap_or(of_part.clone());
+                    span = Some(Span { start: first, end: of_part.end });
+                    parts.push((start.clone(), cell.collected(version, &partition, &metas)));
+                }
+                None if span.is_some() => break,
+                None => {}
+            }
+            if parts.len() == COLLECTED_AT_ONCE {
+                break;
+            }
+        }
+        span.map(|span| Built { span, parts, started, warnings: Vec::new(), source: Source::Codes })
     }
 
     /// Returns the read mix of a key range: its recent queries, in their proportion among all
@@ -147,7 +191,7 @@ impl Grf {
         let chosen = {
             let directory = self.directory.load();
             let within = |at: &usize| directory.span(*at).meets(&span);
-            let old = (0..directory.parts.len()).filter(within).map(|at| &directory.cell(at).chosen);
+            let old = (0..directory.parts.len()).filter(within).map(|at| &*directory.cell(at).chosen);
             Chosen::now(shares, self.queries.rates().1, old)
         };
         // Subtract the directory's share of the bits, within reason: a hundred keys do not pay for
@@ -164,8 +208,19 @@ impl Grf {
             }
         };
         let Span { start, end } = span;
-        let (is_outdated, saved) = (false, SavedImage::default());
-        Ok(Arc::new(Cell { start, end, partition, prefixes, oldest, is_outdated, chosen, saved }))
+        let chosen = Arc::new(chosen);
+        let (collections, is_outdated, saved) = (0, false, Arc::default());
+        Ok(Arc::new(Cell {
+            start,
+            end,
+            partition,
+            prefixes,
+            oldest,
+            collections,
+            is_outdated,
+            chosen,
+            saved,
+        }))
     }
 
     /// Puts the partitions that were built from a version into the current directory. The caller
@@ -174,20 +229,22 @@ impl Grf {
     pub(crate) fn install(&self, _work: &Work, version: &Version, built: Built) -> Replaced {
         let all = Span { start: KeyBytes::default(), end: None };
         // Of what is added to images, some may not have been readable.
-        let is_whole = built.images.is_none() && built.span == all && built.is_complete();
-        let Built { span, parts, started, images, .. } = built;
-        let old = self.directory.load_full();
+        let is_whole = built.source == Source::Tables && built.span == all && built.is_complete();
+        let Built { span, parts, started, source, .. } = built;
+        let (old, collected) = (self.directory.load_full(), parts.len() as u64);
         let now = Arc::new(old.with(&span.start, span.end.as_ref(), parts));
         self.directory.store(now.clone());
-        match images {
-            Some(images) => {
+        let count = |times: &AtomicU64, ns: &AtomicU64, by| {
+            times.fetch_add(by, Relaxed);
+            ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
+        };
+        match source {
+            Source::Images(images) => {
                 self.loaded.store(true, Relaxed);
                 self.counts.images_loaded.fetch_add(images, Relaxed);
             }
-            None => {
-                self.counts.built.fetch_add(1, Relaxed);
-                self.counts.build_ns.fetch_add(sync::since(started).as_nanos() as u64, Relaxed);
-            }
+            Source::Tables => count(&self.counts.built, &self.counts.build_ns, 1),
+            Source::Codes => count(&self.counts.collected, &self.counts.collect_ns, collected),
         }
         if is_whole {
             let Outside { mut young, missing } = self.outside();
@@ -359,6 +416,28 @@ impl Grf {
         }
         cell.partition.store(Some(Arc::new(partition.insert(batch, &cuts))));
         cell.saved.add(batch.len() as u64);
+    }
+}
+
+impl Cell {
+    /// Returns the cell with shorter codes, for this version and later ones.
+    fn collected(&self, version: &Version, partition: &Partition, metas: &[Arc<TableMeta>]) -> Arc<Cell> {
+        let whole = Span { start: self.start.clone(), end: self.end.clone() };
+        let (base, oldest) = oldest_run(version, &whole).unwrap_or_default();
+        let cuts = self.cuts(metas);
+        let prefixes = self.prefixes.load();
+        let prefixes = prefixes.as_ref().map(|prefixes| Arc::new(prefixes.collect(base, &cuts)));
+        Arc::new(Cell {
+            start: whole.start,
+            end: whole.end,
+            partition: ArcSwapOption::from_pointee(partition.collect(base, &cuts)),
+            prefixes: ArcSwapOption::new(prefixes),
+            oldest,
+            collections: self.collections + 1,
+            is_outdated: self.is_outdated,
+            chosen: self.chosen.clone(),
+            saved: self.saved.clone(),
+        })
     }
 }
 

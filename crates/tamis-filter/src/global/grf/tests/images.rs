@@ -39,7 +39,7 @@ fn exercise(partition: &Partition, kind: usize) {
             assert!(!partition.insert(&batch, &cuts).to_bytes().is_empty());
         }
     }
-    for derived in [partition.collect(&cuts), partition.shrink()] {
+    for derived in [partition.collect(0, &cuts), partition.shrink()] {
         assert!(!derived.to_bytes().is_empty());
     }
     assert!(!partition.to_bytes().is_empty());

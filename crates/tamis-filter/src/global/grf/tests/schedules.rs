@@ -14,7 +14,8 @@ enum Op {
     /// Merges tables adjacent in age within one of the two stripes.
     Merge(bool, usize, usize),
     Drop(bool, usize),
-    Collect,
+    /// Collects codes; if the flag is set, with the base that a new partition would get.
+    Collect(bool),
     /// Stores the partition and reads it.
     Reopen,
     /// Keeps a version alive.
@@ -29,7 +30,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (0u64..90, any::<bool>()).prop_map(|(keys, known)| Op::Flush(keys, known)),
         4 => (any::<bool>(), 0usize..20, 2usize..6).prop_map(|(stripe, at, n)| Op::Merge(stripe, at, n)),
         1 => (any::<bool>(), 0usize..20).prop_map(|(stripe, at)| Op::Drop(stripe, at)),
-        1 => Just(Op::Collect),
+        2 => any::<bool>().prop_map(Op::Collect),
         1 => Just(Op::Reopen),
         1 => Just(Op::Hold),
         1 => any::<usize>().prop_map(Op::Release),
@@ -98,6 +99,10 @@ impl Tree {
         Cuts::of(held.chain([&self.now]).flat_map(Version::tables).map(|table| table.epochs).chain(more))
     }
 
+    fn base(&self) -> u64 {
+        self.now.tables().map(|table| table.epochs.hi).min().unwrap_or(self.next_epoch)
+    }
+
     fn apply(&mut self, op: &Op) {
         match *op {
             Op::Flush(keys, known) => {
@@ -134,7 +139,10 @@ impl Tree {
                     stripe.remove(at % stripe.len());
                 }
             }
-            Op::Collect => self.partition = self.partition.collect(&self.cuts(None)),
+            Op::Collect(moves) => {
+                let base = if moves { self.base() } else { 0 };
+                self.partition = self.partition.collect(base, &self.cuts(None));
+            }
             Op::Reopen => {
                 self.partition = Partition::from_bytes(&self.partition.to_bytes()).expect("its own bytes");
             }
@@ -145,7 +153,7 @@ impl Tree {
                 }
             }
             Op::Rebuild => {
-                let base = self.now.tables().map(|table| table.epochs.hi).min().unwrap_or(self.next_epoch);
+                let base = self.base();
                 self.rest = Some(self.partition.shrink());
                 self.partition = Partition::build(&batch(self.now.keys()), base, &self.spec).expect("sound");
                 self.held.iter_mut().for_each(|(.., over)| *over = true);
@@ -180,7 +188,7 @@ proptest! {
         let mut tree = Tree::new(kind, PartitionSpec { bits_per_key, ..spec_of(map) });
         for op in &ops {
             tree.apply(op);
-            if matches!(op, Op::Collect | Op::Rebuild | Op::Flush(_, true)) {
+            if matches!(op, Op::Collect(_) | Op::Rebuild | Op::Flush(_, true)) {
                 tree.check();
             }
         }
@@ -227,7 +235,7 @@ fn codes_name_the_same_runs_as_the_paper() {
                 counts
             });
             let book = book::Book::new(base, &counts, base + flushes, true);
-            let collected = book.collect(&cuts);
+            let collected = book.collect(base, &cuts);
             for code in &mut codes {
                 let symbol = book.exact(*code);
                 *code = collected[usize::from(symbol)].expect("all are held");
@@ -308,7 +316,7 @@ fn bits_once_cut_are_never_asked_for() {
                     all.extend(keys);
                     tables.push(table);
                 }
-                let merged = partition.collect(&Cuts::of([epochs(0, runs), epochs(runs, runs + 1)]));
+                let merged = partition.collect(0, &Cuts::of([epochs(0, runs), epochs(runs, runs + 1)]));
                 assert!(merged.code_bits() <= partition.code_bits());
                 for partition in [&partition, &merged] {
                     consistent(partition);

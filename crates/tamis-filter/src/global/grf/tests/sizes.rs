@@ -246,13 +246,13 @@ fn equal_entries_become_one() {
     let twice = partition.insert(&table(1000, 1001), &cuts).insert(&table(1001, 1002), &cuts);
     assert_eq!(twice.entries(), n + 2, "two tables, two entries");
     assert_eq!(twice.insert(&table(1001, 1002), &cuts).entries(), n + 2, "the same again");
-    let merged = twice.collect(&Cuts::of([LAST, epochs(1000, 1002), epochs(1002, 1003)]));
+    let merged = twice.collect(0, &Cuts::of([LAST, epochs(1000, 1002), epochs(1002, 1003)]));
     assert_eq!(merged.entries(), n + 1, "they are in one table");
     assert_eq!(named(&merged, &one[0]).len(), 2);
-    let all = merged.collect(&Cuts::of([epochs(0, 1002), epochs(1002, 1003)]));
+    let all = merged.collect(0, &Cuts::of([epochs(0, 1002), epochs(1002, 1003)]));
     assert_eq!((all.entries(), all.last_entries()), (n, n), "all in the last level");
     // An entry whose table is gone is dropped.
-    let gone = twice.collect(&Cuts::of([LAST, epochs(1001, 1002)]));
+    let gone = twice.collect(0, &Cuts::of([LAST, epochs(1001, 1002)]));
     assert_eq!(gone.entries(), n + 1);
 }
 
@@ -354,9 +354,9 @@ fn memory_is_what_was_asked_for_and_rates_are_those_of_theory() {
             }
             let piled = partition.expect("there are runs");
             let open = epochs(runs, runs + 1);
-            let merged = piled.collect(&Cuts::of([epochs(0, runs), open]));
+            let merged = piled.collect(0, &Cuts::of([epochs(0, runs), open]));
             let half = runs.div_ceil(2);
-            let two = piled.collect(&Cuts::of([epochs(0, half), epochs(half, runs.max(half + 1)), open]));
+            let two = piled.collect(0, &Cuts::of([epochs(0, half), epochs(half, runs.max(half + 1)), open]));
             for (when, partition) in [("piled up", &piled), ("merged", &merged), ("in two", &two)] {
                 let bits = partition.memory_bytes() as f64 * 8.0 / keys as f64;
                 // How many versions of a key became one is estimated, and an ordered map is less
@@ -463,7 +463,7 @@ fn versions_of_a_key_count_once_after_a_merge() {
             partition = partition.insert(&of(both[1]), &Cuts::of(both));
             let most = partition.keys();
             assert!((38_000..=46_000).contains(&most), "{map:?}, round {round}: {most} keys");
-            partition = partition.collect(&Cuts::of([epochs(0, round + 1), epochs(round + 1, round + 2)]));
+            partition = partition.collect(0, &Cuts::of([epochs(0, round + 1), epochs(round + 1, round + 2)]));
             let left = partition.keys();
             assert!((19_000..=24_000).contains(&left), "{map:?}, round {round}: {left} keys");
         }
