@@ -31,7 +31,7 @@ pub(super) struct Cell {
     /// Whether it was built under other options and is due for a rebuild.
     pub(super) is_outdated: bool,
     pub(super) chosen: Arc<Chosen>,
-    pub(super) saved: Arc<SavedImage>,
+    pub(super) saved: SavedImage,
 }
 
 impl Cell {
@@ -45,7 +45,7 @@ impl Cell {
             collections: 0,
             is_outdated: false,
             chosen: Arc::default(),
-            saved: Arc::default(),
+            saved: SavedImage::default(),
         })
     }
 
@@ -145,6 +145,13 @@ pub(super) struct SavedImage {
 impl SavedImage {
     pub(super) fn add(&self, keys: u64) {
         self.changed.fetch_add(keys, Relaxed);
+    }
+
+    /// Returns the same relation of another cell with the same keys. Two cells do not share one: the
+    /// old one may still serve another range.
+    pub(super) fn of_successor(&self) -> SavedImage {
+        let copy = |value: &AtomicU64| AtomicU64::new(value.load(Relaxed));
+        SavedImage { until: copy(&self.until), changed: copy(&self.changed) }
     }
 
     /// Records a saved image, which has the `taken` keys added since the previous image.

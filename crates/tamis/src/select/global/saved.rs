@@ -203,7 +203,7 @@ impl Grf {
                 collections: 0,
                 is_outdated,
                 chosen: Arc::default(),
-                saved: Arc::new(SavedImage { until: AtomicU64::new(until), changed: AtomicU64::new(0) }),
+                saved: SavedImage { until: AtomicU64::new(until), changed: AtomicU64::new(0) },
             };
             parts.push((span.start, Arc::new(cell)));
             untils.push(Some(until));

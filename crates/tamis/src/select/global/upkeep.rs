@@ -11,7 +11,7 @@ use tamis_base::meta::TableMeta;
 use tamis_filter::global::{Batch, Epoch, Epochs, MapChoice, Partition, PartitionSpec, QueryMix};
 use tamis_filter::{Digest, FilterError};
 
-use super::cell::Cell;
+use super::cell::{Cell, SavedImage};
 use super::chosen::{Chosen, Shares};
 use super::due::{MOST_OF_TARGET, Need, need};
 use super::gather::{Gathered, gather, oldest_run};
@@ -209,7 +209,7 @@ impl Grf {
         };
         let Span { start, end } = span;
         let chosen = Arc::new(chosen);
-        let (collections, is_outdated, saved) = (0, false, Arc::default());
+        let (collections, is_outdated, saved) = (0, false, SavedImage::default());
         Ok(Arc::new(Cell {
             start,
             end,
@@ -436,7 +436,7 @@ impl Cell {
             collections: self.collections + 1,
             is_outdated: self.is_outdated,
             chosen: self.chosen.clone(),
-            saved: self.saved.clone(),
+            saved: self.saved.of_successor(),
         })
     }
 }
