@@ -3,6 +3,9 @@
 
 use super::*;
 
+/// In pure tiering, a merge of level 0 takes levels along that have at most so many times its bytes.
+const LONGEST: u64 = 4;
+
 impl Layered {
     /// Merges all of `from` one or more levels down, including all levels between that would be due
     /// at once. If that is [too much](Layout::is_too_much), merges some tables into a leveling level,
@@ -72,7 +75,11 @@ impl Layered {
             let is_taken = level.is_some_and(|level| level.tables().any(|table| table.busy));
             let bytes = level.map_or(0, LevelShape::bytes);
             let over = self.is_over(layout, to, shape.runs(to).len() + 1, bytes.saturating_add(incoming));
-            if is_taken || !over {
+            // Flushes go on while the merge runs, and nothing else may take their runs: newer ones in a
+            // level below would be read too late. So level 0 is merged alone, and the level below next
+            // to it.
+            let is_long = from == 0 && self.leveling == 0 && bytes / LONGEST > shape.levels[0].bytes();
+            if is_taken || !over || is_long {
                 return (from..=end, to);
             }
             if to >= limit {
