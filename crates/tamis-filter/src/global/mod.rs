@@ -158,7 +158,14 @@ impl Cuts {
         let next = self.bounds.partition_point(|&bound| bound <= epoch);
         let lo = next.checked_sub(1).map_or(0, |at| self.bounds[at]);
         let hi = self.bounds.get(next).copied().unwrap_or(Epoch::MAX);
-        (Epochs { lo, hi }, next.checked_sub(1).map_or(Some(0), |at| self.held[at]))
+        // Without cuts, nothing is known.
+        let first = next.checked_sub(1).map_or(self.bounds.is_empty().then_some(0), |at| self.held[at]);
+        (Epochs { lo, hi }, first)
+    }
+
+    /// Returns whether no table has an epoch before this one.
+    pub fn all_begin_at(&self, epoch: Epoch) -> bool {
+        self.bounds.first().is_some_and(|first| *first >= epoch)
     }
 }
 
@@ -234,6 +241,6 @@ mod tests {
         assert_eq!(cuts.around(14), (epochs(13, 15), None), "nobody holds them");
         assert_eq!(cuts.around(16), (epochs(16, u64::MAX), Some(16)), "they may come");
         assert_eq!(Cuts::default().around(5), (epochs(0, u64::MAX), Some(0)));
-        assert_eq!(Cuts::of([epochs(3, 5)]).around(1), (epochs(0, 3), Some(0)));
+        assert_eq!(Cuts::of([epochs(3, 5)]).around(1), (epochs(0, 3), None));
     }
 }

@@ -150,7 +150,7 @@ impl Book {
     fn collect_one(&self, own: Epochs, base: Epoch, cuts: &Cuts) -> Option<Epochs> {
         let last = Epochs { lo: 0, hi: base };
         if own == (Epochs { lo: 0, hi: self.base }) {
-            return Some(last);
+            return Some(last).filter(|_| !cuts.all_begin_at(self.base));
         }
         let (gap, first) = cuts.around(own.lo);
         // Nothing is known of epochs after all cuts: future tables will cut them.

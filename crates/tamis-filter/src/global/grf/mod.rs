@@ -49,7 +49,8 @@
 //!    before the base: then each of them has an epoch of `[0, base)`. Either way the invariant holds. Gaps that
 //!    share a symbol because there are too many stand for their hull. A later base makes "last"
 //!    longer, so it still has what it had.
-//! 3. An entry is dropped only if no table holds its gap.
+//! 3. An entry is dropped only if no table holds its gap; one of "last", if no table begins before
+//!    the base.
 //! 4. Two entries with the same known bits and the same symbol answer alike: one is enough.
 //! 5. The bits of a position that an entry keeps are the high ones of the map's. A map is extended
 //!    by segments behind all others, which changes no position, or before them by a number of
@@ -276,7 +277,9 @@ impl Partition {
     /// entries fewer. Only a partition built anew has them.
     pub fn is_starved(&self) -> bool {
         let inner = &*self.inner;
-        let asked = inner.bits_per_key * inner.keys as f64;
+        // Keys at one position are one entry, and where there are many such keys, more bits are no
+        // use.
+        let asked = inner.bits_per_key * inner.keys.min(self.entries()) as f64;
         inner.keys != inner.built && (self.memory_bytes() * 8) as f64 * STARVED < asked
     }
 

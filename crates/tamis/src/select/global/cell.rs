@@ -147,8 +147,7 @@ impl SavedImage {
         self.changed.fetch_add(keys, Relaxed);
     }
 
-    /// Returns the same relation of another cell with the same keys. Two cells do not share one: the
-    /// old one may still serve another range.
+    /// Returns the same relation of another cell with the same keys.
     pub(super) fn of_successor(&self) -> SavedImage {
         let copy = |value: &AtomicU64| AtomicU64::new(value.load(Relaxed));
         SavedImage { until: copy(&self.until), changed: copy(&self.changed) }

@@ -169,7 +169,9 @@ pub(super) fn need(
     }
     // Tombstones and what they deleted stay entries until a rebuild (the paper's lazy way, section
     // 4.2).
-    let suffices = !is_starved && cell.collections < MOST_COLLECTIONS && keys < most;
+    // A cell of which another serves a part would keep its entries there.
+    let is_undivided = span.start == cell.start && span.end == cell.end;
+    let suffices = is_undivided && !is_starved && cell.collections < MOST_COLLECTIONS && keys < most;
     Some(if suffices { Need::Collection } else { Need::Build })
 }
 

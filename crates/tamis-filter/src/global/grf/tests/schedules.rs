@@ -21,8 +21,9 @@ enum Op {
     /// Keeps a version alive.
     Hold,
     Release(usize),
-    /// Builds a new partition and shrinks the old one.
-    Rebuild,
+    /// Makes a new partition for new versions, and shrinks the old one. If the flag is set, from the
+    /// old one.
+    Renew(bool),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -34,7 +35,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Reopen),
         1 => Just(Op::Hold),
         1 => any::<usize>().prop_map(Op::Release),
-        1 => Just(Op::Rebuild),
+        2 => any::<bool>().prop_map(Op::Renew),
     ]
 }
 
@@ -152,10 +153,14 @@ impl Tree {
                     self.held.remove(at % self.held.len());
                 }
             }
-            Op::Rebuild => {
+            Op::Renew(from_old) => {
                 let base = self.base();
                 self.rest = Some(self.partition.shrink());
-                self.partition = Partition::build(&batch(self.now.keys()), base, &self.spec).expect("sound");
+                self.partition = if from_old {
+                    self.partition.collect(base, &Cuts::of(self.now.tables().map(|table| table.epochs)))
+                } else {
+                    Partition::build(&batch(self.now.keys()), base, &self.spec).expect("sound")
+                };
                 self.held.iter_mut().for_each(|(.., over)| *over = true);
             }
         }
@@ -188,7 +193,7 @@ proptest! {
         let mut tree = Tree::new(kind, PartitionSpec { bits_per_key, ..spec_of(map) });
         for op in &ops {
             tree.apply(op);
-            if matches!(op, Op::Collect(_) | Op::Rebuild | Op::Flush(_, true)) {
+            if matches!(op, Op::Collect(_) | Op::Renew(_) | Op::Flush(_, true)) {
                 tree.check();
             }
         }

@@ -251,9 +251,14 @@ fn equal_entries_become_one() {
     assert_eq!(named(&merged, &one[0]).len(), 2);
     let all = merged.collect(0, &Cuts::of([epochs(0, 1002), epochs(1002, 1003)]));
     assert_eq!((all.entries(), all.last_entries()), (n, n), "all in the last level");
-    // An entry whose table is gone is dropped.
+    // An entry whose table is gone is dropped; those of "last", too.
     let gone = twice.collect(0, &Cuts::of([LAST, epochs(1001, 1002)]));
     assert_eq!(gone.entries(), n + 1);
+    let gone = twice.collect(1001, &Cuts::of([epochs(1000, 1001), epochs(1001, 1002)]));
+    assert_eq!((gone.entries(), gone.last_entries()), (2, 1), "the oldest run was dropped");
+    // Part of the table has older keys than the rest.
+    let partly = twice.collect(1000, &Cuts::of([LAST, epochs(0, 1002), epochs(1002, 1003)]));
+    assert_eq!((partly.entries(), partly.last_entries()), (n, n));
 }
 
 #[test]
