@@ -63,7 +63,7 @@ fn figures(name: &str, map: MapChoice, key: impl Fn(u64, u64) -> u64) {
             grown.insert(&batch(keys.map(|key| (key, epochs)).collect()), &Cuts::of(tables.iter().copied()));
     }
     let cuts = Cuts::of(tables);
-    let collected = grown.collect(&cuts);
+    let collected = grown.collect(0, &cuts);
     let rate = |partition: &Partition| {
         let mut hits = 0;
         absent.iter().for_each(|(key, digest)| partition.probe(key, *digest, |_| hits += 1));
@@ -172,7 +172,7 @@ fn piled(bits_per_key: f64, map: MapChoice, runs: u64) {
     report("and small flushes", &partition);
     let cuts = Cuts::of([Epochs { lo: 0, hi: runs + flushes }]);
     let begun = Instant::now();
-    let merged = partition.collect(&cuts);
+    let merged = partition.collect(0, &cuts);
     println!("  encoding anew: {:.1} ns/entry", begun.elapsed().as_nanos() as f64 / merged.entries() as f64);
     report("all merged", &merged);
 }
