@@ -113,7 +113,7 @@ impl Measure {
                 flushed += size;
                 tables.push(epochs);
                 let cuts = Cuts::of(tables.iter().copied());
-                partition = partition.insert(&self.batch(1, numbers, |_| epochs), &cuts).collect(&cuts);
+                partition = partition.insert(&self.batch(1, numbers, |_| epochs), &cuts).collect(0, &cuts);
             }
         }
         Ok(partition)
@@ -146,10 +146,10 @@ impl Measure {
             let cuts = Cuts::of(readable.iter().copied());
             partition = partition.insert(&self.batch(1, keys(flush)..keys(flush + 1), |_| epochs), &cuts);
             if collects && kept == Kept::SinceLowMerge {
-                partition = partition.collect(&cuts);
+                partition = partition.collect(0, &cuts);
             }
         }
-        Ok(partition.collect(&Cuts::of(readable)))
+        Ok(partition.collect(0, &Cuts::of(readable)))
     }
 
     /// Counts the absent keys that match any entry.
@@ -185,7 +185,7 @@ impl Measure {
             tables.push(merged);
             shares.push((numbers.end - numbers.start) as f64);
             let cuts = Cuts::of(tables.iter().copied());
-            partition = partition.insert(&self.batch(1, numbers, |_| merged), &cuts).collect(&cuts);
+            partition = partition.insert(&self.batch(1, numbers, |_| merged), &cuts).collect(0, &cuts);
             rates.push(partition.expected_rate());
             models.push(grf::global_rate(ROUND_BITS, &shares));
         }
