@@ -93,6 +93,7 @@
 
 mod cell;
 mod chosen;
+mod collect;
 mod due;
 mod gather;
 mod grf;

@@ -13,7 +13,6 @@ use tamis_filter::{Digest, FilterError};
 
 use super::cell::{Cell, SavedImage};
 use super::chosen::{Chosen, Shares};
-use super::due::{MOST_OF_TARGET, Need, need};
 use super::gather::{Gathered, gather, oldest_run};
 use super::grf::{Grf, Work};
 use super::span::{Span, holds};
@@ -33,9 +32,6 @@ pub(super) const FEWEST_KEYS: u64 = 1 << 13;
 
 /// About so many keys are in memory at once while they are added.
 const GATHERED_KEYS: u64 = 1 << 18;
-
-/// The most cells whose codes are collected before other work has its turn.
-const COLLECTED_AT_ONCE: usize = 64;
 
 /// Approximate bytes of a cell and its place in the directory.
 const CELL_BYTES: usize = 320;
@@ -138,36 +134,6 @@ impl Grf {
             start = next;
         }
         Ok(Built { span, parts, started, warnings, source: Source::Tables })
-    }
-
-    /// Makes partitions with shorter codes for the first key ranges, next to each other, where this is
-    /// due. Reads no key. Takes no lock; the calling thread alone changes cells.
-    pub(crate) fn collect(&self, version: &Version) -> Option<Built> {
-        let (started, directory) = (sync::now(), self.directory.load_full());
-        let metas: Vec<Arc<TableMeta>> = version.tables.iter().map(|table| table.meta.clone()).collect();
-        let most = MOST_OF_TARGET * partition_keys(version);
-        let mut span: Option<Span> = None;
-        let mut parts = Vec::new();
-        for (at, (start, cell)) in directory.parts.iter().enumerate() {
-            let of_part = directory.span(at);
-            let partition = cell.partition.load_full();
-            let due = partition.filter(|partition| {
-                need(version, (cell, &of_part, partition), most) == Some(Need::Collection)
-            });
-            match due {
-                Some(partition) => {
-                    let Span { start: first, .. } = span.take().unwrap_or(of_part.clone());
-                    span = Some(Span { start: first, end: of_part.end });
-                    parts.push((start.clone(), cell.collected(version, &partition, &metas)));
-                }
-                None if span.is_some() => break,
-                None => {}
-            }
-            if parts.len() == COLLECTED_AT_ONCE {
-                break;
-            }
-        }
-        span.map(|span| Built { span, parts, started, warnings: Vec::new(), source: Source::Codes })
     }
 
     /// Returns the read mix of a key range: its recent queries, in their proportion among all
@@ -416,28 +382,6 @@ impl Grf {
         }
         cell.partition.store(Some(Arc::new(partition.insert(batch, &cuts))));
         cell.saved.add(batch.len() as u64);
-    }
-}
-
-impl Cell {
-    /// Returns the cell with shorter codes, for this version and later ones.
-    fn collected(&self, version: &Version, partition: &Partition, metas: &[Arc<TableMeta>]) -> Arc<Cell> {
-        let whole = Span { start: self.start.clone(), end: self.end.clone() };
-        let (base, oldest) = oldest_run(version, &whole).unwrap_or_default();
-        let cuts = self.cuts(metas);
-        let prefixes = self.prefixes.load();
-        let prefixes = prefixes.as_ref().map(|prefixes| Arc::new(prefixes.collect(base, &cuts)));
-        Arc::new(Cell {
-            start: whole.start,
-            end: whole.end,
-            partition: ArcSwapOption::from_pointee(partition.collect(base, &cuts)),
-            prefixes: ArcSwapOption::new(prefixes),
-            oldest,
-            collections: self.collections + 1,
-            is_outdated: self.is_outdated,
-            chosen: self.chosen.clone(),
-            saved: self.saved.of_successor(),
-        })
     }
 }
 
