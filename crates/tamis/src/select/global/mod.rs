@@ -95,6 +95,7 @@ mod cell;
 mod chosen;
 mod collect;
 mod due;
+mod flushed;
 mod gather;
 mod grf;
 mod mix;

@@ -10,16 +10,12 @@
 //! Behind one leaf lock.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use tamis_filter::{BlockedBloom, Digest, Filter, PointFilter};
+use tamis_filter::Filter;
 
-use super::grf::Grf;
 use crate::idle::IdleTimer;
-use crate::select::keys::for_each_key;
 use crate::tree::open_table::OpenTable;
-use crate::tree::version::Version;
 
 /// The most young tables: as many as runs make up a merge by default. Each of them costs gets a
 /// probe, and seeks a run.
@@ -36,8 +32,16 @@ pub(crate) struct YoungTable {
 }
 
 impl YoungTable {
+    pub(super) fn new(table: &Arc<OpenTable>, filter: Option<Arc<Filter>>) -> YoungTable {
+        YoungTable { table: table.clone(), filter }
+    }
+
+    pub(super) fn table(&self) -> &Arc<OpenTable> {
+        &self.table
+    }
+
     pub(crate) fn without_filter(table: &Arc<OpenTable>) -> YoungTable {
-        YoungTable { table: table.clone(), filter: None }
+        YoungTable::new(table, None)
     }
 }
 
@@ -62,8 +66,28 @@ impl Young {
         self.tables.iter().find(|young| young.table.meta.id == table.meta.id)?.filter.as_ref()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    pub(super) fn add(&mut self, tables: Vec<YoungTable>) {
+        self.count += tables.len() as u64;
+        self.tables.extend(tables);
+    }
+
     pub(super) fn forget(&mut self, tables: &[Arc<OpenTable>]) {
         self.tables.retain(|young| !tables.iter().any(|gone| Arc::ptr_eq(gone, &young.table)));
+    }
+
+    /// Lets the tables wait no longer if none was added for a while, as far as calls to this function
+    /// show; if `now` is `None`, at once. Reports whether this makes a difference.
+    pub(super) fn ripen(&mut self, now: Option<Instant>) -> bool {
+        let rests = now.is_none_or(|now| self.idle.has_lasted(self.count, now, IDLE));
+        let ripens = rests && !self.is_ripe() && !self.is_empty();
+        if ripens {
+            self.ripe = self.count;
+        }
+        ripens
     }
 
     fn is_ripe(&self) -> bool {
@@ -71,70 +95,12 @@ impl Young {
         self.tables.len() as u64 > self.count - self.ripe
     }
 
+    /// Reports whether the keys of the tables are to be added now.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_ripe() || self.tables.len() >= MOST
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.tables.iter().filter_map(|young| young.filter.as_ref()).map(|filter| filter.memory_bytes()).sum()
-    }
-}
-
-impl Grf {
-    /// Returns flushed tables with a filter each. Reads their keys. Call with no lock held.
-    pub(crate) fn young_of(&self, tables: &[Arc<OpenTable>]) -> Vec<YoungTable> {
-        let filter = |table: &OpenTable| {
-            let mut digests = Vec::with_capacity(table.meta.entries.min(1 << 20) as usize);
-            for_each_key(table, &[], None, &mut |key| digests.push(Digest::of(key))).ok()?;
-            let filter = BlockedBloom::build(&digests, self.spec.bits_per_key, table.meta.id).ok()?;
-            Some(Arc::new(PointFilter::from(filter).into()))
-        };
-        tables.iter().map(|table| YoungTable { table: table.clone(), filter: filter(table) }).collect()
-    }
-
-    /// Records tables that are published next. Call under the `state` lock under which they are.
-    pub(crate) fn note_young(&self, tables: Vec<YoungTable>) {
-        tables.iter().for_each(|young| self.note_incomplete(&young.table));
-        let mut young = self.young.lock();
-        young.count += tables.len() as u64;
-        young.tables.extend(tables);
-    }
-
-    /// Forgets tables that will not be published, and their epochs, under the same `state` lock.
-    pub(crate) fn forget_young(&self, tables: &[Arc<OpenTable>]) {
-        self.young.lock().forget(tables);
-        self.forget_missing(tables);
-    }
-
-    /// Reports whether any table is young, once the filter is loaded.
-    pub(crate) fn has_young(&self) -> bool {
-        self.loaded.load(Relaxed) && !self.young.lock().tables.is_empty()
-    }
-
-    /// Lets go of all young tables of a dropped keyspace.
-    pub(crate) fn let_go(&self) {
-        *self.young.lock() = Young::default();
-    }
-
-    /// Lets young tables wait no longer if none was added for a second, as far as calls to this
-    /// function show; if `now` is `None`, at once. Reports whether this changes what is due.
-    pub(crate) fn ripen(&self, now: Option<Instant>) -> bool {
-        let young = &mut *self.young.lock();
-        let rests = now.is_none_or(|now| young.idle.has_lasted(young.count, now, IDLE));
-        let ripens = rests && !young.is_ripe() && !young.tables.is_empty();
-        if ripens {
-            young.ripe = young.count;
-        }
-        ripens
-    }
-
-    /// Reports whether keys are to be added that the version's tables have and the filter lacks.
-    pub(super) fn is_insert_due(&self, version: &Version) -> bool {
-        {
-            let young = self.young.lock();
-            if young.is_ripe() || young.tables.len() >= MOST {
-                return true;
-            }
-        }
-        let lacking = self.lacking(version);
-        let young = self.young.lock();
-        // Merged or ingested: gets search such a table for every key.
-        lacking.iter().any(|table| young.filter_of(table).is_none())
     }
 }
