@@ -46,9 +46,9 @@
 //!    on both sides. By the definition of [`Cuts`](super::Cuts), the table that holds the entry's
 //!    key has an epoch of the gap and therefore all of it, in all live versions and all versions
 //!    derived from them. The new interval is the gap; or "last" if all tables that have the gap begin
-//!    before the base: then each of them has an epoch of `[0, base)`. Either way the invariant holds. Gaps that
-//!    share a symbol because there are too many stand for their hull. A later base makes "last"
-//!    longer, so it still has what it had.
+//!    before the base: then each of them has an epoch of `[0, base)`. Either way the invariant
+//!    holds. Gaps that share a symbol because there are too many stand for their hull. A later base
+//!    makes "last" longer, so it still has what it had.
 //! 3. An entry is dropped only if no table holds its gap; one of "last", if no table begins before
 //!    the base.
 //! 4. Two entries with the same known bits and the same symbol answer alike: one is enough.
@@ -277,8 +277,8 @@ impl Partition {
     /// entries fewer. Only a partition built anew has them.
     pub fn is_starved(&self) -> bool {
         let inner = &*self.inner;
-        // Keys at one position are one entry, and where there are many such keys, more bits are no
-        // use.
+        // Keys at one position are one entry: where there are many, a partition built anew takes as
+        // little. Nor would one that has not changed since it was built take more.
         let asked = inner.bits_per_key * inner.keys.min(self.entries()) as f64;
         inner.keys != inner.built && (self.memory_bytes() * 8) as f64 * STARVED < asked
     }

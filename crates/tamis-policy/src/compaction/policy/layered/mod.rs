@@ -19,8 +19,9 @@
 //! # Merge granularity
 //!
 //! * [`full`]: whole levels, directly into the first level that is not due after receiving them
-//!   (GRF, SIGMOD 2024, section 2), so that nothing is written only to be read again. With
-//!   `deterministic`, the same by the number of flushes ([`counted`]).
+//!   (GRF, SIGMOD 2024, section 2), so that nothing is written only to be read again. In pure
+//!   tiering, level 0 is merged alone if the levels below it are large, as only one job at a time
+//!   can read level 0. With `deterministic`, the same by the number of flushes ([`counted`]).
 //! * [`pieces`]: some tables, chosen by a [`pick`]er, and the tables they overlap in the next
 //!   level, which is leveling. Only whole levels are merged into a tiering level: a run made from
 //!   part of a level would stay beside the rest forever.
