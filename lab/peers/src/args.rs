@@ -10,6 +10,7 @@ use tamis_bench::value::ValueSizes;
 use crate::engines::Compression;
 use crate::engines::system::{NATIVE, System};
 use crate::failure::Failure;
+use crate::source::Source;
 use crate::suites::{CACHE_BYTES, Sizes, Suite};
 use crate::transactions::{Name, TransactionsArgs};
 use crate::waits::WaitsArgs;
@@ -162,6 +163,10 @@ pub(crate) struct RunArgs {
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Keys of all suites but `real` and `keys`: uniform, places, words, addresses, cells, or a file with one a line.
+    /// Suites that insert keys have uniform ones
+    #[arg(long, value_name = "NAME|FILE", default_value = "uniform")]
+    pub key_set: Source,
     /// File of keys, one a line, for the suite `real`, beside the samples that it has
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
@@ -257,6 +262,7 @@ impl RunArgs {
             direct_io: self.direct,
             skews: self.skew.clone(),
             seed: self.seed,
+            source: self.key_set.clone(),
             key_file: self.key_file.clone(),
         })
     }

@@ -655,7 +655,7 @@ fn request_of(plan: &Plan, step: &Step, round: u32, ops: u64) -> Request {
         workload: step.workload.name().to_owned(),
         threads: step.threads,
         ops,
-        seconds: plan.seconds,
+        seconds: plan.seconds.filter(|_| step.workload.writes()),
         warmup: if step.warm_with.is_some() { step.ops / plan.warmup_share } else { 0 },
         warm_with: step.warm_with.unwrap_or(Workload::GetExisting).name().to_owned(),
         hot: step.hot,

@@ -1,7 +1,9 @@
 //! Where keys come from.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use tamis_bench::keys::Distribution;
@@ -60,6 +62,17 @@ impl Source {
     }
 }
 
+/// A name as in rows, or else the path of a file.
+impl FromStr for Source {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Source, Infallible> {
+        let named =
+            Source::SHIPPED.into_iter().chain([Source::Uniform]).find(|source| source.to_string() == text);
+        Ok(named.unwrap_or_else(|| Source::File(text.into())))
+    }
+}
+
 /// The name in rows and reports: of a file only its name without directories.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,6 +109,11 @@ mod tests {
             assert_eq!((once.len(), key(&once)), (again.len(), key(&again)), "{source}");
             let text = serde_json::to_string(&source).unwrap();
             assert_eq!(serde_json::from_str::<Source>(&text).unwrap(), source);
+            let Source::File(path) = &source else {
+                assert_eq!(source.to_string().parse(), Ok(source));
+                continue;
+            };
+            assert_eq!(path.to_str().unwrap().parse(), Ok(source));
         }
         assert_eq!(Source::File(path).to_string(), "paths");
         assert!(Source::File("absent".into()).keys(10, 8, 1).is_err());

@@ -53,11 +53,21 @@ pub(crate) struct Sizes {
     pub skews: Vec<u32>,
     /// Seed of all random choices.
     pub seed: u64,
+    /// Where keys come from, except in `real` and `keys`.
+    pub source: Source,
     /// A file of keys for the suite `real`, beside the sources that ship with the laboratory.
     pub key_file: Option<PathBuf>,
 }
 
 impl Sizes {
+    /// Returns the sizes with the keys of a source: as many as it has, at most `keys`.
+    fn with_keys_of(&self, source: &Source) -> Result<Sizes, Failure> {
+        let keys = source
+            .keys(self.keys, self.key_bytes as usize, self.seed)
+            .map_err(|error| Failure::Usage(format!("keys of {source}: {error}")))?;
+        Ok(Sizes { keys: keys.len(), key_bytes: keys.key_bytes().round() as u64, ..self.clone() })
+    }
+
     fn entry_bytes(&self) -> f64 {
         self.key_bytes as f64 + self.values.mean()
     }
@@ -220,7 +230,7 @@ pub(crate) struct Plan {
     pub inline: bool,
     /// Whether a fill's files must be at rest before they are measured.
     pub rest: bool,
-    /// If given, steps are repeated for so long; their operations are a part.
+    /// If given, steps that write are repeated for so long; their operations are a part.
     pub seconds: Option<u64>,
     /// See [`Setup`].
     pub separated_bytes: Option<u64>,
@@ -407,6 +417,22 @@ impl Suite {
     ///
     /// A file of keys cannot be used.
     pub(crate) fn plans(self, sizes: &Sizes) -> Result<Vec<Plan>, Failure> {
+        if sizes.source == Source::Uniform || matches!(self, Suite::Real | Suite::Keys) {
+            return self.plans_of_uniform(sizes);
+        }
+        let mut plans = self.plans_of_uniform(&sizes.with_keys_of(&sizes.source)?)?;
+        for plan in &mut plans {
+            if plan.data.keys > plan.loaded {
+                let text = format!("--key-set: `{self}` inserts keys, and `{}` has no others", sizes.source);
+                return Err(Failure::Usage(text));
+            }
+            (plan.data.source, plan.data.asked) = (sizes.source.clone(), sizes.keys);
+        }
+        Ok(plans)
+    }
+
+    /// Returns the plans with random keys, except in `real`.
+    fn plans_of_uniform(self, sizes: &Sizes) -> Result<Vec<Plan>, Failure> {
         let workloads = sizes.workloads.clone().unwrap_or_else(|| self.workloads());
         let plan = |threads: &[usize]| Plan::new(self, sizes, &workloads, threads);
         Ok(match self {
@@ -446,11 +472,7 @@ impl Suite {
             Suite::Real => {
                 let file = sizes.key_file.clone().map(Source::File);
                 let of_source = |source: Source| {
-                    let keys = source
-                        .keys(sizes.keys, 8, sizes.seed)
-                        .map_err(|error| Failure::Usage(format!("keys of {source}: {error}")))?;
-                    let key_bytes = keys.key_bytes().round() as u64;
-                    let own = Sizes { keys: keys.len(), key_bytes, ..sizes.clone() };
+                    let own = sizes.with_keys_of(&source)?;
                     let mut plan = Plan::new(self, &own, &workloads, &[1]);
                     (plan.data.source, plan.data.asked) = (source, sizes.keys);
                     plan.compact = true;
@@ -568,7 +590,7 @@ impl Plan {
             workload,
             threads,
             ops: match suite {
-                Suite::Steady => sizes.ops.min(STEADY_OPS),
+                Suite::Steady if workload.writes() => sizes.ops.min(STEADY_OPS),
                 _ => (sizes.ops / suite.share(workload)).max(FEWEST_OPS),
             },
             // Without a pattern, each seed has hot keys of its own, and a warm-up others than what it is for.
@@ -736,6 +758,7 @@ pub(crate) mod tests {
             direct_io: false,
             skews: vec![80, 99, 120],
             seed: 1,
+            source: Source::Uniform,
             key_file: None,
         }
     }
@@ -855,6 +878,18 @@ pub(crate) mod tests {
         assert!(plans.iter().all(|plan| plan.memtable_bytes <= (plan.loaded_bytes() / RUNS).max(16 << 10)));
         let absent = with(Some(dir.path().join("absent"))).unwrap_err();
         assert!(matches!(&absent, Failure::Usage(text) if text.contains("absent")), "{absent:?}");
+    }
+
+    #[test]
+    fn other_suites_have_real_keys_on_demand() {
+        let with = |suite: Suite, source| suite.plans(&Sizes { source, ..sizes() });
+        let plan = with(Suite::Overwritten, Source::Words).unwrap().remove(0);
+        // A tenth of the list is held out.
+        assert_eq!((plan.loaded, plan.overwrites, plan.data.asked), (108_000, 108_000, 4_000_000));
+        assert_eq!(plan.conditions(&plan.steps[0]).key_set, "words");
+        assert_eq!(with(Suite::Real, Source::Words).unwrap(), with(Suite::Real, Source::Uniform).unwrap());
+        let inserts = with(Suite::Ycsb, Source::Cells).unwrap_err();
+        assert!(matches!(&inserts, Failure::Usage(text) if text.contains("`ycsb` inserts")), "{inserts:?}");
     }
 
     #[test]

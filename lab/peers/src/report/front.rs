@@ -24,10 +24,10 @@ struct Pick {
 }
 
 /// An engine: the name of the system in rows, and its name in tables.
-type Engine = (&'static str, &'static str);
+pub(super) type Engine = (&'static str, &'static str);
 
 /// The engines of the README. RocksDB is what a user of its crate gets.
-const ENGINES: [Engine; 6] = [
+pub(super) const ENGINES: [Engine; 6] = [
     ("tamis", "tamis"),
     ("rocksdb", "RocksDB"),
     ("fjall", "fjall"),
@@ -171,11 +171,15 @@ const FILE: &str = "engines.svg";
 /// The picture's title.
 const TITLE: &str = "Time per operation, by engine";
 
+/// Refuses a directory of pictures that is not below its document.
+pub(super) fn check_directory(dir: &str) -> Result<(), String> {
+    let is_below = Path::new(dir).components().all(|part| matches!(part, Component::Normal(_)));
+    if is_below { Ok(()) } else { Err(format!("pictures are below the document, and {dir} is not")) }
+}
+
 /// Returns the README's picture, whose file is in `dir` beside the document.
 pub(super) fn picture(summary: &Summary, dir: &str) -> Result<Section, String> {
-    if !Path::new(dir).components().all(|part| matches!(part, Component::Normal(_))) {
-        return Err(format!("pictures are below the document, and {dir} is not"));
-    }
+    check_directory(dir)?;
     let (mut groups, mut bold) = (Vec::new(), Vec::new());
     for pick in &FRONT {
         let Some(group) = pick.find(summary) else { continue };

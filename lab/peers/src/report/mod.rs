@@ -30,6 +30,7 @@ mod synthetic;
 mod tables;
 mod targets;
 mod text;
+mod trees;
 
 pub use context::Context;
 // For the tables of `transactions`.

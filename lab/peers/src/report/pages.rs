@@ -3,6 +3,7 @@
 //! A document has a line `<!-- rows: lab/results/NAME KIND -->`, then the table, then `<!-- end of rows -->`. KIND is one of
 //!
 //! * `front`: the README's table, a column for each engine; `picture DIR`: its picture, written to `DIR/engines.svg` beside the document;
+//! * `trees DIR`: tables of trees, by what they write and how they read, and their picture, `DIR/trees.svg`;
 //! * `medians`, `rates`: the tables of docs/performance.md, times and throughputs;
 //! * `times SUITE`: the suite's main table and what belongs below it;
 //! * `latencies SUITE`, `costs SUITE`: its other tables;
@@ -22,6 +23,7 @@ use super::markdown;
 use super::summary::Summary;
 use super::tables;
 use super::text::Labels;
+use super::trees;
 use crate::rows::FILE;
 
 const MARKER: Marker = Marker("rows");
@@ -53,6 +55,7 @@ fn section(known: &mut Known) -> impl FnMut(&Path, &str) -> Result<Section, Stri
         let (summary, context) = &known[dir];
         match kind.split_once(' ') {
             Some(("picture", dir)) => front::picture(summary, dir.trim()),
+            Some(("trees", dir)) => trees::trees(summary, dir.trim()),
             _ => Ok(table(summary, context, kind)?.into()),
         }
     }
