@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis_policy::compaction::policy::Pressure;
+
 use crate::catalogue::keyspace::KeyspaceInner;
 use crate::catalogue::state::State;
 use crate::error::WriteError;
@@ -100,7 +102,7 @@ const COMPACTION_NICE: usize = 10;
 pub(crate) fn compaction_loop(db: &Session) {
     // Helpers of a merge inherit it.
     thread::lower_priority(COMPACTION_NICE);
-    let mut walked = false;
+    let (mut walked, mut yielded) = (false, false);
     loop {
         // Without the lock: the file system may be slow.
         db.space.room.refresh(&*db.fs, &db.dir);
@@ -108,8 +110,12 @@ pub(crate) fn compaction_loop(db: &Session) {
         if db.gate.has_ended() {
             return;
         }
-        // Filters first: that is quick, and it is what reads need most.
-        if db.gate.stopped().is_none()
+        // Filters first: that is quick, and it is what reads need most. But merges that writers wait
+        // for take turns with them.
+        let yields = !std::mem::take(&mut yielded)
+            && state.catalogue.keyspaces().filtered.values().any(|one| one.pressure.get() != Pressure::None);
+        if !yields
+            && db.gate.stopped().is_none()
             && let Some((keyspace, task)) = state.next_filter_work()
         {
             state.filters.start(keyspace.id, &task);
@@ -131,8 +137,11 @@ pub(crate) fn compaction_loop(db: &Session) {
             true => None,
             false => db.next_compaction(&mut state).or_else(|| db.next_for_reads(&mut state)),
         };
+        yielded = yields;
         let Some((keyspace, plan)) = next else {
-            drop(db.monitor.wait(state));
+            if !yields {
+                drop(db.monitor.wait(state));
+            }
             continue;
         };
         let job = db.start(&mut state, &keyspace, &plan);

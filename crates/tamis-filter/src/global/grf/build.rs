@@ -264,16 +264,23 @@ impl Partition {
 
 /// Sorts entries whose positions ascend, and keeps one of each set of equal ones.
 pub(super) fn order(entries: &mut Vec<Entry>) {
-    // Only what was read from changed bytes is out of order.
-    if !entries.is_sorted_by_key(|entry| entry.position) {
-        entries.sort_unstable();
-    }
-    let mut at = 0;
-    while at + 1 < entries.len() {
+    let mut at = 1;
+    while at < entries.len() {
+        if entries[at - 1] <= entries[at] {
+            at += 1;
+            continue;
+        }
         let position = entries[at].position;
-        let same = 1 + entries[at + 1..].iter().take_while(|entry| entry.position == position).count();
-        entries[at..at + same].sort_unstable();
-        at += same;
+        if entries[at - 1].position != position {
+            // Only what was read from changed bytes is out of order.
+            entries.sort_unstable();
+            break;
+        }
+        let is_there = |entry: &&Entry| entry.position == position;
+        let before = entries[..at].iter().rev().take_while(is_there).count();
+        let after = entries[at..].iter().take_while(is_there).count();
+        entries[at - before..at + after].sort_unstable();
+        at += after;
     }
     entries.dedup();
 }

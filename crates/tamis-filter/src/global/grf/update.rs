@@ -178,19 +178,18 @@ impl Partition {
         let collected = inner.book.collect(base, cuts);
         let is_kept = |epochs: &Epochs| !(last_is_unknown && epochs.hi <= base);
         let old: Vec<Option<Epochs>> = collected.into_iter().map(|epochs| epochs.filter(is_kept)).collect();
-        let mut decoded: Vec<(u64, u32)> = Vec::with_capacity(inner.set.entries() as usize);
+        let mut entries: Vec<Entry> = Vec::with_capacity(inner.set.entries() as usize + new.len());
+        let mut by_symbol = vec![0u64; old.len()];
         // The map's positions, with zeros for the bits that were cut. A shift does not touch these.
         inner.set.each_from(&inner.book.names, 0, |position, symbol| {
-            decoded.push(((position << inner.cut) + shift, symbol));
+            // A number that no book assigns stands for everything, and cannot be written by this crate.
+            if let Some(count) = by_symbol.get_mut(symbol as usize) {
+                *count += 1;
+                entries.push(Entry { position: (position << inner.cut) + shift, symbol: symbol as u16 });
+            }
             true
         });
         let mut counts: BTreeMap<Epochs, u64> = BTreeMap::new();
-        let mut by_symbol = vec![0u64; old.len()];
-        decoded.iter().for_each(|(_, symbol)| {
-            if let Some(count) = by_symbol.get_mut(*symbol as usize) {
-                *count += 1;
-            }
-        });
         for (epochs, count) in old.iter().zip(&by_symbol) {
             if let Some(epochs) = epochs.filter(|_| *count > 0) {
                 *counts.entry(epochs).or_default() += count;
@@ -217,12 +216,13 @@ impl Partition {
             let known = new_symbols.iter().find(|(known, _)| *known == table);
             known.expect("each table of the batch is listed").1
         };
-        let mut entries: Vec<Entry> = Vec::with_capacity(decoded.len() + new.len());
-        // A number that no book assigns stands for everything, and cannot be written by this crate.
-        let known = |(position, symbol): (u64, u32)| {
-            symbols.get(symbol as usize).copied().flatten().map(|symbol| Entry { position, symbol })
-        };
-        entries.extend(decoded.into_iter().filter_map(known));
+        entries.retain_mut(|entry| {
+            let symbol = symbols[usize::from(entry.symbol)];
+            symbol.is_some_and(|symbol| {
+                entry.symbol = symbol;
+                true
+            })
+        });
         order(&mut entries);
         let lost = inner.set.layout.lost(inner.cut, shift);
         let mut keys = inner.keys_after(&by_symbol, &symbols, &entries);
@@ -320,16 +320,17 @@ impl Inner {
         let positions = (self.set.entries() as f64 / self.set.rate()).max(1.0);
         // Once nearly all positions are taken, entries say nothing about keys.
         let keys_of = |entries: u64| -positions * (-(entries as f64 / positions).min(FULLEST)).ln_1p();
-        let mut by_symbol: BTreeMap<u16, (f64, u64)> = BTreeMap::new();
+        let made = symbols.iter().flatten().max().map_or(0, |last| usize::from(*last) + 1);
+        let mut by_symbol = vec![(0.0, 0u64); made];
         let mut all = 0.0;
         for (&count, symbol) in counts.iter().zip(symbols) {
             all += keys_of(count);
             if let Some(symbol) = symbol {
-                by_symbol.entry(*symbol).or_default().0 += keys_of(count);
+                by_symbol[usize::from(*symbol)].0 += keys_of(count);
             }
         }
-        left.iter().for_each(|entry| by_symbol.entry(entry.symbol).or_default().1 += 1);
-        let kept: f64 = by_symbol.values().map(|&(before, entries)| before.min(keys_of(entries))).sum();
+        left.iter().for_each(|entry| by_symbol[usize::from(entry.symbol)].1 += 1);
+        let kept: f64 = by_symbol.iter().map(|&(before, entries)| before.min(keys_of(entries))).sum();
         let keys = self.keys as f64 * (kept / all.max(1.0)).min(1.0);
         (keys.round() as u64).max(left.len() as u64)
     }

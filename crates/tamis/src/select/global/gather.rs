@@ -1,11 +1,10 @@
 //! Collects the keys of a version's tables into the batch that a partition is built from.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use tamis_base::epochs::EpochMap;
 use tamis_base::ids::TableId;
+use tamis_base::key::prefix_of;
 use tamis_filter::Digest;
 use tamis_filter::global::{Batch, Epoch, Epochs};
 
@@ -90,25 +89,17 @@ pub(super) fn gather(tables: &[Arc<OpenTable>], span: &Span) -> Result<Gathered,
             lists.push(list);
         }
     }
+    // Lists ascend, and the sort finds such stretches and merges them. Beginnings decide mostly.
+    let of_list = |(list, keys): (usize, &TableKeys)| {
+        (0..keys.entries.len()).map(move |at| (prefix_of(keys.key(at)), list, at)).collect::<Vec<_>>()
+    };
+    let mut order: Vec<(u64, usize, usize)> = lists.iter().enumerate().flat_map(of_list).collect();
+    let key = |(_, list, at): &(u64, usize, usize)| lists[*list].key(*at);
+    order.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a).cmp(key(b))));
     let mut batch = Batch::new();
-    let mut heap: BinaryHeap<Reverse<(&[u8], usize, usize)>> =
-        lists.iter().enumerate().map(|(list, keys)| Reverse((keys.key(0), list, 0))).collect();
-    while let Some(Reverse((key, list, at))) = heap.pop() {
+    for (_, list, at) in order {
         let (_, digest, epochs) = lists[list].entries[at];
-        batch.push(key, digest, epochs);
-        // While consecutive keys come from one list, that list stays out of the heap.
-        let mut next = at + 1;
-        let bound = heap.peek().map(|Reverse((key, ..))| *key);
-        while next < lists[list].entries.len() {
-            let key = lists[list].key(next);
-            if bound.is_some_and(|bound| key >= bound) {
-                heap.push(Reverse((key, list, next)));
-                break;
-            }
-            let (_, digest, epochs) = lists[list].entries[next];
-            batch.push(key, digest, epochs);
-            next += 1;
-        }
+        batch.push(lists[list].key(at), digest, epochs);
     }
     Ok(Gathered { batch, read, unread })
 }
