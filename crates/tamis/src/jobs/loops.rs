@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tamis_policy::compaction::plan::Plan;
 use tamis_policy::compaction::policy::Pressure;
 
 use crate::catalogue::keyspace::KeyspaceInner;
@@ -12,9 +13,10 @@ use crate::error::WriteError;
 use crate::jobs::guarded::guarded;
 use crate::options::Durability;
 use crate::read::MemtableSlot;
+use crate::select::Task;
 use crate::session::Session;
-use crate::sync;
 use crate::sync::thread;
+use crate::sync::{self, MutexGuard};
 
 pub(crate) fn flush_loop(db: &Session) {
     loop {
@@ -102,7 +104,7 @@ const COMPACTION_NICE: usize = 10;
 pub(crate) fn compaction_loop(db: &Session) {
     // Helpers of a merge inherit it.
     thread::lower_priority(COMPACTION_NICE);
-    let (mut walked, mut yielded) = (false, false);
+    let (mut walked, mut merged) = (false, false);
     loop {
         // Without the lock: the file system may be slow.
         db.space.room.refresh(&*db.fs, &db.dir);
@@ -110,17 +112,23 @@ pub(crate) fn compaction_loop(db: &Session) {
         if db.gate.has_ended() {
             return;
         }
-        // Filters first: that is quick, and it is what reads need most. But merges that writers wait
-        // for take turns with them.
-        let yields = !std::mem::take(&mut yielded)
-            && state.catalogue.keyspaces().filtered.values().any(|one| one.pressure.get() != Pressure::None);
-        if !yields
-            && db.gate.stopped().is_none()
-            && let Some((keyspace, task)) = state.next_filter_work()
+        // Filters first: that is quick, and it is what reads need most. But merges take turns with
+        // them while writers of the keyspace wait for one.
+        if db.gate.stopped().is_none()
+            && let Some((filtered, task)) = state.next_filter_work()
         {
-            state.filters.start(keyspace.id, &task);
+            let is_turn_of_merge = task != Task::Load
+                && filtered.pressure.get() != Pressure::None
+                && !std::mem::take(&mut merged)
+                && !db.gate.cancels();
+            if is_turn_of_merge && let Some((keyspace, plan)) = db.next_compaction(&mut state) {
+                merged = true;
+                compact(db, state, &keyspace, &plan);
+                continue;
+            }
+            state.filters.start(filtered.id, &task);
             drop(state);
-            guarded(db, "work on a filter", || db.work_on_filter(&keyspace, task));
+            guarded(db, "work on a filter", || db.work_on_filter(&filtered, task));
             continue;
         }
         // Not twice in a row: compactions must not wait for as long as keys are deleted.
@@ -137,18 +145,18 @@ pub(crate) fn compaction_loop(db: &Session) {
             true => None,
             false => db.next_compaction(&mut state).or_else(|| db.next_for_reads(&mut state)),
         };
-        yielded = yields;
-        let Some((keyspace, plan)) = next else {
-            if !yields {
-                drop(db.monitor.wait(state));
-            }
-            continue;
-        };
-        let job = db.start(&mut state, &keyspace, &plan);
-        drop(state);
-        // Failures are recorded in the keyspace's jobs.
-        guarded(db, "a compaction", || db.run_plan(&keyspace, &plan, &job, None).map(drop));
+        match next {
+            Some((keyspace, plan)) => compact(db, state, &keyspace, &plan),
+            None => drop(db.monitor.wait(state)),
+        }
     }
+}
+
+fn compact(db: &Session, mut state: MutexGuard<'_, State>, keyspace: &KeyspaceInner, plan: &Plan) {
+    let job = db.start(&mut state, keyspace, plan);
+    drop(state);
+    // Failures are recorded in the keyspace's jobs.
+    guarded(db, "a compaction", || db.run_plan(keyspace, plan, &job, None).map(drop));
 }
 
 pub(crate) fn sync_loop(db: &Session) {

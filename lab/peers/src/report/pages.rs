@@ -3,7 +3,7 @@
 //! A document has a line `<!-- rows: lab/results/NAME KIND -->`, then the table, then `<!-- end of rows -->`. KIND is one of
 //!
 //! * `front`: the README's table, a column for each engine; `picture DIR`: its picture, written to `DIR/engines.svg` beside the document;
-//! * `trees DIR`: tables of trees, by what they write and how they read, and their picture, `DIR/trees.svg`;
+//! * `trees`: tables of trees, by what they write and how they read; `trees DIR`: with a picture, `DIR/trees.svg`;
 //! * `medians`, `rates`: the tables of docs/performance.md, times and throughputs;
 //! * `times SUITE`: the suite's main table and what belongs below it;
 //! * `latencies SUITE`, `costs SUITE`: its other tables;
@@ -80,6 +80,7 @@ fn table(summary: &Summary, context: &Context, kind: &str) -> Result<String, Str
             out += ":\n\n";
             out += &commands(&context.commands);
         }
+        "trees" => out += &trees::tables(summary)?,
         "times" => {
             let suite = found()?;
             out += &format!("{}.\n\n", escaped(Labels::of(&suite.groups).common()));

@@ -64,9 +64,8 @@ fn find<'s>(summary: &'s Summary, workload: Workload, like: &Conditions) -> Opti
     })
 }
 
-/// Returns the tables, and the picture of the first, whose file is in `dir` beside the document.
-pub(super) fn trees(summary: &Summary, dir: &str) -> Result<Section, String> {
-    front::check_directory(dir)?;
+/// Returns the suite's systems and what its tables are of: random keys and the page cache first.
+fn sets(summary: &Summary) -> Result<(&[String], Vec<&Conditions>), String> {
     let suite = summary.suites.iter().find(|suite| suite.name == SUITE);
     let suite = suite.ok_or_else(|| format!("the rows have no suite `{SUITE}`"))?;
     let mut sets: Vec<&Conditions> = Vec::new();
@@ -75,15 +74,25 @@ pub(super) fn trees(summary: &Summary, dir: &str) -> Result<Section, String> {
             sets.push(conditions);
         }
     }
-    sets.sort_by_key(|set| (set.direct_io, set.key_set != "uniform"));
+    sets.sort_by_key(|set| (set.direct_io, set.key_set != "uniform", set.keys));
+    Ok((&suite.systems, sets))
+}
+
+/// Returns the tables.
+pub(super) fn tables(summary: &Summary) -> Result<String, String> {
+    let (systems, sets) = sets(summary)?;
     let mut text = String::new();
-    for set in &sets {
-        markdown::titled(&mut text, &table(summary, set, &suite.systems));
-    }
-    let first = sets.first().ok_or("the rows have nothing to draw")?;
-    let panel = panel(summary, first, &suite.systems);
+    sets.iter().for_each(|set| markdown::titled(&mut text, &table(summary, set, systems)));
+    Ok(text)
+}
+
+/// Returns the tables after the picture of the first, whose file is in `dir` beside the document.
+pub(super) fn trees(summary: &Summary, dir: &str) -> Result<Section, String> {
+    front::check_directory(dir)?;
+    let (systems, sets) = sets(summary)?;
+    let panel = panel(summary, sets.first().ok_or("the rows have nothing to draw")?, systems);
     let svg = draw::svg(&panel, &Sides::of([&panel]));
-    let text = format!("![{TITLE}; the first table has the values]({dir}/{FILE})\n\n{text}");
+    let text = format!("![{TITLE}; the table below has the values]({dir}/{FILE})\n\n{}", tables(summary)?);
     Ok(Section { text, files: vec![(Path::new(dir).join(FILE), svg)] })
 }
 
@@ -91,9 +100,9 @@ fn table(summary: &Summary, set: &Conditions, systems: &[String]) -> Grid {
     let writes = find(summary, Workload::Overwrite, set);
     let reads: Vec<(&str, &Group)> =
         COLUMNS.iter().filter_map(|(name, workload)| Some((*name, find(summary, *workload, set)?))).collect();
-    let mut head = vec!["µs; bytes / bytes".to_owned()];
+    let mut head = vec!["reads in µs".to_owned()];
     if writes.is_some() {
-        head.extend(["written", "puts/s, thousands", "space"].map(str::to_owned));
+        head.extend(["bytes written / put", "puts/s, thousands", "files / live data"].map(str::to_owned));
     }
     head.push("runs".to_owned());
     head.extend(reads.iter().map(|(name, _)| (*name).to_owned()));
@@ -109,7 +118,7 @@ fn table(summary: &Summary, set: &Conditions, systems: &[String]) -> Grid {
         GridRow { cells, ratio: None, strong: Vec::new() }
     });
     let rows: Vec<GridRow> = rows.collect();
-    let how = if set.direct_io { ", direct I/O: in brackets reads of the device per operation" } else { "" };
+    let how = if set.direct_io { ", direct I/O: in brackets what the device read per operation" } else { "" };
     Grid {
         caption: format!("{} {} keys{how}", text::value(Figure::Runs, set.keys as f64), set.key_set),
         head,
@@ -118,14 +127,14 @@ fn table(summary: &Summary, set: &Conditions, systems: &[String]) -> Grid {
     }
 }
 
-/// Returns the time of a read, and with direct I/O how many blocks it read.
+/// Returns the time of a read, and with direct I/O what the device read for it.
 fn read(group: &Group, system: &str, direct: bool) -> String {
     let Some(Spread { median, .. }) = group.spread(system, Figure::NsPerOp) else {
         return text::cell(group, system, Figure::NsPerOp, true);
     };
     let time = text::value(Figure::NsPerOp, median / 1000.0);
-    match group.spread(system, Figure::Reads).filter(|_| direct) {
-        Some(reads) => format!("{time} ({})", text::value(Figure::Reads, reads.median)),
+    match group.spread(system, Figure::DeviceReadBytes).filter(|_| direct) {
+        Some(read) => format!("{time} ({})", text::value(Figure::DeviceReadBytes, read.median)),
         None => time,
     }
 }
@@ -165,7 +174,7 @@ mod tests {
             for (_, workload) in COLUMNS {
                 rows.extend(rows_of(SUITE, workload.name(), &[(system, &[1000.0 * factor])]));
                 let mut direct = row(SUITE, workload.name(), system, 0, 90_000.0);
-                (direct.conditions.direct_io, direct.figures.reads_per_op) = (true, 1.04);
+                (direct.conditions.direct_io, direct.figures.device_read_bytes_per_op) = (true, 4300.0);
                 rows.push(direct);
             }
             let mut steady = row(SUITE, "overwrite", system, 0, 5000.0);
@@ -178,7 +187,7 @@ mod tests {
         assert!(tables[0].ends_with("](pictures/trees.svg)"), "{}", section.text);
         assert!(section.text.contains("| tiering + grf | 2.00 |"), "{}", section.text);
         assert!(
-            section.text.contains("| LevelDB |") && section.text.contains("90.0 (1.04)"),
+            section.text.contains("| LevelDB |") && section.text.contains("90.0 (4.2 KiB)"),
             "{}",
             section.text
         );

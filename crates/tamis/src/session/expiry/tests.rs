@@ -294,6 +294,7 @@ fn a_snapshot_reads_dropped_tables() {
         let values = clone.multi_get(&["b", "a", "c"]).unwrap().into_iter().map(text);
         assert!(values.eq([Some("in memory".into()), Some("in a table".into()), None]));
         bench.wait_for_table_files(&db, 1);
+        assert_eq!(text(clone.get("a").unwrap()), Some("in a table".into()));
         let stats = &db.stats().snapshots_live[0];
         assert_eq!((stats.pinned_table_bytes, stats.pinned_bytes, stats.handles), (bytes, bytes, 1));
         drop(clone);

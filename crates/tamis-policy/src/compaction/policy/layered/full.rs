@@ -21,12 +21,6 @@ impl Layered {
         if from == to && shape.runs(from).len() < 2 {
             return None;
         }
-        // A level that is merged down in groups takes nothing in until it is empty.
-        if self.is_partitioned(layout, to)
-            && (self.is_draining(shape, layout) || self.is_full(shape, layout, to))
-        {
-            return None;
-        }
         let selected = levels
             .flat_map(|level| shape.runs(level).iter().map(move |run| Selected::whole(level, run)))
             .collect::<Vec<_>>();

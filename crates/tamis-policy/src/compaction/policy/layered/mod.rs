@@ -196,13 +196,8 @@ impl Layered {
         }
     }
 
-    /// Reports whether `level` exceeds its limits.
-    fn is_full(&self, shape: &Shape, layout: &Layout, level: usize) -> bool {
-        shape.levels.get(level).is_some_and(|at| self.is_over(layout, level, at.runs.len(), at.bytes()))
-    }
-
     /// Returns the levels that are due, most urgent first; level 0 before others of the same
-    /// urgency.
+    /// urgency, and before levels that are merged down in groups.
     fn due(&self, shape: &Shape, layout: &Layout) -> Vec<Due> {
         let mut due = Vec::new();
         let runs = shape.runs(0).len();
@@ -236,7 +231,9 @@ impl Layered {
                 due.push(Due { level, score: 1.0, reason: Reason::Partition });
             }
         }
-        due.sort_by(|a, b| b.score.total_cmp(&a.score));
+        // Groups come after level 0, for which writers may wait, whatever their level exceeds.
+        let yields = |due: &Due| runs >= self.level0_runs && self.is_partitioned(layout, due.level);
+        due.sort_by(|a, b| yields(a).cmp(&yields(b)).then(b.score.total_cmp(&a.score)));
         due
     }
 
@@ -317,7 +314,7 @@ impl Layered {
         for due in self.due(shape, layout) {
             // Level 0 needs nearly all of its output level at once; a steady supply of short jobs
             // there would make it wait forever. Jobs of more urgent levels came first. Groups are
-            // never held up: level 0 may be waiting for them.
+            // never held up: they keep nothing from entering their level.
             let competes = due.level == layout.level0_output || due.level + 1 == layout.level0_output;
             if level0_waits && competes && !self.is_partitioned(layout, due.level) {
                 continue;

@@ -9,16 +9,19 @@
 //!
 //! # Draining
 //!
-//! Until P is empty nothing is merged into it; the levels above it continue. Whether P is draining
+//! What flows into P meanwhile is stacked on it, and stays for the next time: a drain that took it
+//! along would rewrite the last level for a little data, and might never end. Whether P is draining
 //! follows from the shape. Let m be the lowest epoch in P. Everything in the last level is older
 //! than m (P was filled after the last level was written) until the first group is merged, whose
 //! output then holds epochs both below m and from m on. So **P is draining if a table of the last
-//! level holds epochs on both sides of m**. In detail:
+//! level holds epochs on both sides of m**, and the drain has the runs that begin before the end of
+//! these tables' epochs. In detail:
 //!
 //! * A group that was moved instead of merged leaves no trace. If that holds for all groups so far,
 //!   P counts as a level that is not yet full, and the tables it lost have cost nothing.
-//! * If the rest of P is newer than all groups merged so far, m lies above their epochs, and P
-//!   counts as filled anew.
+//! * If the rest of P is newer than all groups merged so far, m lies above their epochs: the drain is
+//!   over.
+//! * Until the first group has been merged, groups take all runs.
 //! * A table that was ingested into the last level holds one epoch, above m, and nothing below: no
 //!   trace either.
 //! * P's tables hold epochs from 0 on if nothing lay below them when they were written. Nothing is
@@ -37,6 +40,7 @@
 //! neighbour; a group that exceeds a table is written as several of about equal size.
 
 use super::*;
+use tamis_base::epochs::Epoch;
 
 /// Tables of several runs between two keys that no table straddles, as positions in each run.
 struct Group {
@@ -62,18 +66,32 @@ impl Layered {
     /// Reports whether a table of level `last` holds epochs on both sides of the lowest one in
     /// `level`.
     pub(super) fn mixes_epochs(&self, shape: &Shape, level: usize, last: usize) -> bool {
+        self.end_of_drain(shape, level, last).is_some()
+    }
+
+    /// Returns the end of the epochs of the tables of level `last` that hold epochs on both sides of
+    /// the lowest one in `level`.
+    fn end_of_drain(&self, shape: &Shape, level: usize, last: usize) -> Option<Epoch> {
         let hulls = |level: usize| {
             let tables = shape.levels.get(level).into_iter().flat_map(|level| level.tables());
             tables.map(|table| table.meta.epochs.hull()).filter(|(lo, hi)| lo < hi)
         };
-        let lowest = hulls(level).map(|(lo, _)| lo).min();
-        lowest.is_some_and(|lowest| hulls(last).any(|(lo, hi)| lo < lowest && lowest < hi))
+        let lowest = hulls(level).map(|(lo, _)| lo).min()?;
+        hulls(last).filter(|(lo, hi)| *lo < lowest && lowest < *hi).map(|(_, hi)| hi).max()
+    }
+
+    /// Returns the runs of `level` that groups take: the older ones, if others came while it drained.
+    pub(super) fn drained<'s>(&self, shape: &'s Shape, level: usize, last: usize) -> &'s [RunShape] {
+        let runs = shape.runs(level);
+        let Some(end) = self.end_of_drain(shape, level, last) else { return runs };
+        let begins_before = |run: &RunShape| run.tables.iter().any(|t| t.meta.epochs.hull().0 < end);
+        &runs[runs.iter().position(begins_before).unwrap_or(0)..]
     }
 
     /// Plans the next group to be merged into the last level that no running job touches.
     pub(super) fn plan_group(&self, shape: &Shape, layout: &Layout) -> Option<Plan> {
         let level = layout.partitioned()?;
-        let upper = shape.runs(level);
+        let upper = self.drained(shape, level, layout.last);
         if shape.runs(layout.last).len() > 1 {
             return None;
         }
@@ -125,8 +143,9 @@ impl Layered {
         group: Group,
         reason: Reason,
     ) -> Option<Plan> {
-        let selected = shape
-            .runs(level)
+        let runs = shape.runs(level);
+        // The oldest ones.
+        let selected = runs[runs.len() - group.upper.len()..]
             .iter()
             .zip(&group.upper)
             .filter(|(_, tables)| !tables.is_empty())
