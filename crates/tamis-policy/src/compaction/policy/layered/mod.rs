@@ -346,7 +346,8 @@ impl CompactionPolicy for Layered {
 
     fn write_pressure(&self, shape: &Shape) -> Pressure {
         let runs = Pressure::of(shape.runs(0).len() as u64, self.slowdown_runs as u64, self.stop_runs as u64);
-        runs.max(Pressure::of(self.debt(shape), self.slowdown_debt, self.stop_debt))
+        let debt = Pressure::of(self.debt(shape), self.slowdown_debt, self.stop_debt);
+        runs.max(debt).max(self.pressure_of_drain(shape))
     }
 
     /// The bytes that are due; each level's excess is carried down as far as it makes further

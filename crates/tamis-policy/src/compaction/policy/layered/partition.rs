@@ -29,6 +29,9 @@
 //! * Partial merges of an earlier policy mix epochs, and P is emptied first. Reopening changes
 //!   nothing: epochs are part of the manifest.
 //!
+//! Writers are slowed down once P has [`SLOWED`] times what it should have, and stop at [`FULLEST`]
+//! times: P takes space, and reads ask its runs.
+//!
 //! An error in either direction costs rewriting, never data: groups and full merges are sound in
 //! any shape. With `deterministic`, the number of flushes determines when the first group is
 //! merged.
@@ -41,6 +44,11 @@
 
 use super::*;
 use tamis_base::epochs::Epoch;
+
+/// How many times its target, or what one merge of level 0 brings if that is more, the level that is
+/// merged down in groups has when writers are slowed down, and when they stop.
+const SLOWED: u64 = 2;
+const FULLEST: u64 = 6;
 
 /// Tables of several runs between two keys that no table straddles, as positions in each run.
 struct Group {
@@ -78,6 +86,16 @@ impl Layered {
         };
         let lowest = hulls(level).map(|(lo, _)| lo).min()?;
         hulls(last).filter(|(lo, hi)| *lo < lowest && lowest < *hi).map(|(_, hi)| hi).max()
+    }
+
+    /// Returns the pressure of what has flowed into a level that drains too slowly.
+    pub(super) fn pressure_of_drain(&self, shape: &Shape) -> Pressure {
+        let layout = self.layout(shape);
+        let drains = |level: &usize| self.is_partitioned(&layout, *level) && !self.deterministic;
+        let Some(level) = layout.partitioned().filter(drains) else { return Pressure::None };
+        let bytes = shape.levels.get(level).map_or(0, LevelShape::bytes);
+        let usual = layout.targets[level].max(self.base_bytes);
+        Pressure::of(bytes, usual.saturating_mul(SLOWED), usual.saturating_mul(FULLEST))
     }
 
     /// Returns the runs of `level` that groups take: the older ones, if others came while it drained.

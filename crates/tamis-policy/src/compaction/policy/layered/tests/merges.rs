@@ -191,9 +191,17 @@ fn first_drained(sim: &Sim<Layered>, shape: &Shape) -> usize {
 fn level_0_is_merged_while_the_level_below_it_drains() {
     let way = Way { size_ratio: 10, ..way(Form::LazyLeveling, Granularity::Partitioned) };
     let mut sim = Sim::new(layered(way, 4), 4, 17);
-    let (mut beside, mut groups) = (0, 0);
-    for _ in 0..600 {
-        random_flush(&mut sim, 30_000);
+    let (mut beside, mut groups, mut slowed) = (0, 0, 0);
+    for _ in 0..1000 {
+        let shape = sim.shape();
+        let pressure = sim.policy.write_pressure(&shape);
+        slowed += usize::from(pressure != Pressure::None);
+        if pressure != Pressure::Stop {
+            random_flush(&mut sim, 30_000);
+        }
+        let target = sim.policy.layout(&shape).targets[2].max(sim.policy.base_bytes);
+        let full = shape.levels[2].bytes() / target;
+        assert!(full <= 6 + 1, "level 2 has {full} times its target");
         // Two threads. Groups are slow: one ends with each flush.
         if !sim.shape().running.is_empty() {
             sim.finish(0);
@@ -213,7 +221,7 @@ fn level_0_is_merged_while_the_level_below_it_drains() {
         let runs = sim.shape().runs(0).len();
         assert!(runs <= 4, "{runs} runs wait in level 0");
     }
-    assert!(groups > 50 && beside > 10, "{groups} groups, {beside} other merges beside one");
+    assert!(groups > 50 && beside > 10 && slowed > 10, "{groups} groups, {beside} beside, {slowed} slowed");
     sim.check_reads();
 }
 
