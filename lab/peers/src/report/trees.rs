@@ -185,7 +185,7 @@ mod tests {
         let section = trees(&summary, "pictures").unwrap();
         let tables: Vec<&str> = section.text.split("\n\n").collect();
         assert!(tables[0].ends_with("](pictures/trees.svg)"), "{}", section.text);
-        assert!(section.text.contains("| tiering + grf | 2.00 |"), "{}", section.text);
+        assert!(section.text.contains("| tiering + grf | 2.00"), "{}", section.text);
         assert!(
             section.text.contains("| LevelDB |") && section.text.contains("90.0 (4.2 KiB)"),
             "{}",
