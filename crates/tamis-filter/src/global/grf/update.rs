@@ -182,7 +182,7 @@ impl Partition {
         let mut by_symbol = vec![0u64; old.len()];
         // The map's positions, with zeros for the bits that were cut. A shift does not touch these.
         inner.set.each_from(&inner.book.names, 0, |position, symbol| {
-            // A number that no book assigns stands for everything, and cannot be written by this crate.
+            // A number that no book assigns stands for everything. This crate writes none.
             if let Some(count) = by_symbol.get_mut(symbol as usize) {
                 *count += 1;
                 entries.push(Entry { position: (position << inner.cut) + shift, symbol: symbol as u16 });
