@@ -1,6 +1,8 @@
 package org.tamis;
 
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.NavigableMap;
 
 /**
  * A range of keys in the order of their unsigned bytes, and the direction in which a cursor goes through it. Immutable: every method
@@ -98,6 +100,24 @@ public final class Range {
      */
     public Range reverse() {
         return new Range(start, startIncluded, end, endIncluded, !reversed);
+    }
+
+    /**
+     * Returns the part of a map that lies in the range, in its direction: a view of the map.
+     *
+     * @param map a map whose keys are in the order of unsigned bytes, that of {@link Arrays#compareUnsigned(byte[], byte[])}
+     * @param <V> the type of its values
+     * @return the view
+     */
+    public <V> NavigableMap<byte[], V> within(NavigableMap<byte[], V> map) {
+        NavigableMap<byte[], V> part = start == null ? map : map.tailMap(start, startIncluded);
+        if (end != null) {
+            if (start != null && Arrays.compareUnsigned(start, end) > 0) {
+                return Collections.emptyNavigableMap();
+            }
+            part = part.headMap(end, endIncluded);
+        }
+        return reversed ? part.descendingMap() : part;
     }
 
     private Range startingAt(byte[] key, boolean included) {

@@ -4,18 +4,18 @@ import java.util.NoSuchElementException;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.state.KeyValueIterator;
-import org.tamis.Cursor;
-import org.tamis.Entry;
 
-/** The entries of a cursor. It sees one moment of the store, and ends with an exception once the store is closed. */
+/** The entries of a scan. It sees one moment of the store, and ends with an exception once the store is closed. */
 final class EntryIterator implements KeyValueIterator<Bytes, byte[]> {
     private final String store;
-    private final Cursor cursor;
+    private final Scan scan;
+    /** What comes next, if it was looked at. */
+    private KeyValue<byte[], byte[]> next;
     private boolean closed;
 
-    EntryIterator(String store, Cursor cursor) {
+    EntryIterator(String store, Scan scan) {
         this.store = store;
-        this.cursor = cursor;
+        this.scan = scan;
     }
 
     @Override
@@ -23,7 +23,12 @@ final class EntryIterator implements KeyValueIterator<Bytes, byte[]> {
         if (closed) {
             throw Errors.closed("iterator of " + store);
         }
-        return Errors.translated(store, "iterating", cursor::hasNext);
+        // Asked in any case: it throws once the store is closed.
+        boolean more = Errors.translated(store, "iterating", scan::hasNext);
+        if (next == null && more) {
+            next = Errors.translated(store, "iterating", scan::next);
+        }
+        return next != null;
     }
 
     @Override
@@ -31,7 +36,7 @@ final class EntryIterator implements KeyValueIterator<Bytes, byte[]> {
         if (!hasNext()) {
             throw new NoSuchElementException();
         }
-        return Bytes.wrap(Errors.translated(store, "iterating", () -> cursor.peek().key()));
+        return Bytes.wrap(next.key);
     }
 
     @Override
@@ -39,13 +44,14 @@ final class EntryIterator implements KeyValueIterator<Bytes, byte[]> {
         if (!hasNext()) {
             throw new NoSuchElementException();
         }
-        Entry entry = Errors.translated(store, "iterating", cursor::next);
-        return KeyValue.pair(Bytes.wrap(entry.key()), entry.value());
+        KeyValue<byte[], byte[]> entry = next;
+        next = null;
+        return KeyValue.pair(Bytes.wrap(entry.key), entry.value);
     }
 
     @Override
     public synchronized void close() {
         closed = true;
-        cursor.close();
+        scan.close();
     }
 }

@@ -11,7 +11,7 @@ import org.tamis.Cursor;
 import org.tamis.Entry;
 import org.tamis.Range;
 
-/** The entries of one segment that a read goes through, with their stored keys. What the engine throws is not translated. */
+/** Entries that a read goes through, with their stored keys. What the engine throws is not translated. */
 interface Scan extends Iterator<KeyValue<byte[], byte[]>>, AutoCloseable {
     @Override
     void close();
@@ -21,28 +21,30 @@ interface Scan extends Iterator<KeyValue<byte[], byte[]>>, AutoCloseable {
         Scan of(Segments.Segment segment);
     }
 
+    /** The entries of a cursor; those of one over keys have no values. */
+    static Scan of(Cursor cursor) {
+        return new Scan() {
+            @Override
+            public boolean hasNext() {
+                return cursor.hasNext();
+            }
+
+            @Override
+            public KeyValue<byte[], byte[]> next() {
+                Entry entry = cursor.next();
+                return KeyValue.pair(entry.key(), entry.value());
+            }
+
+            @Override
+            public void close() {
+                cursor.close();
+            }
+        };
+    }
+
     /** A range, in the order of the stored keys or against it. */
     static Source range(Range range) {
-        return segment -> {
-            Cursor cursor = segment.entries.items(range);
-            return new Scan() {
-                @Override
-                public boolean hasNext() {
-                    return cursor.hasNext();
-                }
-
-                @Override
-                public KeyValue<byte[], byte[]> next() {
-                    Entry entry = cursor.next();
-                    return KeyValue.pair(entry.key(), entry.value());
-                }
-
-                @Override
-                public void close() {
-                    cursor.close();
-                }
-            };
-        };
+        return segment -> segment.entries.items(range);
     }
 
     /** What is wanted of a range, in another order. It is in memory as a whole. */
@@ -67,8 +69,8 @@ interface Scan extends Iterator<KeyValue<byte[], byte[]>>, AutoCloseable {
         Range range = to == Long.MAX_VALUE ? first : first.to(time(to + 1));
         return segment -> {
             List<byte[]> found = new ArrayList<>();
-            try (Cursor keys = segment.times.keys(range)) {
-                keys.forEachRemaining(key -> found.add(KeyLayout.ofTimeKey(key.key())));
+            try (Scan keys = segment.times.keys(range)) {
+                keys.forEachRemaining(entry -> found.add(KeyLayout.ofTimeKey(entry.key)));
             }
             found.sort(order);
             return of(found.stream()

@@ -6,7 +6,10 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.metrics.Sensor;
 import org.apache.kafka.common.utils.Bytes;
@@ -17,7 +20,6 @@ import org.apache.kafka.streams.processor.internals.metrics.TaskMetrics;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import org.tamis.Range;
-import org.tamis.WriteBatch;
 
 /**
  * A store of entries that have a key and a time, and expire: once the latest time written is more than the retention beyond theirs, reads do
@@ -39,9 +41,10 @@ abstract class SegmentedStore extends TamisStore {
     private final long segmentInterval;
     private final boolean indexed;
 
-    private volatile Segments segments;
-    private volatile KeyOrder order;
-    private volatile long streamTime = NOTHING_SEEN;
+    // What views of the store share.
+    private final AtomicReference<Segments> segments = new AtomicReference<>();
+    private final AtomicReference<KeyOrder> order = new AtomicReference<>();
+    private final AtomicLong streamTime = new AtomicLong(NOTHING_SEEN);
     private Sensor expired;
 
     SegmentedStore(String name, KeyLayout layout, long retention, long segmentInterval, boolean indexed) {
@@ -61,18 +64,28 @@ abstract class SegmentedStore extends TamisStore {
 
     @Override
     void opened(StoreDatabase database) {
-        order = new KeyOrder(database.get());
-        segments = new Segments(database, layout, retention, segmentInterval, indexed);
+        order.set(new KeyOrder(database.get()));
+        segments.set(new Segments(database, layout, retention, segmentInterval, indexed));
     }
 
     @Override
     void closing() {
-        segments.close();
+        segments.get().close();
+    }
+
+    @Override
+    void beforeCommit() {
+        segments.get().forgetExpired();
+    }
+
+    @Override
+    void afterCommit() {
+        segments.get().dropExpired();
     }
 
     /** The starts of the segments that there are. */
     List<Long> segmentStarts() {
-        return segments.starts();
+        return segments.get().starts();
     }
 
     @Override
@@ -83,21 +96,22 @@ abstract class SegmentedStore extends TamisStore {
     }
 
     @Override
-    boolean restore(ConsumerRecord<byte[], byte[]> record, WriteBatch batch) {
+    boolean restore(ConsumerRecord<byte[], byte[]> record, Writes writes) {
         byte[] stored = layout.fromChangelog(record.key());
         long time = layout.segmentTime(stored);
-        Segments.Segment segment = segments.liveAt(time, streamTime);
+        Segments.Segment segment = segments.get().liveAt(time, streamTime.get());
         if (segment == null) {
             return false;
         }
-        order.note(record.key(), record.key().length - layout.suffixLength(), time);
-        segments.put(batch, segment, stored, record.value());
+        order.get().note(record.key(), record.key().length - layout.suffixLength(), time);
+        segments.get().put(writes, segment, stored, record.value());
         return true;
     }
 
     private void seen(long time) {
-        if (time > streamTime) {
-            streamTime = time;
+        // One thread writes.
+        if (time > streamTime.get()) {
+            streamTime.set(time);
         }
     }
 
@@ -108,14 +122,14 @@ abstract class SegmentedStore extends TamisStore {
         seen(time);
         // It may drop segments.
         beforeWrite();
-        Segments.Segment segment = Errors.translated(name, "writing", () -> segments.liveAt(time, streamTime));
+        Segments.Segment segment = Errors.translated(name, "writing", () -> segments.get().liveAt(time, streamTime.get()));
         if (segment == null) {
             expired.record();
             return;
         }
         write(() -> {
-            order.note(key, key.length, time);
-            segments.put(segment, stored, value);
+            order.get().note(key, key.length, time);
+            segments.get().put(segment, stored, value);
         });
     }
 
@@ -124,9 +138,9 @@ abstract class SegmentedStore extends TamisStore {
         database();
         long time = layout.segmentTime(stored);
         seen(time);
-        Segments.Segment segment = segments.at(time);
+        Segments.Segment segment = segments.get().at(time);
         if (segment != null) {
-            write(() -> segments.put(segment, stored, null));
+            write(() -> segments.get().put(segment, stored, null));
         }
     }
 
@@ -134,13 +148,14 @@ abstract class SegmentedStore extends TamisStore {
     final byte[] get(byte[] stored) {
         database();
         long time = layout.segmentTime(stored);
-        Segments.Segment segment = time < oldest() ? null : segments.at(time);
+        Segments.Segment found = time < oldest() ? null : segments.get().at(time);
+        Segments.Segment segment = found != null && readsCommitted() ? found.committed() : found;
         return segment == null ? null : Errors.translated(name, "reading", () -> segment.read(entries -> entries.get(stored)));
     }
 
     /** The first time that has not expired. */
     long oldest() {
-        return streamTime - retention + 1;
+        return streamTime.get() - retention + 1;
     }
 
     /** Whether there is an index by time. */
@@ -155,7 +170,7 @@ abstract class SegmentedStore extends TamisStore {
 
     /** A plan to read what the index by time has from one time up to another, in the order of the entries. */
     final SegmentIterator.Plan plan(long from, long to, boolean forward) {
-        Comparator<byte[]> ascending = order.isChangelogs() ? Arrays::compareUnsigned : layout.changelogOrder();
+        Comparator<byte[]> ascending = order.get().isChangelogs() ? Arrays::compareUnsigned : layout.changelogOrder();
         return plan(from, to, Scan.times(from, to, forward ? ascending : ascending.reversed()), stored -> true, forward);
     }
 
@@ -173,7 +188,7 @@ abstract class SegmentedStore extends TamisStore {
             end[end.length - 1]++;
             range = range.to(end);
         }
-        if (order.isChangelogs()) {
+        if (order.get().isChangelogs()) {
             return plan(from, to, range, wanted, forward);
         }
         Comparator<byte[]> ascending = layout.changelogOrder();
@@ -185,7 +200,10 @@ abstract class SegmentedStore extends TamisStore {
         if (from > to) {
             LOG.debug("{}: all from {} to {} has expired", name, from, to);
         }
-        List<Segments.Segment> found = from > to ? List.of() : segments.between(from, to, forward);
+        List<Segments.Segment> found = from > to ? List.of() : segments.get().between(from, to, forward);
+        if (readsCommitted()) {
+            found = found.stream().map(Segments.Segment::committed).collect(Collectors.toList());
+        }
         return new SegmentIterator.Plan(name, found, source, wanted);
     }
 

@@ -1,6 +1,7 @@
 package org.tamis.kafka;
 
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.NavigableMap;
 import java.util.concurrent.ConcurrentNavigableMap;
@@ -43,6 +44,7 @@ final class Segments {
     private static final int MOVED_AT_ONCE = 1000;
     private static final byte[] NOTHING = {};
 
+    private final StoreDatabase store;
     private final Database database;
     private final Options options;
     private final KeyLayout layout;
@@ -50,29 +52,37 @@ final class Segments {
     private final long interval;
     private final boolean indexed;
     private final ConcurrentNavigableMap<Long, Segment> segments = new ConcurrentSkipListMap<>();
+    /** Segments that have expired, to be dropped with the next commit. */
+    private final List<Segment> expired = new ArrayList<>();
 
     /** One of them. */
     static final class Segment {
-        final Keyspace entries;
+        final Table entries;
         /** The index by time, or null. */
-        final Keyspace times;
+        final Table times;
         private final ConcurrentNavigableMap<Long, Segment> segments;
         private final long id;
 
-        private Segment(Keyspace entries, Keyspace times, ConcurrentNavigableMap<Long, Segment> segments, long id) {
+        private Segment(Table entries, Table times, ConcurrentNavigableMap<Long, Segment> segments, long id) {
             this.entries = entries;
             this.times = times;
             this.segments = segments;
             this.id = id;
         }
 
+        /** The same segment without what is staged. */
+        Segment committed() {
+            return new Segment(entries.committed(), times == null ? null : times.committed(), segments, id);
+        }
+
         /** Whether it has not expired, and the store is open. */
         boolean isLive() {
-            return segments.get(id) == this;
+            Segment live = segments.get(id);
+            return live != null && live.entries.keyspace == entries.keyspace;
         }
 
         /** Reads something of it: nothing is in a segment that is dropped meanwhile. */
-        <T> T read(Function<Keyspace, T> reading) {
+        <T> T read(Function<Table, T> reading) {
             try {
                 return reading.apply(entries);
             } catch (ClosedException error) {
@@ -86,6 +96,7 @@ final class Segments {
 
     /** Finds the segments of a database, or makes it one of this layout if it is new. */
     Segments(StoreDatabase store, KeyLayout layout, long retention, long interval, boolean indexed) {
+        this.store = store;
         database = store.get();
         options = store.keyspaceOptions();
         this.layout = layout;
@@ -164,7 +175,7 @@ final class Segments {
     }
 
     private Segment add(long id, Keyspace entries, Keyspace times) {
-        Segment segment = new Segment(entries, times, segments, id);
+        Segment segment = new Segment(store.table(entries), times == null ? null : store.table(times), segments, id);
         segments.put(id, segment);
         return segment;
     }
@@ -187,7 +198,10 @@ final class Segments {
         return segments.get(id(time));
     }
 
-    /** Returns the segment of a time, created if need be, or null if the time has expired. Drops segments that have expired. */
+    /**
+     * Returns the segment of a time, created if need be, or null if the time has expired. Nothing is found any more in segments that have
+     * expired; they are dropped, if what has made them expire is committed.
+     */
     Segment liveAt(long time, long streamTime) {
         long oldest = id(streamTime - retention);
         if (id(time) < oldest) {
@@ -195,33 +209,53 @@ final class Segments {
         }
         Segment segment = getOrCreate(id(time));
         while (segments.firstKey() < oldest) {
-            long expired = segments.pollFirstEntry().getKey();
-            LOG.debug("dropping the segment from {} on", expired * interval);
-            database.dropKeyspace(PREFIX + expired * interval);
-            if (indexed) {
-                database.dropKeyspace(TIMES_PREFIX + expired * interval);
-            }
+            expired.add(segments.pollFirstEntry().getValue());
+        }
+        if (store.staging() == null) {
+            dropExpired();
         }
         return segment;
     }
 
-    /** Adds the write of an entry to a batch, or its delete if the value is null. */
-    void put(WriteBatch batch, Segment segment, byte[] stored, byte[] value) {
-        TamisStore.put(batch, segment.entries, stored, value);
+    /** Drops the segments that have expired. */
+    void dropExpired() {
+        for (Segment segment : expired) {
+            LOG.debug("dropping the segment from {} on", segment.id * interval);
+            database.dropKeyspace(PREFIX + segment.id * interval);
+            if (indexed) {
+                database.dropKeyspace(TIMES_PREFIX + segment.id * interval);
+            }
+        }
+        expired.clear();
+    }
+
+    /** Forgets what is staged for segments that have expired. */
+    void forgetExpired() {
+        for (Segment segment : expired) {
+            store.staging().forget(segment.entries);
+            if (indexed) {
+                store.staging().forget(segment.times);
+            }
+        }
+    }
+
+    /** Adds the write of an entry to others, or its delete if the value is null. */
+    void put(Writes writes, Segment segment, byte[] stored, byte[] value) {
+        writes.put(segment.entries, stored, value);
         if (indexed) {
-            TamisStore.put(batch, segment.times, layout.timeKey(stored), value == null ? null : NOTHING);
+            writes.put(segment.times, layout.timeKey(stored), value == null ? null : NOTHING);
         }
     }
 
     /** Writes an entry, or deletes it if the value is null. */
     void put(Segment segment, byte[] stored, byte[] value) {
         if (!indexed) {
-            TamisStore.put(segment.entries, stored, value);
+            segment.entries.put(stored, value);
             return;
         }
-        try (WriteBatch batch = new WriteBatch()) {
-            put(batch, segment, stored, value);
-            database.write(batch);
+        try (Writes writes = store.writes()) {
+            put(writes, segment, stored, value);
+            writes.apply();
         }
     }
 

@@ -6,10 +6,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.streams.errors.ProcessorStateException;
+import org.apache.kafka.streams.query.Position;
 import org.tamis.Database;
+import org.tamis.Keyspace;
 import org.tamis.Options;
 import org.tamis.TamisException;
+import org.tamis.WriteBatch;
 
 /** The database of one store, in a directory of its own within that of the task. */
 final class StoreDatabase implements AutoCloseable {
@@ -23,16 +27,27 @@ final class StoreDatabase implements AutoCloseable {
             Map.of("memtable_bytes", "16 MiB", "reserve_bytes", "0", "recycled_logs", "1");
 
     private final Database database;
+    private final StoreOffsets offsets;
+    /** Null: writes go through. */
+    private final Staging staging;
 
-    private StoreDatabase(Database database) {
+    private final Table entries;
+
+    private StoreDatabase(Database database, Staging staging) {
         this.database = database;
+        this.staging = staging;
+        offsets = new StoreOffsets(database);
+        entries = table(database);
     }
 
     /**
      * Opens the database of a store, or creates it, with options of its kind besides those of all stores. What it needs is given back
      * by {@link #close}.
+     *
+     * @param staging where writes wait for their commit; null: they go through
      */
-    static StoreDatabase open(String store, File stateDirectory, Map<String, ?> configs, Map<String, String> ofKind) {
+    static StoreDatabase open(
+            String store, File stateDirectory, Map<String, ?> configs, Map<String, String> ofKind, Staging staging) {
         Path stores = stateDirectory.toPath().resolve(DIRECTORY);
         Path directory = stores.resolve(store).normalize();
         if (!stores.equals(directory.getParent())) {
@@ -50,7 +65,13 @@ final class StoreDatabase implements AutoCloseable {
         ProcessMemory.use(options, config.readMemory(), config.writeMemory());
         try {
             config.options().forEach(options::set);
-            return new StoreDatabase(Database.open(directory, options));
+            Database database = Database.open(directory, options);
+            try {
+                return new StoreDatabase(database, staging);
+            } catch (RuntimeException | Error error) {
+                database.close();
+                throw error;
+            }
         } catch (TamisException error) {
             ProcessMemory.release();
             throw Errors.translated(store, "opening " + directory, error);
@@ -62,6 +83,55 @@ final class StoreDatabase implements AutoCloseable {
 
     Database get() {
         return database;
+    }
+
+    StoreOffsets offsets() {
+        return offsets;
+    }
+
+    /** Where writes wait for their commit, or null. */
+    Staging staging() {
+        return staging;
+    }
+
+    /** What the default keyspace holds. */
+    Table entries() {
+        return entries;
+    }
+
+    Table table(Keyspace keyspace) {
+        return new Table(keyspace, staging);
+    }
+
+    /** Begins writes that take effect together. */
+    Writes writes() {
+        return new Writes(this, staging != null && staging.isOn());
+    }
+
+    /** The same for what others have committed already. */
+    Writes committedWrites() {
+        return new Writes(this, false);
+    }
+
+    /** Writes what is staged, with the offsets and the position that it leads to, all or nothing. */
+    void commit(Map<TopicPartition, Long> committed, Position position) {
+        try (WriteBatch batch = new WriteBatch()) {
+            offsets.commit(batch, committed, position);
+            if (staging == null) {
+                database.write(batch);
+            } else {
+                staging.write(batch, () -> database.write(batch), true);
+            }
+        }
+        offsets.committed();
+    }
+
+    /** Writes what is staged before its commit. What follows goes through until then. */
+    void writeThrough() {
+        offsets.markAhead();
+        try (WriteBatch batch = new WriteBatch()) {
+            staging.write(batch, () -> database.write(batch), false);
+        }
     }
 
     /**

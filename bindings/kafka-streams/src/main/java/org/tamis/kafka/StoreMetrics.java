@@ -94,7 +94,7 @@ final class StoreMetrics {
                 stats -> stats.path("cache_capacity_bytes").asDouble());
         state("block-cache-usage", "Bytes in the block cache", stats -> stats.path("cache_used_bytes").asDouble());
         state("estimate-num-keys", "Estimated number of keys in tables and memtables",
-                stats -> sum(stats, "entries") - sum(stats, "deletes") + sum(stats, "memtable_entries"));
+                StoreMetrics::keys);
         state("estimate-table-readers-mem", "Bytes of filters and indexes in memory",
                 stats -> stats.path("filter_bytes").asDouble() + stats.path("index_bytes").asDouble());
         state("background-errors", "Number of flushes and compactions that failed",
@@ -164,6 +164,18 @@ final class StoreMetrics {
 
     private static int keyspaces(JsonNode stats) {
         return stats.path("keyspaces").size();
+    }
+
+    /** Those of the store: its offsets are none. */
+    private static double keys(JsonNode stats) {
+        double keys = 0;
+        for (JsonNode keyspace : stats.path("keyspaces")) {
+            if (!keyspace.path("name").asText().equals(StoreOffsets.KEYSPACE)) {
+                keys += keyspace.path("entries").asDouble() - keyspace.path("deletes").asDouble()
+                        + keyspace.path("memtable_entries").asDouble();
+            }
+        }
+        return keys;
     }
 
     private static double sum(JsonNode stats, String field) {

@@ -1,5 +1,6 @@
 package org.tamis.kafka;
 
+import org.apache.kafka.streams.DslStoreFormat;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.state.DslKeyValueParams;
 import org.apache.kafka.streams.state.DslSessionParams;
@@ -22,15 +23,29 @@ public class TamisDslStoreSuppliers implements DslStoreSuppliers {
     /** Called by Kafka Streams. */
     public TamisDslStoreSuppliers() {}
 
+    // Deprecated since 4.3, where formats replace it: older releases have nothing else.
+    @SuppressWarnings("deprecation")
     @Override
     public KeyValueBytesStoreSupplier keyValueStore(DslKeyValueParams params) {
+        if (WithHeaders.EXIST && params.dslStoreFormat() == DslStoreFormat.HEADERS) {
+            return new WithHeaders.KeyValue(params.name());
+        }
         return params.isTimestamped()
                 ? TamisStores.timestampedKeyValueStore(params.name())
                 : TamisStores.keyValueStore(params.name());
     }
 
+    @SuppressWarnings("deprecation")
     @Override
     public WindowBytesStoreSupplier windowStore(DslWindowParams params) {
+        if (WithHeaders.EXIST && params.dslStoreFormat() == DslStoreFormat.HEADERS) {
+            return new WithHeaders.Window(
+                    params.name(),
+                    params.retentionPeriod(),
+                    params.windowSize(),
+                    params.retainDuplicates(),
+                    emitsClosed(params.emitStrategy()));
+        }
         return new TamisStores.Window(
                 params.name(),
                 params.retentionPeriod(),
@@ -42,7 +57,11 @@ public class TamisDslStoreSuppliers implements DslStoreSuppliers {
 
     @Override
     public SessionBytesStoreSupplier sessionStore(DslSessionParams params) {
-        return new TamisStores.Session(params.name(), params.retentionPeriod(), emitsClosed(params.emitStrategy()));
+        boolean indexed = emitsClosed(params.emitStrategy());
+        if (WithHeaders.EXIST && params.storeFormat() == DslStoreFormat.HEADERS) {
+            return new WithHeaders.Session(params.name(), params.retentionPeriod(), indexed);
+        }
+        return new TamisStores.Session(params.name(), params.retentionPeriod(), indexed);
     }
 
     /** Whether the store is asked all the time for what has just been closed. */

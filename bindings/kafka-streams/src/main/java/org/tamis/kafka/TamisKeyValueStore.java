@@ -4,15 +4,15 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.serialization.Serializer;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 import org.apache.kafka.streams.state.TimestampedBytesStore;
-import org.tamis.Keyspace;
 import org.tamis.Range;
-import org.tamis.WriteBatch;
 
 /** A persistent key-value store. Keys hold up to 64 KiB. */
 class TamisKeyValueStore extends TamisStore implements KeyValueStore<Bytes, byte[]> {
@@ -33,21 +33,27 @@ class TamisKeyValueStore extends TamisStore implements KeyValueStore<Bytes, byte
     @Override
     void closing() {}
 
-    private Keyspace entries() {
-        return database();
+    private Table entries() {
+        Table entries = storeDatabase().entries();
+        return readsCommitted() ? entries.committed() : entries;
     }
 
     @Override
-    boolean restore(ConsumerRecord<byte[], byte[]> record, WriteBatch batch) {
-        put(batch, entries(), record.key(), record.value());
+    boolean restore(ConsumerRecord<byte[], byte[]> record, Writes writes) {
+        writes.put(entries(), record.key(), record.value());
         return true;
+    }
+
+    /** Part of the interface since Kafka Streams 4.4. */
+    public ReadOnlyKeyValueStore<Bytes, byte[]> readOnly(IsolationLevel level) {
+        return isolated(level);
     }
 
     @Override
     public void put(Bytes key, byte[] value) {
         Objects.requireNonNull(key, "key cannot be null");
-        Keyspace entries = entries();
-        write(() -> put(entries, key.get(), value));
+        Table entries = entries();
+        write(() -> entries.put(key.get(), value));
     }
 
     @Override
@@ -61,12 +67,12 @@ class TamisKeyValueStore extends TamisStore implements KeyValueStore<Bytes, byte
 
     @Override
     public void putAll(List<KeyValue<Bytes, byte[]>> entries) {
-        Keyspace all = entries();
-        try (WriteBatch batch = new WriteBatch()) {
+        Table all = entries();
+        try (Writes writes = storeDatabase().writes()) {
             for (KeyValue<Bytes, byte[]> entry : entries) {
-                put(batch, all, Objects.requireNonNull(entry.key, "key cannot be null").get(), entry.value);
+                writes.put(all, Objects.requireNonNull(entry.key, "key cannot be null").get(), entry.value);
             }
-            write(() -> database().write(batch));
+            write(writes::apply);
         }
     }
 
@@ -80,7 +86,7 @@ class TamisKeyValueStore extends TamisStore implements KeyValueStore<Bytes, byte
     @Override
     public byte[] get(Bytes key) {
         Objects.requireNonNull(key, "key cannot be null");
-        Keyspace entries = entries();
+        Table entries = entries();
         return Errors.translated(name, "reading", () -> entries.get(key.get()));
     }
 
@@ -117,14 +123,14 @@ class TamisKeyValueStore extends TamisStore implements KeyValueStore<Bytes, byte
     }
 
     private KeyValueIterator<Bytes, byte[]> iterator(Range range) {
-        Keyspace entries = entries();
+        Table entries = entries();
         return Errors.translated(name, "iterating", () -> new EntryIterator(name, entries.items(range)));
     }
 
     /** An estimate from the metadata of tables and memtables: keys that were overwritten or deleted count until they are merged. */
     @Override
     public long approximateNumEntries() {
-        Keyspace entries = entries();
+        Table entries = entries();
         return Errors.translated(name, "counting", () -> entries.approximateCount());
     }
 }

@@ -4,11 +4,13 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.function.Predicate;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.ReadOnlySessionStore;
 import org.apache.kafka.streams.state.SessionStore;
 import org.tamis.Range;
 
@@ -16,6 +18,11 @@ import org.tamis.Range;
 class TamisSessionStore extends SegmentedStore implements SessionStore<Bytes, byte[]> {
     TamisSessionStore(String name, long retention, long segmentInterval, boolean indexed) {
         super(name, KeyLayout.SESSION, retention, segmentInterval, indexed);
+    }
+
+    /** Part of the interface since Kafka Streams 4.4. */
+    public ReadOnlySessionStore<Bytes, byte[]> readOnly(IsolationLevel level) {
+        return isolated(level);
     }
 
     @Override

@@ -1,11 +1,15 @@
 package org.tamis.kafka;
 
-import java.io.File;
 import java.util.Collection;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.ProcessorStateException;
+import org.apache.kafka.streams.errors.TaskCorruptedException;
 import org.apache.kafka.streams.processor.ProcessorContext;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
@@ -16,28 +20,38 @@ import org.apache.kafka.streams.query.PositionBound;
 import org.apache.kafka.streams.query.Query;
 import org.apache.kafka.streams.query.QueryConfig;
 import org.apache.kafka.streams.query.QueryResult;
-import org.apache.kafka.streams.state.internals.OffsetCheckpoint;
 import org.apache.kafka.streams.state.internals.StoreQueryUtils;
 import org.tamis.Database;
-import org.tamis.Keyspace;
-import org.tamis.WriteBatch;
 
 /**
  * What all stores have in common: one database each, its life cycle, the position up to which its input is in it, and restoring.
  *
- * <p><b>Commits.</b> A write is in the engine's log when it returns; {@link #flush} makes everything written so far survive a power cut. Kafka
- * Streams calls it before it writes the offsets that the store covers into its checkpoint file, so the store is never behind
- * the file. It may be ahead: then records are restored, or processed, once more, as with any store; under exactly-once a store
- * without a checkpoint file is deleted first and restored as a whole, which is Kafka Streams' doing, with the help of {@link TaskCheckpoint}.
+ * <p><b>Commits.</b> Since 4.3, Kafka Streams leaves the offsets of changelogs to the store, and {@link #commit} writes them with the data
+ * that they cover. Under exactly-once, writes are {@link Staging staged} until then, so that a crash leaves the state at a commit, and
+ * restoring begins there. Otherwise, a write is in the engine's log when it returns, and the store may be ahead of its offsets: then records
+ * are restored, or processed, once more, as with any store.
+ *
+ * <p>Before 4.3, Kafka Streams calls {@link #flush}, which makes everything written so far survive a power cut, before it writes offsets into
+ * its checkpoint file. Under exactly-once, a store without that file is deleted and restored as a whole, which is Kafka Streams' doing, with
+ * the help of {@link TaskCheckpoint}.
  *
  * <p><b>Threads.</b> One thread writes, any number read, and any may close. The position changes, with the write that it belongs to, under its
  * own monitor, which queries take, too.
  */
-abstract class TamisStore implements StateStore {
+abstract class TamisStore implements StateStore, Cloneable {
+    /** The default of {@code statestore.uncommitted.max.bytes}, at which Kafka Streams commits early if it is told to. */
+    private static final long MOST_STAGED_BYTES = 64 << 20;
+
+    /** The configuration of this name is newer than some releases. */
+    private static final String TRANSACTIONAL = "enable.transactional.statestores";
+
     final String name;
     /** The options of the engine that stores of its kind have. */
     private final Map<String, String> ofKind;
-    private volatile StoreDatabase database;
+    /** Empty while the store is closed. */
+    private final AtomicReference<StoreDatabase> database = new AtomicReference<>();
+    /** Whether this is a view of the store that reads what is committed. It shares what is final. */
+    private boolean readsCommitted;
     private StoreMetrics metrics;
     private volatile StateStoreContext context;
     private volatile TaskCheckpoint taskCheckpoint;
@@ -68,19 +82,17 @@ abstract class TamisStore implements StateStore {
         taskCheckpoint = TaskCheckpoint.of(context, name);
         open();
         try {
-            File file = new File(context.stateDir(), name + ".position");
-            OffsetCheckpoint checkpoint = new OffsetCheckpoint(file);
-            position = StoreQueryUtils.readPositionFromCheckpoint(checkpoint);
+            position = storeDatabase().offsets().position();
+            if (storeDatabase().offsets().isAhead() && TaskCheckpoint.mayBeAborted(context)) {
+                throw new TaskCorruptedException(Set.of(context.taskId()));
+            }
             consistencyEnabled = StreamsConfig.InternalConfig.getBoolean(
                     context.appConfigs(), StreamsConfig.InternalConfig.IQ_CONSISTENCY_OFFSET_VECTOR_ENABLED, false);
             metrics = StoreMetrics.register(this, context);
             context.register(
                     root,
                     (RecordBatchingStateRestoreCallback) this::restoreBatch,
-                    () -> {
-                        taskCheckpoint.written();
-                        StoreQueryUtils.checkpointPosition(checkpoint, position);
-                    });
+                    taskCheckpoint::written);
         } catch (RuntimeException | Error error) {
             // Kafka Streams does not close what was not registered, and what stays open cannot be opened again.
             close();
@@ -90,17 +102,28 @@ abstract class TamisStore implements StateStore {
 
     /** Opens the database, unless it is open. */
     private synchronized void open() {
-        if (database != null) {
+        if (isOpen()) {
             throw new ProcessorStateException("Store " + name + " is open already");
         }
-        StoreDatabase opened = StoreDatabase.open(name, context.stateDir(), context.appConfigs(), ofKind);
+        StoreDatabase opened =
+                StoreDatabase.open(name, context.stateDir(), context.appConfigs(), ofKind, staging(context));
         try {
             Errors.translated(name, "opening", () -> opened(opened));
         } catch (RuntimeException | Error error) {
             opened.close();
             throw error;
         }
-        database = opened;
+        database.set(opened);
+    }
+
+    /** Where writes wait for their commit, or null if they need not, or cannot. */
+    private static Staging staging(StateStoreContext context) {
+        boolean transactional = StreamsConfig.InternalConfig.getBoolean(context.appConfigs(), TRANSACTIONAL, false);
+        if (!StoreOffsets.areManaged() || !TaskCheckpoint.mayBeAborted(context) && !transactional) {
+            return null;
+        }
+        // If it is told to, Kafka Streams commits before its own limit is reached.
+        return new Staging(transactional ? Long.MAX_VALUE : MOST_STAGED_BYTES);
     }
 
     /** Prepares to use a database that was opened. */
@@ -109,8 +132,14 @@ abstract class TamisStore implements StateStore {
     /** Forgets what {@link #opened} has found. */
     abstract void closing();
 
-    /** Adds a record of the changelog to a batch; the value may be null. Reports whether the store takes it. */
-    abstract boolean restore(ConsumerRecord<byte[], byte[]> record, WriteBatch batch);
+    /** Adds a record of the changelog to others; the value may be null. Reports whether the store takes it. */
+    abstract boolean restore(ConsumerRecord<byte[], byte[]> record, Writes writes);
+
+    /** Called before a commit. */
+    void beforeCommit() {}
+
+    /** Called after a commit. */
+    void afterCommit() {}
 
     /** Prepares to restore records. */
     void restoring(Collection<ConsumerRecord<byte[], byte[]>> records) {}
@@ -121,16 +150,16 @@ abstract class TamisStore implements StateStore {
             open();
         }
         synchronized (position) {
-            try (WriteBatch batch = new WriteBatch()) {
+            try (Writes writes = storeDatabase().committedWrites()) {
                 Errors.translated(name, "restoring", () -> {
                     restoring(records);
                     for (ConsumerRecord<byte[], byte[]> record : records) {
-                        if (restore(record, batch)) {
+                        if (restore(record, writes)) {
                             ChangelogRecordDeserializationHelper.applyChecksAndUpdatePosition(
                                     record, consistencyEnabled, position);
                         }
                     }
-                    database().write(batch);
+                    writes.apply();
                 });
             }
         }
@@ -139,31 +168,84 @@ abstract class TamisStore implements StateStore {
     /** Called before anything changes that is not a restored record; {@link #write} does. */
     final void beforeWrite() {
         taskCheckpoint.remove();
+        StoreDatabase open = storeDatabase();
+        if (open.staging() == null && StoreOffsets.areManaged()) {
+            Errors.translated(name, "writing", open.offsets()::markAhead);
+        }
     }
 
     /** Does a write, and moves the position up to the record that it comes from. */
     final void write(Runnable write) {
+        if (readsCommitted) {
+            throw new UnsupportedOperationException("this view of " + name + " is for reading");
+        }
         beforeWrite();
         synchronized (position) {
             Errors.translated(name, "writing", write);
             StoreQueryUtils.updatePosition(position, context);
         }
-    }
-
-    static void put(WriteBatch batch, Keyspace keyspace, byte[] key, byte[] value) {
-        if (value == null) {
-            batch.delete(keyspace, key);
-        } else {
-            batch.put(keyspace, key, value);
+        StoreDatabase open = storeDatabase();
+        if (open.staging() != null && open.staging().isFull()) {
+            Errors.translated(name, "writing", open::writeThrough);
         }
     }
 
-    static void put(Keyspace keyspace, byte[] key, byte[] value) {
-        if (value == null) {
-            keyspace.delete(key);
-        } else {
-            keyspace.put(key, value);
+    /**
+     * Part of the interface since Kafka Streams 4.3.
+     *
+     * @deprecated as it is there: all stores will
+     */
+    @Deprecated
+    public boolean managesOffsets() {
+        return true;
+    }
+
+    /** Part of the interface since Kafka Streams 4.3. */
+    public Long committedOffset(TopicPartition partition) {
+        StoreOffsets offsets = storeDatabase().offsets();
+        return Errors.translated(name, "reading an offset", () -> offsets.of(partition));
+    }
+
+    /**
+     * Writes what was put since the last commit, with offsets that it leads to, in one batch. Part of the interface since Kafka Streams 4.3.
+     *
+     * <p>The log is not synced. After a power cut the store is as it was at some commit, and Kafka Streams restores what came later.
+     */
+    public void commit(Map<TopicPartition, Long> offsets) {
+        StoreDatabase open = database.get();
+        if (open != null) {
+            beforeCommit();
+            synchronized (position) {
+                Errors.translated(name, "committing", () -> open.commit(offsets, position));
+            }
+            Errors.translated(name, "committing", this::afterCommit);
         }
+    }
+
+    /** Part of the interface since Kafka Streams 4.4. */
+    public long approximateNumUncommittedBytes() {
+        StoreDatabase open = database.get();
+        return open == null || open.staging() == null ? 0 : open.staging().bytes();
+    }
+
+    /** The store as it is seen at an isolation level. */
+    @SuppressWarnings("unchecked")
+    final <S> S isolated(IsolationLevel level) {
+        if (level != IsolationLevel.READ_COMMITTED || storeDatabase().staging() == null) {
+            return (S) this;
+        }
+        try {
+            TamisStore view = (TamisStore) clone();
+            view.readsCommitted = true;
+            view.position = storeDatabase().offsets().position();
+            return (S) view;
+        } catch (CloneNotSupportedException error) {
+            throw new AssertionError(error);
+        }
+    }
+
+    final boolean readsCommitted() {
+        return readsCommitted;
     }
 
     final StateStoreContext context() {
@@ -171,7 +253,7 @@ abstract class TamisStore implements StateStore {
     }
 
     final StoreDatabase storeDatabase() {
-        StoreDatabase open = database;
+        StoreDatabase open = database.get();
         if (open == null) {
             throw Errors.closed(name);
         }
@@ -194,24 +276,32 @@ abstract class TamisStore implements StateStore {
 
     @Override
     public boolean isOpen() {
-        return database != null;
+        return database.get() != null;
     }
 
+    /**
+     * Makes the log survive a power cut. Before Kafka Streams 4.3, it is also the commit.
+     *
+     * @deprecated as it is there since 4.3
+     */
+    @Deprecated
     @Override
     public void flush() {
-        StoreDatabase open = database;
+        StoreDatabase open = database.get();
         if (open != null) {
+            if (!StoreOffsets.areManaged()) {
+                commit(Map.of());
+            }
             Errors.translated(name, "flushing", () -> open.get().sync());
         }
     }
 
     @Override
     public synchronized void close() {
-        StoreDatabase open = database;
+        StoreDatabase open = database.getAndSet(null);
         if (open == null) {
             return;
         }
-        database = null;
         if (metrics != null) {
             metrics.remove();
             metrics = null;

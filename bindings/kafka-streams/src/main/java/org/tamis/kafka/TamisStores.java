@@ -104,6 +104,43 @@ public final class TamisStores {
         return new Versioned(name, historyRetention);
     }
 
+    /**
+     * Returns a supplier of a key-value store whose values have timestamps and the headers of their records. For Kafka Streams since 4.3.
+     *
+     * @param name the name of the store
+     * @return the supplier
+     */
+    public static KeyValueBytesStoreSupplier timestampedKeyValueStoreWithHeaders(String name) {
+        return new WithHeaders.KeyValue(name);
+    }
+
+    /**
+     * Returns a supplier of a window store whose values have timestamps and the headers of their records. For Kafka Streams since 4.3.
+     *
+     * @param name the name of the store
+     * @param retention how long windows are kept, at least the size of a window
+     * @param windowSize the size of a window
+     * @param retainDuplicates whether several values of one key and window are kept
+     * @return the supplier
+     * @throws IllegalArgumentException for a negative duration, or a window that is longer than the retention
+     */
+    public static WindowBytesStoreSupplier timestampedWindowStoreWithHeaders(
+            String name, Duration retention, Duration windowSize, boolean retainDuplicates) {
+        return new WithHeaders.Window(name, retention, windowSize, retainDuplicates, false);
+    }
+
+    /**
+     * Returns a supplier of a session store whose values have the headers of their records. For Kafka Streams since 4.3.
+     *
+     * @param name the name of the store
+     * @param retention how long sessions are kept after their end
+     * @return the supplier
+     * @throws IllegalArgumentException for a negative duration
+     */
+    public static SessionBytesStoreSupplier sessionStoreWithHeaders(String name, Duration retention) {
+        return new WithHeaders.Session(name, retention, false);
+    }
+
     private static long millis(String what, Duration duration) {
         long millis;
         try {
@@ -158,8 +195,8 @@ public final class TamisStores {
         }
     }
 
-    private static final class KeyValue implements KeyValueBytesStoreSupplier {
-        private final String name;
+    static class KeyValue implements KeyValueBytesStoreSupplier {
+        final String name;
         private final boolean timestamped;
 
         KeyValue(String name, boolean timestamped) {
@@ -184,13 +221,13 @@ public final class TamisStores {
         }
     }
 
-    static final class Window implements WindowBytesStoreSupplier {
-        private final String name;
-        private final long retention;
-        private final long windowSize;
-        private final boolean retainDuplicates;
+    static class Window implements WindowBytesStoreSupplier {
+        final String name;
+        final long retention;
+        final long windowSize;
+        final boolean retainDuplicates;
+        final boolean indexed;
         private final boolean timestamped;
-        private final boolean indexed;
 
         /** {@code indexed}: for reads of short ranges of time. */
         Window(
@@ -252,10 +289,10 @@ public final class TamisStores {
         }
     }
 
-    static final class Session implements SessionBytesStoreSupplier {
-        private final String name;
-        private final long retention;
-        private final boolean indexed;
+    static class Session implements SessionBytesStoreSupplier {
+        final String name;
+        final long retention;
+        final boolean indexed;
 
         /** {@code indexed}: for reads of short ranges of time. */
         Session(String name, Duration retention, boolean indexed) {

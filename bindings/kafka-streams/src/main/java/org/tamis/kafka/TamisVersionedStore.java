@@ -7,9 +7,14 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.metrics.Sensor;
 import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.processor.internals.metrics.StreamsMetricsImpl;
@@ -24,12 +29,8 @@ import org.apache.kafka.streams.state.VersionedKeyValueStore;
 import org.apache.kafka.streams.state.VersionedRecord;
 import org.apache.kafka.streams.state.VersionedRecordIterator;
 import org.apache.kafka.streams.state.internals.StoreQueryUtils;
-import org.tamis.Cursor;
-import org.tamis.Entry;
-import org.tamis.Keyspace;
 import org.tamis.Options;
 import org.tamis.Range;
-import org.tamis.WriteBatch;
 
 /**
  * A persistent store that keeps the former values of its keys for a while.
@@ -49,9 +50,10 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
 
     private final long retention;
     private final long segmentInterval;
-    private volatile Keyspace latest;
-    private volatile Segments segments;
-    private volatile long streamTime = NOTHING_SEEN;
+    // What views of the store share.
+    private final AtomicReference<Table> latest = new AtomicReference<>();
+    private final AtomicReference<Segments> segments = new AtomicReference<>();
+    private final AtomicLong streamTime = new AtomicLong(NOTHING_SEEN);
     private Sensor expired;
 
     TamisVersionedStore(String name, long retention, long segmentInterval) {
@@ -73,10 +75,10 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
             this.value = value;
         }
 
-        static Interval of(Entry entry) {
-            byte[] stored = entry.value();
+        static Interval of(KeyValue<byte[], byte[]> entry) {
+            byte[] stored = entry.value;
             byte[] value = stored[0] == DELETED ? null : Arrays.copyOfRange(stored, 1, stored.length);
-            return new Interval(KeyLayout.sessionStart(entry.key()), KeyLayout.VERSION.segmentTime(entry.key()), value);
+            return new Interval(KeyLayout.sessionStart(entry.key), KeyLayout.VERSION.segmentTime(entry.key), value);
         }
 
         byte[] storedValue() {
@@ -102,19 +104,41 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
     void opened(StoreDatabase database) {
         // Only gets ask it.
         Options options = database.keyspaceOptions().set("prefix_filter", "none").set("filter", "blocked-bloom");
-        latest = database.get().keyspaceOrCreate(LATEST, options);
-        segments = new Segments(database, KeyLayout.VERSION, retention, segmentInterval, false);
+        latest.set(database.table(database.get().keyspaceOrCreate(LATEST, options)));
+        segments.set(new Segments(database, KeyLayout.VERSION, retention, segmentInterval, false));
     }
 
     @Override
     void closing() {
-        segments.close();
+        segments.get().close();
     }
 
     @Override
-    boolean restore(ConsumerRecord<byte[], byte[]> record, WriteBatch batch) {
+    void beforeCommit() {
+        segments.get().forgetExpired();
+    }
+
+    @Override
+    void afterCommit() {
+        segments.get().dropExpired();
+    }
+
+    /** Part of the interface since Kafka Streams 4.4. */
+    public VersionedKeyValueStore<Bytes, byte[]> readOnly(IsolationLevel level) {
+        return isolated(level);
+    }
+
+    private List<Segments.Segment> segmentsFrom(long time) {
+        List<Segments.Segment> found = segments.get().between(time, Long.MAX_VALUE, true);
+        return readsCommitted() ? found.stream().map(Segments.Segment::committed).collect(Collectors.toList()) : found;
+    }
+
+    @Override
+    boolean restore(ConsumerRecord<byte[], byte[]> record, Writes others) {
         // Each record depends on what those before it have left, so they are not written together.
-        return put(record.key(), record.value(), record.timestamp()) != PUT_RETURN_CODE_NOT_PUT;
+        try (Writes writes = storeDatabase().committedWrites()) {
+            return put(writes, record.key(), record.value(), record.timestamp()) != PUT_RETURN_CODE_NOT_PUT;
+        }
     }
 
     @Override
@@ -122,7 +146,11 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
         byte[] bytes = SegmentedStore.notNull(key);
         database();
         long[] validTo = new long[1];
-        write(() -> validTo[0] = put(bytes, value, timestamp));
+        write(() -> {
+            try (Writes writes = storeDatabase().writes()) {
+                validTo[0] = put(writes, bytes, value, timestamp);
+            }
+        });
         if (validTo[0] == PUT_RETURN_CODE_NOT_PUT) {
             expired.record();
         }
@@ -144,79 +172,78 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
 
     /** The first time that the history goes back to. */
     private long oldest() {
-        return streamTime - retention;
+        return streamTime.get() - retention;
     }
 
-    private long put(byte[] key, byte[] value, long time) {
+    private long put(Writes writes, byte[] key, byte[] value, long time) {
         if (time < oldest()) {
             return PUT_RETURN_CODE_NOT_PUT;
         }
-        streamTime = Math.max(streamTime, time);
-        try (WriteBatch batch = new WriteBatch()) {
-            long validTo = put(batch, key, value, time);
-            database().write(batch);
-            return validTo;
-        }
+        // One thread writes.
+        streamTime.set(Math.max(streamTime.get(), time));
+        long validTo = addVersion(writes, key, value, time);
+        writes.apply();
+        return validTo;
     }
 
-    private long put(WriteBatch batch, byte[] key, byte[] value, long time) {
+    private long addVersion(Writes writes, byte[] key, byte[] value, long time) {
         VersionedRecord<byte[]> current = current(key);
         if (current == null || time >= current.timestamp()) {
             if (current != null && time > current.timestamp()) {
-                add(batch, key, new Interval(current.timestamp(), time, current.value()));
+                add(writes, key, new Interval(current.timestamp(), time, current.value()));
             }
             Interval next = current == null ? firstEndingAfter(key, time) : null;
             if (next != null) {
-                return insert(batch, key, value, time, next);
+                return insert(writes, key, value, time, next);
             }
             if (value != null) {
-                batch.put(latest, key, ByteBuffer.allocate(Long.BYTES + value.length).putLong(time).put(value).array());
+                writes.put(latest.get(), key, ByteBuffer.allocate(Long.BYTES + value.length).putLong(time).put(value).array());
             } else {
-                batch.delete(latest, key);
+                writes.put(latest.get(), key, null);
                 if (current == null || time == current.timestamp()) {
-                    add(batch, key, new Interval(time, time, null));
+                    add(writes, key, new Interval(time, time, null));
                 }
             }
             return PUT_RETURN_CODE_VALID_TO_UNDEFINED;
         }
         Interval next = firstEndingAfter(key, time);
         if (next != null) {
-            return insert(batch, key, value, time, next);
+            return insert(writes, key, value, time, next);
         }
-        add(batch, key, new Interval(time, current.timestamp(), value));
+        add(writes, key, new Interval(time, current.timestamp(), value));
         return current.timestamp();
     }
 
     /** Inserts a version before another, or into it. Returns when it ends. */
-    private long insert(WriteBatch batch, byte[] key, byte[] value, long time, Interval next) {
+    private long insert(Writes writes, byte[] key, byte[] value, long time, Interval next) {
         if (next.from > time) {
-            add(batch, key, new Interval(time, next.from, value));
+            add(writes, key, new Interval(time, next.from, value));
             return next.from;
         }
         if (next.from < time) {
-            remove(batch, key, next);
-            add(batch, key, new Interval(next.from, time, next.value));
+            remove(writes, key, next);
+            add(writes, key, new Interval(next.from, time, next.value));
         }
-        add(batch, key, new Interval(time, next.to, value));
+        add(writes, key, new Interval(time, next.to, value));
         return next.to;
     }
 
-    private void add(WriteBatch batch, byte[] key, Interval interval) {
-        Segments.Segment segment = segments.liveAt(interval.to, streamTime);
+    private void add(Writes writes, byte[] key, Interval interval) {
+        Segments.Segment segment = segments.get().liveAt(interval.to, streamTime.get());
         if (segment != null) {
-            segments.put(batch, segment, KeyLayout.session(key, interval.from, interval.to), interval.storedValue());
+            segments.get().put(writes, segment, KeyLayout.session(key, interval.from, interval.to), interval.storedValue());
         }
     }
 
-    private void remove(WriteBatch batch, byte[] key, Interval interval) {
-        Segments.Segment segment = segments.at(interval.to);
+    private void remove(Writes writes, byte[] key, Interval interval) {
+        Segments.Segment segment = segments.get().at(interval.to);
         if (segment != null) {
-            segments.put(batch, segment, KeyLayout.session(key, interval.from, interval.to), null);
+            segments.get().put(writes, segment, KeyLayout.session(key, interval.from, interval.to), null);
         }
     }
 
     private VersionedRecord<byte[]> current(byte[] key) {
-        byte[] stored = latest.get(key);
+        byte[] stored = (readsCommitted() ? latest.get().committed() : latest.get()).get(key);
         return stored == null
                 ? null
                 : new VersionedRecord<>(
@@ -229,10 +256,10 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
             return null;
         }
         Range range = endingAfter(key, time);
-        for (Segments.Segment segment : segments.between(time, Long.MAX_VALUE, true)) {
+        for (Segments.Segment segment : segmentsFrom(time)) {
             Interval first = segment.read(entries -> {
-                try (Cursor cursor = entries.items(range)) {
-                    return cursor.hasNext() ? Interval.of(cursor.next()) : null;
+                try (Scan scan = entries.items(range)) {
+                    return scan.hasNext() ? Interval.of(scan.next()) : null;
                 }
             });
             if (first != null) {
@@ -277,10 +304,10 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
         List<VersionedRecord<byte[]>> found = new ArrayList<>();
         if (to >= oldest() && from < Long.MAX_VALUE) {
             Range range = from < 0 ? Range.all().prefix(KeyLayout.prefix(key)) : endingAfter(key, from);
-            for (Segments.Segment segment : segments.between(Math.max(from, 0), Long.MAX_VALUE, true)) {
+            for (Segments.Segment segment : segmentsFrom(Math.max(from, 0))) {
                 segment.read(entries -> {
-                    try (Cursor cursor = entries.items(range)) {
-                        cursor.forEachRemaining(entry -> {
+                    try (Scan scan = entries.items(range)) {
+                        scan.forEachRemaining(entry -> {
                             Interval interval = Interval.of(entry);
                             if (interval.from <= to && interval.value != null) {
                                 found.add(interval.asRecord());

@@ -1,10 +1,12 @@
 package org.tamis.kafka;
 
 import java.util.function.Predicate;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.TimeWindow;
 import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.ReadOnlyWindowStore;
 import org.apache.kafka.streams.state.TimestampedBytesStore;
 import org.apache.kafka.streams.state.WindowStore;
 import org.apache.kafka.streams.state.WindowStoreIterator;
@@ -32,6 +34,11 @@ class TamisWindowStore extends SegmentedStore implements WindowStore<Bytes, byte
                 String name, long retention, long segmentInterval, long windowSize, boolean retainDuplicates, boolean indexed) {
             super(name, retention, segmentInterval, windowSize, retainDuplicates, indexed);
         }
+    }
+
+    /** Part of the interface since Kafka Streams 4.4. */
+    public ReadOnlyWindowStore<Bytes, byte[]> readOnly(IsolationLevel level) {
+        return isolated(level);
     }
 
     @Override

@@ -3,7 +3,6 @@ package org.tamis.kafka;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Map;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.ProcessorStateException;
@@ -16,7 +15,7 @@ import org.apache.kafka.streams.processor.StateStoreContext;
  * them from nothing, and it takes the absence of this file for the sign. But it writes the file when a restoration is complete,
  * and leaves it there while the task processes (KAFKA-20685; before 4.3). Its own stores seldom notice: they keep no log, and what is not
  * flushed is lost with the process. These have a log, and everything in them survives. So the first write that is
- * not a restored record removes the file.
+ * not a restored record removes the file. Since 4.3 there is none: {@link StoreOffsets} has what it told.
  *
  * <p>Invariant, under exactly-once: while a store has a write that may not be committed, and its task has not been closed in order, the file
  * does not exist, power cuts included.
@@ -39,18 +38,19 @@ final class TaskCheckpoint {
     }
 
     static TaskCheckpoint of(StateStoreContext context, String store) {
-        // A global store holds what others have committed. Its "task" has no number.
-        boolean isActive = context.taskId() != null && context.taskId().subtopology() >= 0;
-        Path file = isActive && isExactlyOnce(context.appConfigs())
+        Path file = !StoreOffsets.areManaged() && mayBeAborted(context)
                 ? context.stateDir().toPath().resolve(FILE_NAME)
                 : null;
         return new TaskCheckpoint(file, store);
     }
 
-    private static boolean isExactlyOnce(Map<String, Object> configs) {
-        Object guarantee = configs.get(StreamsConfig.PROCESSING_GUARANTEE_CONFIG);
+    /** Whether what a store's task writes may be aborted: under exactly-once, but in a global store. That has what others have committed. */
+    static boolean mayBeAborted(StateStoreContext context) {
+        // The "task" of a global store has no number.
+        boolean isTask = context.taskId() != null && context.taskId().subtopology() >= 0;
+        Object guarantee = context.appConfigs().get(StreamsConfig.PROCESSING_GUARANTEE_CONFIG);
         // With and without a version at its end.
-        return guarantee != null && guarantee.toString().startsWith("exactly_once");
+        return isTask && guarantee != null && guarantee.toString().startsWith("exactly_once");
     }
 
     /** Notes that the file is about to be written. */

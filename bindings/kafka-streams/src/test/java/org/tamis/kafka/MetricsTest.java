@@ -47,7 +47,7 @@ class MetricsTest {
                 Stores.keyValueStoreBuilder(TamisStores.keyValueStore("store"), Serdes.Bytes(), Serdes.ByteArray())
                         .withLoggingDisabled()
                         .build();
-        store.init((StateStoreContext) context, store);
+        store.init(context.internal(), store);
         Map<String, Metric> metrics = of(context, "store");
         assertEquals(0, value(metrics, "bytes-written-total"));
         for (int i = 0; i < 1_000; i++) {
@@ -80,7 +80,7 @@ class MetricsTest {
         Contexts.Context context = Contexts.of(directory.toFile(), Map.of());
         WindowStore<Bytes, byte[]> store =
                 TamisStores.windowStore("windows", Duration.ofMinutes(2), Duration.ofSeconds(1), false).get();
-        store.init((StateStoreContext) context, store);
+        store.init(context.internal(), store);
         store.put(Bytes.wrap(new byte[1]), new byte[1], 1_000_000);
         store.put(Bytes.wrap(new byte[1]), new byte[1], 0);
         double dropped = context.metrics().metrics().entrySet().stream()

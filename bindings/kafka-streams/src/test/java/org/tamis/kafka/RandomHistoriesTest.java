@@ -6,6 +6,7 @@ import java.io.File;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -16,6 +17,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.common.serialization.BytesSerializer;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.StateStore;
@@ -38,8 +40,28 @@ class RandomHistoriesTest {
     private static final Map<String, String> SMALL = Map.of("tamis.memtable_bytes", "4 KiB", "tamis.table_bytes", "4 KiB");
 
     private <S extends StateStore> S opened(String name, Supplier<S> supplier) {
+        return opened(name, supplier, SMALL);
+    }
+
+    private <S extends StateStore> S opened(String name, Supplier<S> supplier, Map<String, String> configs) {
         S store = supplier.get();
-        return Contexts.opened(store, new File(directory.toFile(), name), SMALL);
+        return Contexts.opened(store, new File(directory.toFile(), name), configs);
+    }
+
+    /** Every other history is that of a store that stages its writes until it is committed, where Kafka Streams lets it. */
+    private static Map<String, String> configs(long seed) {
+        Map<String, String> configs = new HashMap<>(SMALL);
+        if (seed % 2 == 0) {
+            configs.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        }
+        return configs;
+    }
+
+    /** Commits from time to time: between two commits are a few writes, or hundreds. */
+    private static void maybeCommit(Random random, StateStore store) {
+        if (random.nextInt(random.nextInt(20) == 0 ? 10 : 300) == 0) {
+            ((TamisStore) store).commit(Map.of());
+        }
     }
 
     /** Keys of a few bytes among which zeros are frequent: many are the beginning of another. */
@@ -65,7 +87,7 @@ class RandomHistoriesTest {
     void keyValueStores(long seed) {
         Random random = new Random(seed);
         Supplier<Bytes> keys = keys(random);
-        KeyValueStore<Bytes, byte[]> tamis = opened("tamis", () -> TamisStores.keyValueStore("store").get());
+        KeyValueStore<Bytes, byte[]> tamis = opened("tamis", () -> TamisStores.keyValueStore("store").get(), configs(seed));
         List<KeyValueStore<Bytes, byte[]>> others = List.of(
                 opened("rocksdb", () -> Stores.persistentKeyValueStore("store").get()),
                 opened("memory", () -> Stores.inMemoryKeyValueStore("store").get()));
@@ -75,6 +97,7 @@ class RandomHistoriesTest {
             byte[] value = random.nextInt(4) == 0 ? null : Answers.value(random.nextInt(1000));
             List<KeyValue<Bytes, byte[]>> batch = List.of(KeyValue.pair(key, value), KeyValue.pair(to, new byte[] {1}));
             int operation = random.nextInt(100);
+            maybeCommit(random, tamis);
             for (KeyValueStore<Bytes, byte[]> other : others) {
                 if (operation < 60) {
                     assertEquals(Answers.of(other.get(key)), Answers.of(tamis.get(key)));
@@ -129,12 +152,12 @@ class RandomHistoriesTest {
         Duration size = Duration.ofMillis(10);
         Supplier<WindowStore<Bytes, byte[]>> ofTamis =
                 () -> TamisStores.windowStore("store", retention, size, retainDuplicates).get();
-        WindowStore<Bytes, byte[]> tamis = opened("tamis", ofTamis);
+        WindowStore<Bytes, byte[]> tamis = opened("tamis", ofTamis, configs(seed));
         WindowStore<Bytes, byte[]> rocksdb = opened(
                 "rocksdb", () -> Stores.persistentWindowStore("store", retention, size, retainDuplicates).get());
         Supplier<WindowStore<Bytes, byte[]>> withIndex =
                 () -> new TamisStores.Window("store", retention, size, retainDuplicates, false, true).get();
-        WindowStore<Bytes, byte[]> indexed = opened("indexed", withIndex);
+        WindowStore<Bytes, byte[]> indexed = opened("indexed", withIndex, configs(seed));
         // Times go on, with late ones among them, and some that have expired.
         long now = 0;
         long latest = 0;
@@ -178,11 +201,15 @@ class RandomHistoriesTest {
                 assertEquals(Answers.of(rocksdb.fetchAll(live, to)), Answers.of(indexed.fetchAll(live, to)));
                 assertEquals(Answers.of(rocksdb.backwardFetchAll(live, to)), Answers.of(indexed.backwardFetchAll(live, to)));
             }
+            maybeCommit(random, tamis);
+            maybeCommit(random, indexed);
             if (i % 1_500 == 1_499) {
+                ((TamisStore) tamis).commit(Map.of());
                 tamis.close();
-                tamis = opened("tamis", ofTamis);
+                tamis = opened("tamis", ofTamis, configs(seed));
+                ((TamisStore) indexed).commit(Map.of());
                 indexed.close();
-                indexed = opened("indexed", withIndex);
+                indexed = opened("indexed", withIndex, configs(seed));
                 rocksdb.close();
                 rocksdb = opened(
                         "rocksdb", () -> Stores.persistentWindowStore("store", retention, size, retainDuplicates).get());
@@ -199,7 +226,7 @@ class RandomHistoriesTest {
         Random random = new Random(seed);
         Supplier<Bytes> keys = keys(random);
         Duration retention = Duration.ofMillis(3 * MINUTE);
-        SessionStore<Bytes, byte[]> tamis = opened("tamis", () -> TamisStores.sessionStore("store", retention).get());
+        SessionStore<Bytes, byte[]> tamis = opened("tamis", () -> TamisStores.sessionStore("store", retention).get(), configs(seed));
         SessionStore<Bytes, byte[]> rocksdb = opened("rocksdb", () -> Stores.persistentSessionStore("store", retention).get());
         long now = 0;
         List<Windowed<Bytes>> written = new ArrayList<>();
@@ -212,6 +239,7 @@ class RandomHistoriesTest {
             long earliest = Math.max(0, end - random.nextInt(100_000));
             long latest = Math.max(0, end + random.nextInt(10_000) - 5_000);
             int operation = random.nextInt(100);
+            maybeCommit(random, tamis);
             if (operation < 55) {
                 byte[] value = random.nextInt(8) == 0 ? null : Answers.value(random.nextInt(1000));
                 tamis.put(session, value);
@@ -260,7 +288,7 @@ class RandomHistoriesTest {
         Supplier<Bytes> keys = keys(random);
         boolean indexed = seed % 2 == 0;
         SessionStore<Bytes, byte[]> tamis =
-                opened("tamis", () -> new TamisStores.Session("store", Duration.ofMillis(100 * MINUTE), indexed).get());
+                opened("tamis", () -> new TamisStores.Session("store", Duration.ofMillis(100 * MINUTE), indexed).get(), configs(seed));
         TreeMap<Long, List<Windowed<Bytes>>> model = new TreeMap<>();
         for (int i = 0; i < 3_000; i++) {
             long end = random.nextInt(500_000);

@@ -20,7 +20,6 @@ import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.ProcessorStateException;
-import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.processor.internals.ChangelogRecordDeserializationHelper;
 import org.apache.kafka.streams.query.Position;
@@ -84,7 +83,7 @@ class RestoreTest {
         for (int i = 0; i < 10_000; i++) {
             records.add(record(bytes("key" + i % 3_000), i % 7 == 0 ? null : ByteBuffer.allocate(4).putInt(i).array(), null));
         }
-        context.restoreWithHeaders("store", records);
+        context.restore(records);
         for (int key = 0; key < 3_000; key++) {
             int last = key + (9_999 - key) / 3_000 * 3_000;
             byte[] expected = last % 7 == 0 ? null : ByteBuffer.allocate(4).putInt(last).array();
@@ -97,8 +96,7 @@ class RestoreTest {
     @Test
     void expiredWindowsAreNotRestored() {
         TamisWindowStore store = opened(windowStore(), Map.of());
-        context.restoreWithHeaders(
-                "windows",
+        context.restore(
                 List.of(
                         record(window("a", 0), VALUE, null),
                         record(window("a", 600_000), VALUE, null),
@@ -119,7 +117,7 @@ class RestoreTest {
         TamisWindowStore store = opened(windowStore(), Map.of());
         assertThrows(
                 ProcessorStateException.class,
-                () -> context.restoreWithHeaders("windows", List.of(record(bytes("short"), VALUE, null))));
+                () -> context.restore(List.of(record(bytes("short"), VALUE, null))));
         store.close();
     }
 
@@ -127,8 +125,7 @@ class RestoreTest {
     void thePositionComesFromTheRecordsIfConsistencyIsAskedFor() {
         Map<String, ?> consistency = Map.of(StreamsConfig.InternalConfig.IQ_CONSISTENCY_OFFSET_VECTOR_ENABLED, true);
         TamisKeyValueStore store = opened(keyValueStore(), consistency);
-        context.restoreWithHeaders(
-                "store",
+        context.restore(
                 List.of(
                         record(bytes("a"), VALUE, position("input", 5)),
                         record(bytes("b"), VALUE, position("other", 7)),
@@ -136,7 +133,7 @@ class RestoreTest {
         assertEquals(position("input", 9).withComponent("other", 0, 7), store.getPosition());
         store.close();
         TamisWindowStore windows = opened(windowStore(), consistency);
-        context.restoreWithHeaders("windows", List.of(record(window("a", 600_000), VALUE, position("input", 5))));
+        context.restore(List.of(record(window("a", 600_000), VALUE, position("input", 5))));
         assertEquals(position("input", 5), windows.getPosition());
         windows.close();
     }
@@ -151,16 +148,20 @@ class RestoreTest {
                 put(store);
                 assertEquals(position("input", offset), store.getPosition());
                 if (offset == 2) {
-                    store.flush();
-                    context.commitStore();
+                    if (StoreOffsets.areManaged()) {
+                        store.commit(Map.of());
+                    } else {
+                        store.flush();
+                        context.commitStore();
+                    }
                 }
             }
             store.close();
         }
         assertEquals(position("input", 2), opened(keyValueStore(), Map.of()).getPosition());
-        ((StateStore) context.getStateStore("store")).close();
+        context.store().close();
         assertEquals(position("input", 2), opened(windowStore(), Map.of()).getPosition());
-        ((StateStore) context.getStateStore("windows")).close();
+        context.store().close();
     }
 
     private static void put(TamisStore store) {

@@ -315,7 +315,8 @@ class StoreLifeTest {
         }
         List<Long> starts = store.segmentStarts();
         assertEquals(List.of(94L, 96L, 98L), starts.stream().map(start -> start / 60_000).collect(Collectors.toList()));
-        assertEquals(4, store.database().keyspaces().size());
+        // Three segments, the default one, the offsets.
+        assertEquals(5, store.database().keyspaces().size());
         store.close();
         assertEquals(starts, opened((TamisWindowStore) windowStore(Duration.ofMinutes(4))).segmentStarts());
     }

@@ -23,6 +23,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.query.FailureReason;
@@ -37,6 +38,7 @@ import org.apache.kafka.streams.state.VersionedBytesStore;
 import org.apache.kafka.streams.state.VersionedKeyValueStore;
 import org.apache.kafka.streams.state.VersionedRecord;
 import org.apache.kafka.streams.state.VersionedRecordIterator;
+import org.apache.kafka.streams.state.internals.VersionedKeyValueToBytesStoreAdapter;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -51,8 +53,10 @@ class VersionedStoreTest {
     @TempDir
     Path directory;
 
-    private VersionedBytesStore opened(String name, Object store) {
-        return Contexts.opened((VersionedBytesStore) store, new File(directory.toFile(), name), Map.of("tamis.memtable_bytes", "4 KiB"));
+    private VersionedBytesStore opened(String name, Object store, String guarantee) {
+        Map<String, String> configs =
+                Map.of("tamis.memtable_bytes", "4 KiB", StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
+        return Contexts.opened((VersionedBytesStore) store, new File(directory.toFile(), name), configs);
     }
 
     private TamisVersionedStore opened() {
@@ -83,12 +87,22 @@ class VersionedStoreTest {
     @ValueSource(longs = {1, 2, 3, 4, 5, 6})
     void randomHistories(long seed) {
         Random random = new Random(seed);
-        VersionedBytesStore tamis = opened("tamis", TamisStores.versionedKeyValueStore("store", HISTORY).get());
+        TamisVersionedStore inner = new TamisVersionedStore("store", HISTORY.toMillis(), 5_000);
+        VersionedBytesStore tamis = opened(
+                "tamis",
+                new VersionedKeyValueToBytesStoreAdapter(inner),
+                seed % 2 == 0 ? StreamsConfig.EXACTLY_ONCE_V2 : StreamsConfig.AT_LEAST_ONCE);
         VersionedBytesStore rocksdb =
-                opened("rocksdb", Stores.persistentVersionedKeyValueStore("store", HISTORY, Duration.ofSeconds(5)).get());
+                opened(
+                "rocksdb",
+                Stores.persistentVersionedKeyValueStore("store", HISTORY, Duration.ofSeconds(5)).get(),
+                StreamsConfig.AT_LEAST_ONCE);
         long now = 0;
         Map<Bytes, Set<Long>> written = new HashMap<>();
         for (int i = 0; i < 6_000; i++) {
+            if (random.nextInt(200) == 0) {
+                inner.commit(Map.of());
+            }
             now += random.nextInt(20);
             Bytes key = Bytes.wrap(new byte[] {(byte) random.nextInt(20), 0, 1});
             long time = Math.max(0, now - random.nextInt(random.nextInt(20) == 0 ? 70_000 : 3_000));
@@ -197,7 +211,7 @@ class VersionedStoreTest {
             records.add(new ConsumerRecord<>(
                     "changelog", 0, 0, time, TimestampType.CREATE_TIME, 0, 0, KEY.get(), value, new RecordHeaders(), Optional.empty()));
         }
-        context.restoreWithHeaders("store", records);
+        context.restore(records);
         assertArrayEquals(new byte[] {20}, store.get(KEY).value());
         assertArrayEquals(new byte[] {15}, store.get(KEY, 19_999).value());
         assertArrayEquals(new byte[] {10}, store.get(KEY, 14_999).value());

@@ -26,7 +26,7 @@ final class BareContext implements StateStoreContext {
     private final StreamsConfig config;
     private final File directory;
     private final StreamsMetricsImpl metrics =
-            new StreamsMetricsImpl(new Metrics(), "bench", StreamsConfig.METRICS_LATEST, Time.SYSTEM);
+            new StreamsMetricsImpl(new Metrics(), "bench", Time.SYSTEM);
     private RecordBatchingStateRestoreCallback restore;
 
     BareContext(Map<String, Object> configs, File directory) {

@@ -11,7 +11,9 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
 import java.util.function.LongFunction;
 
 import org.apache.kafka.clients.admin.Admin;
@@ -29,7 +31,7 @@ import org.tamis.kafka.it.process.Directories;
  * Measures state stores in the same topologies, by turns, each run in a process of its own, and prints the medians.
  *
  * <p>{@code --sides rocksdb,tamis} names store suppliers; a side may be followed by properties: {@code tamis:NAME=VALUE:…}.
- * {@code --parts store,lookup,update} what is measured; {@code --rounds}, {@code --records}, {@code --operations},
+ * {@code --parts store,lookup,update,restart} what is measured; {@code --rounds}, {@code --records}, {@code --operations},
  * {@code --updated-keys}, {@code --absent-percent}, {@code --value-bytes}; {@code --heap 1g} of a child; {@code --logs DIR} for
  * the children's logs.
  */
@@ -37,10 +39,11 @@ public final class Bench {
     private static final int PARTITIONS = 4;
     private static final long LONGEST_RUN_SECONDS = 3_600;
     private static final String LOOKUP = "bench-lookup";
+    private static final String RESTART = "bench-restart";
 
     private final Plan plan = new Plan();
     private final List<Side> sides = new ArrayList<>();
-    private List<String> parts = List.of("store", "lookup", "update");
+    private List<String> parts = List.of("store", "lookup", "update", "restart");
     private int rounds = 3;
     private String heap = "1g";
     private Path logs;
@@ -113,8 +116,8 @@ public final class Bench {
                     throw new IllegalArgumentException("unknown flag " + arguments[i]);
             }
         }
-        if (!List.of("store", "lookup", "update").containsAll(parts)) {
-            throw new IllegalArgumentException("parts are store, lookup and update");
+        if (!List.of("store", "lookup", "update", "restart").containsAll(parts)) {
+            throw new IllegalArgumentException("parts are store, lookup, update and restart");
         }
         // The count of updates takes eight bytes of a value.
         if (plan.valueBytes < Long.BYTES || plan.records < 1 || plan.operations < 2 || plan.updatedKeys < 1 || rounds < 1) {
@@ -129,18 +132,20 @@ public final class Bench {
                 Path state = work.resolve("state");
                 List<String> arguments = new ArrayList<>(List.of(state.toString(), side.suppliers, side.properties));
                 arguments.addAll(plan.arguments());
-                child(StoreRun.class, work, side, arguments);
+                child(StoreRun.class, work, side, arguments, false);
                 Directories.delete(state);
             });
         }
-        if (!parts.contains("lookup") && !parts.contains("update")) {
+        if (parts.equals(List.of("store"))) {
             return;
         }
         try (Broker broker = Broker.start(work)) {
             prepare(broker);
             byTurns((side, round) -> {
                 for (String part : parts) {
-                    if (!part.equals("store")) {
+                    if (part.equals("restart")) {
+                        restart(round, broker, work, side);
+                    } else if (!part.equals("store")) {
                         topology(part, round, broker, work, side);
                     }
                 }
@@ -172,7 +177,7 @@ public final class Bench {
         List<String> arguments =
                 new ArrayList<>(List.of(part, broker.address(), application, state.toString(), side.suppliers, side.properties));
         arguments.addAll(plan.arguments());
-        child(TopologyRun.class, work, side, arguments);
+        child(TopologyRun.class, work, side, arguments, false);
         Directories.delete(state);
         try (Admin admin = broker.admin()) {
             admin.deleteConsumerGroups(List.of(application)).all().get();
@@ -184,17 +189,46 @@ public final class Bench {
         }
     }
 
-    private void child(Class<?> main, Path work, Side side, List<String> arguments) throws IOException, InterruptedException {
+    /** Restores a table, kills its process while it is updated, and starts it again. */
+    private void restart(int round, Broker broker, Path work, Side side) throws IOException, InterruptedException {
+        Path state = work.resolve("state");
+        List<String> arguments =
+                new ArrayList<>(List.of("first", broker.address(), RESTART, state.toString(), side.suppliers, side.properties));
+        arguments.addAll(plan.arguments());
+        int number = runs;
+        arguments.add(String.valueOf(number));
+        try (KafkaProducer<byte[], byte[]> producer = producer(broker)) {
+            fill(producer, TopologyRun.TABLE, RestartRun.UPDATES,
+                    i -> Entries.key(RestartRun.updated(i, plan)), i -> RestartRun.value(i, plan, number));
+        }
+        child(RestartRun.class, work, side, arguments, true);
+        arguments.set(0, "again");
+        child(RestartRun.class, work, side, arguments, false);
+        Directories.delete(state);
+    }
+
+    /** @param isKilled whether it is killed once it is {@link RestartRun#READY}, and has no status */
+    private void child(Class<?> main, Path work, Side side, List<String> arguments, boolean isKilled)
+            throws IOException, InterruptedException {
         Path log = work.resolve("run-" + runs++ + ".log");
         List<String> flags = List.of("-Xmx" + heap, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn");
+        CountDownLatch ready = new CountDownLatch(1);
         try (ChildJvm child = ChildJvm.start(main, flags, arguments, log, line -> {
-            if (line.startsWith(Report.MARK)) {
+            if (line.equals(RestartRun.READY)) {
+                ready.countDown();
+            } else if (line.startsWith(Report.MARK)) {
                 int space = line.lastIndexOf(' ');
                 String name = line.substring(Report.MARK.length(), space);
                 side.figures.computeIfAbsent(name, any -> new ArrayList<>()).add(Double.valueOf(line.substring(space + 1)));
                 System.err.println(side.name + ": " + line.substring(Report.MARK.length()));
             }
         })) {
+            while (isKilled && child.isAlive() && !ready.await(100, TimeUnit.MILLISECONDS)) {
+                // Until it is ready, or has failed.
+            }
+            if (isKilled && ready.getCount() == 0) {
+                return;
+            }
             int status = child.await(LONGEST_RUN_SECONDS);
             if (logs != null) {
                 Files.createDirectories(logs);
@@ -211,22 +245,31 @@ public final class Bench {
         Map<String, String> kept = Map.of(TopicConfig.RETENTION_MS_CONFIG, "-1", TopicConfig.CLEANUP_POLICY_CONFIG, "delete");
         String changelog = LOOKUP + "-" + TopologyRun.TABLE + "-changelog";
         broker.createTopics(
-                List.of(TopologyRun.TABLE, TopologyRun.PROBES, TopologyRun.UPDATES, changelog), PARTITIONS, kept);
-        Map<String, Object> configs = Map.of(
-                ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, broker.address(),
-                ProducerConfig.LINGER_MS_CONFIG, 20,
-                ProducerConfig.BATCH_SIZE_CONFIG, 256 << 10);
-        try (KafkaProducer<byte[], byte[]> producer =
-                new KafkaProducer<>(configs, new ByteArraySerializer(), new ByteArraySerializer())) {
+                List.of(TopologyRun.TABLE, TopologyRun.PROBES, TopologyRun.UPDATES, changelog,
+                        RESTART + "-" + TopologyRun.TABLE + "-changelog"),
+                PARTITIONS, kept);
+        try (KafkaProducer<byte[], byte[]> producer = producer(broker)) {
             if (parts.contains("lookup")) {
                 fill(producer, changelog, plan.records, Entries::key, i -> Entries.value(i, plan.valueBytes));
                 fill(producer, TopologyRun.PROBES, plan.operations, plan::probe, i -> new byte[] {1});
+            }
+            if (parts.contains("restart")) {
+                fill(producer, RESTART + "-" + TopologyRun.TABLE + "-changelog", plan.records, Entries::key,
+                        i -> Entries.value(i, plan.valueBytes));
             }
             if (parts.contains("update")) {
                 fill(producer, TopologyRun.UPDATES, plan.operations,
                         i -> Entries.key(Entries.drawn(i, plan.updatedKeys)), i -> Entries.value(i, plan.valueBytes));
             }
         }
+    }
+
+    private static KafkaProducer<byte[], byte[]> producer(Broker broker) {
+        Map<String, Object> configs = Map.of(
+                ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, broker.address(),
+                ProducerConfig.LINGER_MS_CONFIG, 20,
+                ProducerConfig.BATCH_SIZE_CONFIG, 256 << 10);
+        return new KafkaProducer<>(configs, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
     private static void fill(

@@ -42,7 +42,7 @@ public final class TopologyRun {
     static final String PROBES = "probes";
     static final String UPDATES = "updates";
 
-    private static final Serde<byte[]> BYTES = Serdes.ByteArray();
+    static final Serde<byte[]> BYTES = Serdes.ByteArray();
 
     private final Plan plan;
     private final boolean isLookup;
@@ -66,10 +66,16 @@ public final class TopologyRun {
             Directories.delete(state);
             Runtime.getRuntime().halt(0);
         });
+        new TopologyRun(Plan.of(arguments, 6), arguments[0].equals("lookup")).run(properties(arguments), state);
+        System.exit(0);
+    }
+
+    /** Those of an application with one stream thread. */
+    static Properties properties(String[] arguments) {
         Properties properties = new Properties();
         properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[1]);
         properties.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[2]);
-        properties.put(StreamsConfig.STATE_DIR_CONFIG, state.toString());
+        properties.put(StreamsConfig.STATE_DIR_CONFIG, arguments[3]);
         properties.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, arguments[4]);
         properties.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.ByteArraySerde.class);
         properties.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.ByteArraySerde.class);
@@ -84,8 +90,7 @@ public final class TopologyRun {
                 properties.put(parts[0], parts[1]);
             }
         }
-        new TopologyRun(Plan.of(arguments, 6), arguments[0].equals("lookup")).run(properties, state);
-        System.exit(0);
+        return properties;
     }
 
     private void run(Properties properties, Path state) throws Exception {
@@ -125,7 +130,7 @@ public final class TopologyRun {
         streams.close(new KafkaStreams.CloseOptions().leaveGroup(true).timeout(Duration.ofMinutes(2)));
     }
 
-    private static void check(String what, long actual, long expected) {
+    static void check(String what, long actual, long expected) {
         if (actual != expected) {
             throw new IllegalStateException(what + ": " + actual + ", not " + expected);
         }

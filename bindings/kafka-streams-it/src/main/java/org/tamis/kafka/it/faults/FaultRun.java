@@ -50,6 +50,8 @@ public final class FaultRun {
     private final List<String> failures = new ArrayList<>();
     private final long started = System.nanoTime();
     private int kills;
+    /** What instances that were killed have restored, once they ran again, of what they had. */
+    private final Fleet.Resumed resumed = new Fleet.Resumed();
 
     private FaultRun(Settings settings, Path work) {
         this.settings = settings;
@@ -130,10 +132,11 @@ public final class FaultRun {
             if (now > nextKill) {
                 int victim = random.nextInt(isRetired ? INSTANCES - 1 : INSTANCES);
                 if (fleet.isUp(victim)) {
+                    fleet.resumed(victim).addTo(resumed);
                     fleet.kill(victim);
                     kills++;
                     returns.put(victim, System.nanoTime() + seconds(0, 4));
-                    say("instance " + victim + " killed");
+                    say("instance " + victim + " killed; it had restored " + fleet.resumed(victim));
                 }
                 nextKill = System.nanoTime() + seconds(4, 12);
             }
@@ -187,6 +190,15 @@ public final class FaultRun {
         }
         say(String.format(Locale.ROOT, "%d kills, %d stores' partitions restored with %,d records",
                 kills, fleet.restorations.get(), fleet.restoredRecords.get()));
+        for (int i = 0; i < INSTANCES; i++) {
+            if (fleet.isUp(i)) {
+                fleet.resumed(i).addTo(resumed);
+            }
+        }
+        say("after kills: " + resumed);
+        if (resumed.partitions > 0 && resumed.records > resumed.changelogs / 2) {
+            failures.add("state on disk was of little use");
+        }
         if (kills == 0) {
             failures.add("nothing was killed: the run was too short");
         }

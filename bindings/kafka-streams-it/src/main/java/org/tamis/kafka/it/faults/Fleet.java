@@ -6,7 +6,10 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -32,6 +35,40 @@ final class Fleet implements AutoCloseable {
         ChildJvm process;
         volatile String state = "";
         volatile boolean dumped;
+        /** The partitions of stores that it has restored, in all its lives. */
+        final Set<String> known = ConcurrentHashMap.newKeySet();
+        /** What it has restored, since its start, of what it had. */
+        volatile Resumed resumed = new Resumed();
+    }
+
+    /** Restorations of partitions of stores that an instance had restored before it was killed. */
+    static final class Resumed {
+        int partitions;
+        /** Those whose state on disk was of no use. */
+        int fromNothing;
+        long records;
+        /** What their changelogs hold. */
+        long changelogs;
+
+        synchronized void add(long from, long to) {
+            partitions++;
+            fromNothing += from == 0 && to > 0 ? 1 : 0;
+            records += Math.max(0, to - from);
+            changelogs += to;
+        }
+
+        synchronized void addTo(Resumed all) {
+            all.partitions += partitions;
+            all.fromNothing += fromNothing;
+            all.records += records;
+            all.changelogs += changelogs;
+        }
+
+        @Override
+        public synchronized String toString() {
+            return String.format(Locale.ROOT, "%,d of %,d records of %d partitions that it had, %d of them from nothing",
+                    records, changelogs, partitions, fromNothing);
+        }
     }
 
     Fleet(Path work, String broker, String suppliers, int size) {
@@ -56,6 +93,7 @@ final class Fleet implements AutoCloseable {
     void start(int i) throws IOException {
         Member member = members[i];
         member.state = "";
+        member.resumed = new Resumed();
         List<String> flags = List.of("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
                 "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS");
@@ -78,7 +116,14 @@ final class Fleet implements AutoCloseable {
             case "STATE":
                 member.state = parts[1];
                 break;
+            case "RESTORING":
+                String[] words = parts[1].split(" ");
+                if (member.known.contains(words[0])) {
+                    member.resumed.add(Long.parseLong(words[1]), Long.parseLong(words[2]));
+                }
+                break;
             case "RESTORED":
+                member.known.add(parts[1].substring(0, parts[1].indexOf(' ')));
                 restorations.incrementAndGet();
                 restoredRecords.addAndGet(Long.parseLong(parts[1].substring(parts[1].indexOf(' ') + 1)));
                 break;
@@ -91,6 +136,11 @@ final class Fleet implements AutoCloseable {
             default:
                 // Libraries print as they please.
         }
+    }
+
+    /** How much of what it had instance {@code i} has restored since its start. */
+    Resumed resumed(int i) {
+        return members[i].resumed;
     }
 
     /** {@code kill -9}. */

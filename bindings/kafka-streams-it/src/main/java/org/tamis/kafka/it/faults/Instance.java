@@ -35,7 +35,7 @@ import org.tamis.kafka.it.process.ParentWatch;
  * One instance of the application.
  *
  * <p>Arguments: the broker's address, the state directory, the class of the store suppliers. Lines on standard output:
- * {@code STATE name}; {@code RESTORED store records}; {@code ERROR text}; {@code DUMPED}. Commands: {@code dump FROM TO FILE},
+ * {@code STATE name}; {@code RESTORING store from to}; {@code RESTORED store records}; {@code ERROR text}; {@code DUMPED}. Commands: {@code dump FROM TO FILE},
  * which writes what its active tasks' stores hold (windows that begin between these times only: a cached store takes time for
  * the time between them, not for what it has); {@code stop}.
  */
@@ -75,6 +75,9 @@ public final class Instance {
         properties.put(StreamsConfig.STATE_DIR_CONFIG, state.toString());
         properties.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, suppliers);
         properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        properties.put(StreamsConfig.TRANSACTIONAL_STATE_STORES_CONFIG, true);
+        // Longer than a run: what has moved may come back.
+        properties.put(StreamsConfig.STATE_CLEANUP_DELAY_MS_CONFIG, 3_600_000L);
         properties.put(StreamsConfig.NUM_STANDBY_REPLICAS_CONFIG, 1);
         properties.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
         properties.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
@@ -175,7 +178,9 @@ public final class Instance {
         }
 
         @Override
-        public void onRestoreStart(TopicPartition partition, String store, long from, long to) {}
+        public void onRestoreStart(TopicPartition partition, String store, long from, long to) {
+            out.println("RESTORING " + store + "-" + partition.partition() + " " + from + " " + to);
+        }
 
         @Override
         public void onBatchRestored(TopicPartition partition, String store, long to, long records) {}
