@@ -1,6 +1,8 @@
 package org.tamis.kafka;
 
 import java.io.File;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
@@ -10,6 +12,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
@@ -80,6 +83,10 @@ public final class WindowStores {
         @Override
         public void init(StateStoreContext context, StateStore root) {
             directory = new File(context.stateDir(), name());
+            if (!directory.exists()) {
+                // A test has deleted what it takes for the store.
+                deleteDatabase(new File(context.stateDir(), StoreDatabase.DIRECTORY + File.separator + name()));
+            }
             super.init(context, root);
             show();
         }
@@ -94,6 +101,14 @@ public final class WindowStores {
         void restoreBatch(Collection<ConsumerRecord<byte[], byte[]>> records) {
             super.restoreBatch(records);
             show();
+        }
+
+        private static void deleteDatabase(File directory) {
+            try {
+                Utils.delete(directory);
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
         }
 
         private void show() {

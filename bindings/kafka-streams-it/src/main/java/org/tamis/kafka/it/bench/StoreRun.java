@@ -10,6 +10,7 @@ import java.util.Map;
 
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.DslStoreFormat;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.state.DslKeyValueParams;
@@ -50,7 +51,7 @@ public final class StoreRun {
         DslStoreSuppliers suppliers =
                 (DslStoreSuppliers) Class.forName(arguments[1]).getDeclaredConstructor().newInstance();
         suppliers.configure(configs);
-        KeyValueStore<Bytes, byte[]> store = suppliers.keyValueStore(new DslKeyValueParams("store", true)).get();
+        KeyValueStore<Bytes, byte[]> store = suppliers.keyValueStore(new DslKeyValueParams("store", DslStoreFormat.TIMESTAMPED)).get();
         BareContext context = new BareContext(configs, state.toFile());
         store.init((StateStoreContext) context, store);
         restore(plan, context, store);

@@ -12,6 +12,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StoreQueryParameters;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -127,7 +128,8 @@ public final class TopologyRun {
         Report.tell(name + " k/s", plan.operations * 1e6 / (lastNs.get() - firstNs.get()));
         Report.tell(name + " CPU ns", (lastCpuNs.get() - firstCpuNs.get()) / (double) plan.operations);
         Report.tellSizes(name, state);
-        streams.close(new KafkaStreams.CloseOptions().leaveGroup(true).timeout(Duration.ofMinutes(2)));
+        streams.close(CloseOptions.timeout(Duration.ofMinutes(2))
+                .withGroupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP));
     }
 
     static void check(String what, long actual, long expected) {

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
+import org.apache.kafka.clients.consumer.CloseOptions;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -41,6 +42,6 @@ final class OutputReader implements AutoCloseable {
 
     @Override
     public void close() {
-        consumer.close(Duration.ofSeconds(1));
+        consumer.close(CloseOptions.timeout(Duration.ofSeconds(1)));
     }
 }

@@ -4,6 +4,7 @@ import static org.apache.kafka.common.utils.Utils.mkEntry;
 import static org.apache.kafka.common.utils.Utils.mkMap;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import java.lang.reflect.Field;
 import java.util.List;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.Serde;
@@ -21,8 +22,18 @@ import org.tamis.kafka.WindowStores;
  * a directory for each of its segments takes them.
  */
 class TamisWindowStoreTest extends AbstractRocksDBWindowStoreTest {
-    /** As the superclass has it. */
-    private static final String NAME = "rocksDB window store";
+    /** As the superclass has it, which differs between releases. */
+    private static final String NAME = nameOfSuperclass();
+
+    private static String nameOfSuperclass() {
+        try {
+            Field name = AbstractRocksDBWindowStoreTest.class.getDeclaredField("STORE_NAME");
+            name.setAccessible(true);
+            return (String) name.get(null);
+        } catch (ReflectiveOperationException error) {
+            throw new AssertionError(error);
+        }
+    }
 
     @Override
     StoreType storeType() {
