@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.streams.errors.ProcessorStateException;
 import org.apache.kafka.streams.query.Position;
 import org.tamis.Database;
@@ -48,11 +49,7 @@ final class StoreDatabase implements AutoCloseable {
      */
     static StoreDatabase open(
             String store, File stateDirectory, Map<String, ?> configs, Map<String, String> ofKind, Staging staging) {
-        Path stores = stateDirectory.toPath().resolve(DIRECTORY);
-        Path directory = stores.resolve(store).normalize();
-        if (!stores.equals(directory.getParent())) {
-            throw new ProcessorStateException("Store " + store + ": no directory can have this name");
-        }
+        Path directory = directory(store, stateDirectory);
         Map<String, String> defaults = new HashMap<>(DEFAULTS);
         defaults.putAll(ofKind);
         TamisConfig config = TamisConfig.of(configs, store, defaults);
@@ -81,6 +78,25 @@ final class StoreDatabase implements AutoCloseable {
         }
     }
 
+    private static Path directory(String store, File stateDirectory) {
+        Path stores = stateDirectory.toPath().resolve(DIRECTORY);
+        Path directory = stores.resolve(store).normalize();
+        if (!stores.equals(directory.getParent())) {
+            throw new ProcessorStateException("Store " + store + ": no directory can have this name");
+        }
+        return directory;
+    }
+
+    /** Deletes the directory of a store, which is not open. */
+    static void delete(String store, File stateDirectory) {
+        Path directory = directory(store, stateDirectory);
+        try {
+            Utils.delete(directory.toFile());
+        } catch (IOException error) {
+            throw new ProcessorStateException("Store " + store + ": cannot delete " + directory, error);
+        }
+    }
+
     Database get() {
         return database;
     }
@@ -105,7 +121,7 @@ final class StoreDatabase implements AutoCloseable {
 
     /** Begins writes that take effect together. */
     Writes writes() {
-        return new Writes(this, staging != null && staging.isOn());
+        return new Writes(this, staging != null);
     }
 
     /** The same for what others have committed already. */
@@ -113,25 +129,24 @@ final class StoreDatabase implements AutoCloseable {
         return new Writes(this, false);
     }
 
-    /** Writes what is staged, with the offsets and the position that it leads to, all or nothing. */
+    /** Writes what is staged, with the offsets and the position that it leads to, all or nothing. No offsets: there are none any more. */
     void commit(Map<TopicPartition, Long> committed, Position position) {
         try (WriteBatch batch = new WriteBatch()) {
             offsets.commit(batch, committed, position);
             if (staging == null) {
                 database.write(batch);
             } else {
-                staging.write(batch, () -> database.write(batch), true);
+                staging.write(batch, () -> database.write(batch));
             }
         }
-        offsets.committed();
     }
 
-    /** Writes what is staged before its commit. What follows goes through until then. */
-    void writeThrough() {
-        offsets.markAhead();
-        try (WriteBatch batch = new WriteBatch()) {
-            staging.write(batch, () -> database.write(batch), false);
+    /** Forgets what is staged, and all offsets: what the store holds belongs to none. */
+    void giveUp() {
+        if (staging != null) {
+            staging.forget();
         }
+        offsets.forget();
     }
 
     /**
@@ -150,6 +165,7 @@ final class StoreDatabase implements AutoCloseable {
     @Override
     public void close() {
         try {
+            offsets.closing();
             database.close();
         } finally {
             ProcessMemory.release();

@@ -17,8 +17,11 @@ import org.tamis.WriteBatch;
  * their own and in the batch of the writes that they cover, so what is on disk after a crash is the state at some commit, whether the
  * log was synced or not.
  *
- * <p>A store whose writes go through before their commit is ahead of its offsets. A mark says so: under exactly-once, such a store may
- * hold what was aborted, and has to be restored as a whole.
+ * <p>A store whose writes go through before their commit is ahead of its offsets. A mark says so, from the first such write until the store
+ * is closed after a commit. Under exactly-once, a store that is opened with the mark may hold what was aborted. (Kafka's own store has
+ * such a mark, too.)
+ *
+ * <p><b>Threads.</b> One thread writes and commits. Any may close, when that one has stopped writing.
  */
 final class StoreOffsets {
     /** Their keyspace. */
@@ -26,14 +29,27 @@ final class StoreOffsets {
     private static final byte[] POSITION = key("position");
     private static final byte[] AHEAD = key("ahead");
     private static final byte[] NOTHING = {};
-    private static final boolean MANAGED = isManaged();
+    private static final byte[] OFFSETS = key("offset/");
+    private static final byte[] FORMAT = key("format");
+    private static final boolean MANAGED = has("managesOffsets");
+    private static final boolean TRANSACTIONAL = has("approximateNumUncommittedBytes");
 
     private final Keyspace keyspace;
+    /** Whether there may be offsets. */
+    private boolean some = true;
+    /** Whether there is the mark. */
     private boolean ahead;
+    /** Whether something went through since the last commit. */
+    private volatile boolean uncommitted;
 
     StoreOffsets(Database database) {
         keyspace = database.keyspaceOrCreate(KEYSPACE, new Options());
         ahead = keyspace.containsKey(AHEAD);
+        uncommitted = ahead;
+        if (!MANAGED) {
+            // Nobody would keep them true.
+            forget();
+        }
     }
 
     /** Whether this release of Kafka Streams leaves offsets to stores that want them: since 4.3 (KIP-1035). */
@@ -41,9 +57,14 @@ final class StoreOffsets {
         return MANAGED;
     }
 
-    private static boolean isManaged() {
+    /** Whether this release commits stores in the middle of processing under exactly-once, if it is told to: since 4.4 (KIP-892). */
+    static boolean areTransactional() {
+        return TRANSACTIONAL;
+    }
+
+    private static boolean has(String method) {
         try {
-            StateStore.class.getMethod("managesOffsets");
+            StateStore.class.getMethod(method);
             return true;
         } catch (NoSuchMethodException before) {
             return false;
@@ -69,30 +90,53 @@ final class StoreOffsets {
         return stored == null ? Position.emptyPosition() : PositionSerde.deserialize(ByteBuffer.wrap(stored));
     }
 
-    /** Adds a commit to the batch of the writes that it covers. */
+    /** Adds a commit to the batch of the writes that it covers. Without offsets, those that there were are gone. */
     void commit(WriteBatch batch, Map<TopicPartition, Long> offsets, Position position) {
+        if (offsets.isEmpty() && some) {
+            batch.deletePrefix(keyspace, OFFSETS);
+        }
+        some = !offsets.isEmpty();
         offsets.forEach((partition, offset) ->
                 batch.put(keyspace, key(partition), ByteBuffer.allocate(Long.BYTES).putLong(offset).array()));
         batch.put(keyspace, POSITION, PositionSerde.serialize(position).array());
-        if (ahead) {
-            batch.delete(keyspace, AHEAD);
+        uncommitted = false;
+    }
+
+    /** Forgets all offsets. */
+    void forget() {
+        if (some) {
+            keyspace.deletePrefix(OFFSETS);
+            some = false;
         }
     }
 
-    /** Takes note that a commit was written. */
-    void committed() {
-        ahead = false;
+    /** Notes the format of the store's values, and returns the one that was noted before, or null. */
+    String format(String now) {
+        byte[] before = keyspace.get(FORMAT);
+        if (before == null) {
+            keyspace.put(FORMAT, key(now));
+        }
+        return before == null ? null : new String(before, StandardCharsets.UTF_8);
     }
 
+    /** Whether the store may hold writes that no commit covers. */
     boolean isAhead() {
         return ahead;
     }
 
-    /** Marks the store before its first write that goes through after a commit. */
+    /** Marks the store before a write that goes through. */
     void markAhead() {
+        uncommitted = true;
         if (!ahead) {
             keyspace.put(AHEAD, NOTHING);
             ahead = true;
+        }
+    }
+
+    /** Removes the mark, if a commit covers everything. */
+    void closing() {
+        if (ahead && !uncommitted) {
+            keyspace.delete(AHEAD);
         }
     }
 }

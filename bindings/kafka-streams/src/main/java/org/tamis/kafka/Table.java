@@ -21,6 +21,9 @@ final class Table {
     /** Stands for the value of a key whose delete is staged: compared by identity. */
     private static final byte[] DELETED = new byte[0];
 
+    /** What a staged entry needs beside its key and value: a node of the map, its index, two arrays' headers. */
+    private static final long ENTRY_BYTES = 100;
+
     final Keyspace keyspace;
     /** Null: writes go through. */
     private final Staging staging;
@@ -38,7 +41,7 @@ final class Table {
 
     /** Sets the value of a key, or deletes the key if the value is null. */
     void put(byte[] key, byte[] value) {
-        if (staging != null && staging.isOn()) {
+        if (staging != null) {
             staging.stage(this, key, value);
         } else if (value == null) {
             keyspace.delete(key);
@@ -47,11 +50,15 @@ final class Table {
         }
     }
 
-    /** Adds a write to what is staged. Returns the bytes by which that has grown. */
+    /** Adds a write to what is staged, which shares no array with the caller. Returns the bytes by which that has grown. */
     long stage(byte[] key, byte[] value) {
-        byte[] now = value == null ? DELETED : value;
-        byte[] before = staged.put(key, now);
-        return before == null ? key.length + now.length : now.length - before.length;
+        byte[] now = value == null ? DELETED : value.clone();
+        byte[] before = staged.put(key.clone(), now);
+        return before == null ? ENTRY_BYTES + key.length + now.length : now.length - before.length;
+    }
+
+    private static byte[] copy(byte[] staged) {
+        return staged == DELETED ? null : staged.clone();
     }
 
     /** The value of a key, or null. */
@@ -61,7 +68,7 @@ final class Table {
         if (found == null) {
             return keyspace.get(key);
         }
-        return found == DELETED ? null : found;
+        return copy(found);
     }
 
     /** The entries of a range, in its direction, as they are now. */
@@ -82,7 +89,7 @@ final class Table {
         synchronized (staging) {
             List<KeyValue<byte[], byte[]>> above = new ArrayList<>();
             NavigableMap<byte[], byte[]> within = range.within(staged);
-            within.forEach((key, value) -> above.add(KeyValue.pair(key, value == DELETED ? null : value)));
+            within.forEach((key, value) -> above.add(KeyValue.pair(key.clone(), copy(value))));
             Scan below = Scan.of(keysOnly ? keyspace.keys(range) : keyspace.items(range));
             return above.isEmpty() ? below : new OverlaidScan(above, below, within.comparator());
         }

@@ -25,6 +25,11 @@ class TamisKeyValueStore extends TamisStore implements KeyValueStore<Bytes, byte
         Timestamped(String name) {
             super(name);
         }
+
+        @Override
+        String format() {
+            return "timestamped values";
+        }
     }
 
     @Override

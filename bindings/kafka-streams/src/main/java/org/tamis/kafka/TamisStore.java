@@ -13,6 +13,7 @@ import org.apache.kafka.streams.errors.TaskCorruptedException;
 import org.apache.kafka.streams.processor.ProcessorContext;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
+import org.apache.kafka.streams.processor.internals.InternalProcessorContext;
 import org.apache.kafka.streams.processor.internals.ChangelogRecordDeserializationHelper;
 import org.apache.kafka.streams.processor.internals.RecordBatchingStateRestoreCallback;
 import org.apache.kafka.streams.query.Position;
@@ -27,9 +28,9 @@ import org.tamis.Database;
  * What all stores have in common: one database each, its life cycle, the position up to which its input is in it, and restoring.
  *
  * <p><b>Commits.</b> Since 4.3, Kafka Streams leaves the offsets of changelogs to the store, and {@link #commit} writes them with the data
- * that they cover. Under exactly-once, writes are {@link Staging staged} until then, so that a crash leaves the state at a commit, and
- * restoring begins there. Otherwise, a write is in the engine's log when it returns, and the store may be ahead of its offsets: then records
- * are restored, or processed, once more, as with any store.
+ * that they cover. If stores are transactional (4.4), writes are {@link Staging staged} until then, so that a crash leaves the state at a
+ * commit, and restoring begins there. Otherwise, a write is in the engine's log when it returns, and the store may be ahead of its offsets:
+ * then records are restored, or processed, once more, as with any store; under exactly-once the store is deleted first.
  *
  * <p>Before 4.3, Kafka Streams calls {@link #flush}, which makes everything written so far survive a power cut, before it writes offsets into
  * its checkpoint file. Under exactly-once, a store without that file is deleted and restored as a whole, which is Kafka Streams' doing, with
@@ -39,9 +40,6 @@ import org.tamis.Database;
  * own monitor, which queries take, too.
  */
 abstract class TamisStore implements StateStore, Cloneable {
-    /** The default of {@code statestore.uncommitted.max.bytes}, at which Kafka Streams commits early if it is told to. */
-    private static final long MOST_STAGED_BYTES = 64 << 20;
-
     /** The configuration of this name is newer than some releases. */
     private static final String TRANSACTIONAL = "enable.transactional.statestores";
 
@@ -83,7 +81,7 @@ abstract class TamisStore implements StateStore, Cloneable {
         open();
         try {
             position = storeDatabase().offsets().position();
-            if (storeDatabase().offsets().isAhead() && TaskCheckpoint.mayBeAborted(context)) {
+            if (StoreOffsets.areManaged() && storeDatabase().offsets().isAhead() && TaskCheckpoint.mayBeAborted(context)) {
                 throw new TaskCorruptedException(Set.of(context.taskId()));
             }
             consistencyEnabled = StreamsConfig.InternalConfig.getBoolean(
@@ -105,10 +103,21 @@ abstract class TamisStore implements StateStore, Cloneable {
         if (isOpen()) {
             throw new ProcessorStateException("Store " + name + " is open already");
         }
-        StoreDatabase opened =
-                StoreDatabase.open(name, context.stateDir(), context.appConfigs(), ofKind, staging(context));
+        StoreDatabase opened = openDatabase(staging(context));
+        if (opened.staging() != null && opened.offsets().isAhead() && TaskCheckpoint.mayBeAborted(context)) {
+            // Kafka Streams does not delete such a store, but restores it if it has no offset.
+            opened.close();
+            StoreDatabase.delete(name, context.stateDir());
+            opened = openDatabase(staging(context));
+        }
+        StoreDatabase usable = opened;
         try {
-            Errors.translated(name, "opening", () -> opened(opened));
+            String before = opened.offsets().format(format());
+            if (before != null && !before.equals(format())) {
+                throw new ProcessorStateException("Store " + name + ": its directory holds " + before + ", not " + format()
+                        + ". Delete it, and the store is restored.");
+            }
+            Errors.translated(name, "opening", () -> opened(usable));
         } catch (RuntimeException | Error error) {
             opened.close();
             throw error;
@@ -116,14 +125,23 @@ abstract class TamisStore implements StateStore, Cloneable {
         database.set(opened);
     }
 
-    /** Where writes wait for their commit, or null if they need not, or cannot. */
+    private StoreDatabase openDatabase(Staging staging) {
+        return StoreDatabase.open(name, context.stateDir(), context.appConfigs(), ofKind, staging);
+    }
+
+    /**
+     * Where writes wait for their commit, or null if they go through. Only where Kafka Streams commits while a task runs: under exactly-once
+     * it does not, unless it was told that stores are transactional. A global store holds what others have committed.
+     */
     private static Staging staging(StateStoreContext context) {
-        boolean transactional = StreamsConfig.InternalConfig.getBoolean(context.appConfigs(), TRANSACTIONAL, false);
-        if (!StoreOffsets.areManaged() || !TaskCheckpoint.mayBeAborted(context) && !transactional) {
-            return null;
-        }
-        // If it is told to, Kafka Streams commits before its own limit is reached.
-        return new Staging(transactional ? Long.MAX_VALUE : MOST_STAGED_BYTES);
+        boolean isAsked = StoreOffsets.areTransactional()
+                && StreamsConfig.InternalConfig.getBoolean(context.appConfigs(), TRANSACTIONAL, false);
+        return isAsked && TaskCheckpoint.isTask(context) ? new Staging() : null;
+    }
+
+    /** How the values of the store begin: another one misreads them. */
+    String format() {
+        return "plain values";
     }
 
     /** Prepares to use a database that was opened. */
@@ -169,7 +187,7 @@ abstract class TamisStore implements StateStore, Cloneable {
     final void beforeWrite() {
         taskCheckpoint.remove();
         StoreDatabase open = storeDatabase();
-        if (open.staging() == null && StoreOffsets.areManaged()) {
+        if (open.staging() == null) {
             Errors.translated(name, "writing", open.offsets()::markAhead);
         }
     }
@@ -183,10 +201,6 @@ abstract class TamisStore implements StateStore, Cloneable {
         synchronized (position) {
             Errors.translated(name, "writing", write);
             StoreQueryUtils.updatePosition(position, context);
-        }
-        StoreDatabase open = storeDatabase();
-        if (open.staging() != null && open.staging().isFull()) {
-            Errors.translated(name, "writing", open::writeThrough);
         }
     }
 
@@ -210,16 +224,28 @@ abstract class TamisStore implements StateStore, Cloneable {
      * Writes what was put since the last commit, with offsets that it leads to, in one batch. Part of the interface since Kafka Streams 4.3.
      *
      * <p>The log is not synced. After a power cut the store is as it was at some commit, and Kafka Streams restores what came later.
+     *
+     * @param offsets those of the changelog; none: the store has no changelog, or it has to be restored
      */
     public void commit(Map<TopicPartition, Long> offsets) {
         StoreDatabase open = database.get();
-        if (open != null) {
-            beforeCommit();
-            synchronized (position) {
-                Errors.translated(name, "committing", () -> open.commit(offsets, position));
-            }
-            Errors.translated(name, "committing", this::afterCommit);
+        if (open == null) {
+            return;
         }
+        if (offsets.isEmpty() && hasChangelog()) {
+            Errors.translated(name, "giving up", open::giveUp);
+            return;
+        }
+        beforeCommit();
+        synchronized (position) {
+            Errors.translated(name, "committing", () -> open.commit(offsets, position));
+        }
+        Errors.translated(name, "committing", this::afterCommit);
+    }
+
+    private boolean hasChangelog() {
+        return context instanceof InternalProcessorContext
+                && ((InternalProcessorContext<?, ?>) context).changelogFor(name) != null;
     }
 
     /** Part of the interface since Kafka Streams 4.4. */
@@ -242,6 +268,11 @@ abstract class TamisStore implements StateStore, Cloneable {
         } catch (CloneNotSupportedException error) {
             throw new AssertionError(error);
         }
+    }
+
+    /** The isolation level that a query asks for: before 4.4 there is one. */
+    static IsolationLevel levelOf(QueryConfig config) {
+        return StoreOffsets.areTransactional() ? config.getIsolationLevel() : IsolationLevel.READ_UNCOMMITTED;
     }
 
     final boolean readsCommitted() {
@@ -290,7 +321,9 @@ abstract class TamisStore implements StateStore, Cloneable {
         StoreDatabase open = database.get();
         if (open != null) {
             if (!StoreOffsets.areManaged()) {
-                commit(Map.of());
+                synchronized (position) {
+                    Errors.translated(name, "flushing", () -> open.commit(Map.of(), position));
+                }
             }
             Errors.translated(name, "flushing", () -> open.get().sync());
         }
@@ -317,6 +350,7 @@ abstract class TamisStore implements StateStore, Cloneable {
 
     @Override
     public <R> QueryResult<R> query(Query<R> query, PositionBound bound, QueryConfig config) {
-        return StoreQueryUtils.handleBasicQueries(query, bound, config, this, position, context);
+        Position seen = ((TamisStore) isolated(levelOf(config))).position;
+        return StoreQueryUtils.handleBasicQueries(query, bound, config, this, seen, context);
     }
 }

@@ -336,21 +336,22 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
             return super.query(query, bound, config);
         }
         long begun = System.nanoTime();
+        TamisVersionedStore seen = isolated(levelOf(config));
         MultiVersionedKeyQuery<Bytes, byte[]> asked = (MultiVersionedKeyQuery<Bytes, byte[]>) query;
         QueryResult<R> result;
         synchronized (position) {
             int partition = context().taskId().partition();
-            if (StoreQueryUtils.isPermitted(position, bound, partition)) {
+            if (StoreQueryUtils.isPermitted(seen.position, bound, partition)) {
                 long from = asked.fromTime().map(Instant::toEpochMilli).orElse(Long.MIN_VALUE);
                 long to = asked.toTime().map(Instant::toEpochMilli).orElse(Long.MAX_VALUE);
                 database();
                 List<VersionedRecord<byte[]>> found = Errors.translated(name, "reading", () ->
-                        versions(asked.key().get(), from, to, asked.resultOrder() == ResultOrder.ASCENDING));
+                        seen.versions(asked.key().get(), from, to, asked.resultOrder() == ResultOrder.ASCENDING));
                 result = (QueryResult<R>) QueryResult.forResult(new Versions(found.iterator()));
             } else {
-                result = QueryResult.notUpToBound(position, bound, partition);
+                result = QueryResult.notUpToBound(seen.position, bound, partition);
             }
-            result.setPosition(position.copy());
+            result.setPosition(seen.position.copy());
         }
         if (config.isCollectExecutionInfo()) {
             result.addExecutionInfo("Handled in " + getClass() + " in " + (System.nanoTime() - begun) + "ns");

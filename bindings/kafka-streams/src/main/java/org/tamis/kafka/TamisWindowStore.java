@@ -34,6 +34,11 @@ class TamisWindowStore extends SegmentedStore implements WindowStore<Bytes, byte
                 String name, long retention, long segmentInterval, long windowSize, boolean retainDuplicates, boolean indexed) {
             super(name, retention, segmentInterval, windowSize, retainDuplicates, indexed);
         }
+
+        @Override
+        String format() {
+            return "timestamped values";
+        }
     }
 
     /** Part of the interface since Kafka Streams 4.4. */

@@ -46,11 +46,15 @@ final class TaskCheckpoint {
 
     /** Whether what a store's task writes may be aborted: under exactly-once, but in a global store. That has what others have committed. */
     static boolean mayBeAborted(StateStoreContext context) {
-        // The "task" of a global store has no number.
-        boolean isTask = context.taskId() != null && context.taskId().subtopology() >= 0;
         Object guarantee = context.appConfigs().get(StreamsConfig.PROCESSING_GUARANTEE_CONFIG);
         // With and without a version at its end.
-        return isTask && guarantee != null && guarantee.toString().startsWith("exactly_once");
+        return isTask(context) && guarantee != null && guarantee.toString().startsWith("exactly_once");
+    }
+
+    /** Whether a store is a task's, and not global. */
+    static boolean isTask(StateStoreContext context) {
+        // The "task" of a global store has no number.
+        return context.taskId() != null && context.taskId().subtopology() >= 0;
     }
 
     /** Notes that the file is about to be written. */

@@ -17,6 +17,8 @@ final class WithHeaders {
     /** Whether this release of Kafka Streams has such stores. They came together with offsets in stores. */
     static final boolean EXIST = StoreOffsets.areManaged();
 
+    private static final String FORMAT = "values with headers";
+
     private WithHeaders() {}
 
     static final class KeyValue extends TamisStores.KeyValue implements HeadersBytesStoreSupplier {
@@ -33,6 +35,11 @@ final class WithHeaders {
     private static final class KeyValueEntries extends TamisKeyValueStore implements HeadersBytesStore {
         KeyValueEntries(String name) {
             super(name);
+        }
+
+        @Override
+        String format() {
+            return FORMAT;
         }
     }
 
@@ -51,6 +58,11 @@ final class WithHeaders {
         WindowEntries(Window of) {
             super(of.name, of.retention, of.segmentIntervalMs(), of.windowSize, of.retainDuplicates, of.indexed);
         }
+
+        @Override
+        String format() {
+            return FORMAT;
+        }
     }
 
     static final class Session extends TamisStores.Session implements HeadersBytesStoreSupplier {
@@ -67,6 +79,11 @@ final class WithHeaders {
     private static final class SessionEntries extends TamisSessionStore implements HeadersBytesStore {
         SessionEntries(Session of) {
             super(of.name, of.retention, of.segmentIntervalMs(), of.indexed);
+        }
+
+        @Override
+        String format() {
+            return FORMAT;
         }
     }
 }

@@ -9,25 +9,26 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsConfig;
-import org.apache.kafka.streams.errors.TaskCorruptedException;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.StateStoreContext;
+import org.apache.kafka.streams.processor.TaskId;
+import org.apache.kafka.streams.query.KeyQuery;
 import org.apache.kafka.streams.query.Position;
+import org.apache.kafka.streams.query.PositionBound;
+import org.apache.kafka.streams.query.QueryConfig;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 import org.junit.jupiter.api.AfterEach;
@@ -36,12 +37,11 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * Commits with offsets (KIP-1035, KIP-892): after a crash a store is as it was at its last commit, and knows the offset of it. A crash is
+ * Transactional stores (KIP-892): after a crash a store is as it was at its last commit, and knows the offset of it. A crash is
  * a copy of the directory of a store that is open.
  */
 class CommitsTest {
-    private static final Map<String, String> EXACTLY_ONCE =
-            Map.of(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+    private static final Map<String, String> TRANSACTIONAL = Contexts.TRANSACTIONAL;
     private static final TopicPartition CHANGELOG = new TopicPartition("app-store-changelog", 3);
     private static final long MINUTE = 60_000;
 
@@ -50,11 +50,10 @@ class CommitsTest {
 
     private final List<TamisStore> open = new ArrayList<>();
     private Contexts.Context context;
-    private int crashes;
 
     @BeforeEach
-    void offsetsAreManaged() {
-        assumeTrue(StoreOffsets.areManaged(), "since Kafka Streams 4.3");
+    void storesAreTransactional() {
+        assumeTrue(StoreOffsets.areTransactional(), "since Kafka Streams 4.4");
     }
 
     @AfterEach
@@ -71,18 +70,7 @@ class CommitsTest {
 
     /** Goes on with what is on disk now. The store that was open stays so, elsewhere. */
     private void crash() throws IOException {
-        Path copy = Files.createDirectory(Path.of(directory + "-" + ++crashes));
-        try (Stream<Path> files = Files.walk(directory)) {
-            for (Path file : (Iterable<Path>) files::iterator) {
-                Path to = copy.resolve(directory.relativize(file));
-                if (Files.isDirectory(file)) {
-                    Files.createDirectories(to);
-                } else {
-                    Files.copy(file, to);
-                }
-            }
-        }
-        directory = copy;
+        directory = Crashes.of(directory);
     }
 
     private static Bytes key(int number) {
@@ -186,7 +174,7 @@ class CommitsTest {
     }
 
     private <S extends TamisStore> void aCrashLeavesTheLastCommit(Kind<S> kind) throws IOException {
-        S store = opened(kind.make(), EXACTLY_ONCE);
+        S store = opened(kind.make(), TRANSACTIONAL);
         assertTrue(store.managesOffsets());
         assertNull(store.committedOffset(CHANGELOG));
         int next = 1;
@@ -205,7 +193,7 @@ class CommitsTest {
                 kind.put(store, next + i);
             }
             crash();
-            store = opened(kind.make(), EXACTLY_ONCE);
+            store = opened(kind.make(), TRANSACTIONAL);
             assertEquals(1000L + round, store.committedOffset(CHANGELOG));
             assertEquals(Position.emptyPosition().withComponent("input", 0, committed - 1), store.getPosition());
             for (int i = 1; i < committed + 50; i++) {
@@ -242,14 +230,14 @@ class CommitsTest {
     /** Kafka Streams commits a task before it closes it in order; otherwise the transaction was aborted. */
     @Test
     void closingForgetsWhatWasNotCommitted() {
-        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), EXACTLY_ONCE);
+        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
         store.put(key(1), value(1));
         store.commit(Map.of(CHANGELOG, 7L));
         store.put(key(1), null);
         store.put(key(2), value(2));
         assertNull(store.get(key(1)));
         store.close();
-        store = opened(new TamisKeyValueStore("store"), EXACTLY_ONCE);
+        store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
         assertArrayEquals(value(1), store.get(key(1)));
         assertNull(store.get(key(2)));
         assertEquals(7L, store.committedOffset(CHANGELOG));
@@ -259,69 +247,91 @@ class CommitsTest {
     /** Restored records are others' commits: they are not staged. The offset that comes after them is committed with the next commit. */
     @Test
     void restoredRecordsNeedNoCommit() throws IOException {
-        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), EXACTLY_ONCE);
+        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
         store.restoreBatch(List.of(new ConsumerRecord<>("changelog", 0, 0, key(1).get(), value(1))));
         assertEquals(0, store.approximateNumUncommittedBytes());
         crash();
-        store = opened(new TamisKeyValueStore("store"), EXACTLY_ONCE);
+        store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
         assertArrayEquals(value(1), store.get(key(1)));
         assertNull(store.committedOffset(CHANGELOG));
     }
 
-    /** Under at-least-once, writes survive a crash without a commit, and the offset is the one before them. */
+    /** What is staged shares no array with who has put it, or has got it. */
     @Test
-    void atLeastOnceIsAheadOfItsOffset() throws IOException {
-        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), Map.of());
+    void arraysAreCopied() {
+        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
+        byte[] key = {1};
+        byte[] value = {1};
+        for (byte number = 1; number <= 3; number++) {
+            key[0] = number;
+            value[0] = number;
+            store.put(Bytes.wrap(key), value);
+            store.get(Bytes.wrap(key))[0] = 99;
+        }
+        store.all().forEachRemaining(entry -> entry.value[0] = 99);
+        store.commit(Map.of(CHANGELOG, 1L));
+        for (byte number = 1; number <= 3; number++) {
+            assertArrayEquals(new byte[] {number}, store.get(Bytes.wrap(new byte[] {number})));
+        }
+    }
+
+    @Test
+    void memoryIsThatOfTheEntries() {
+        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
+        for (int i = 0; i < 1_000; i++) {
+            store.put(key(1), new byte[100]);
+        }
+        assertTrue(store.approximateNumUncommittedBytes() < 1_000);
+        store.put(key(2), new byte[10_000]);
+        assertTrue(store.approximateNumUncommittedBytes() > 10_000);
+    }
+
+    /** A global store holds what others have committed. */
+    @Test
+    void globalStoresStageNothing() {
+        context = Contexts.of(directory.toFile(), TRANSACTIONAL);
+        context.task(new TaskId(-1, -1));
+        TamisKeyValueStore store = new TamisKeyValueStore("store");
+        open.add(store);
+        store.init((StateStoreContext) context, store);
+        store.put(key(1), value(1));
+        assertEquals(0, store.approximateNumUncommittedBytes());
+    }
+
+    /** A store that holds what may have been aborted is emptied: Kafka Streams then finds no offset, and restores all of it. */
+    @Test
+    void whatRanWithoutTransactionsIsRestored() throws IOException {
+        Map<String, String> plain = Map.of(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), plain);
         store.put(key(1), value(1));
         store.commit(Map.of(CHANGELOG, 1L));
         store.put(key(2), value(2));
         crash();
-        store = opened(new TamisKeyValueStore("store"), Map.of());
-        assertEquals(1L, store.committedOffset(CHANGELOG));
-        assertArrayEquals(value(2), store.get(key(2)));
-        // What is ahead may have been aborted, for all that a task under exactly-once knows.
-        Path whole = directory;
-        crash();
-        assertThrows(TaskCorruptedException.class, () -> opened(new TamisKeyValueStore("store"), EXACTLY_ONCE));
-        directory = whole;
-        store.commit(Map.of(CHANGELOG, 2L));
-        store.close();
-        store = opened(new TamisKeyValueStore("store"), EXACTLY_ONCE);
-        assertEquals(2L, store.committedOffset(CHANGELOG));
+        store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
+        assertNull(store.committedOffset(CHANGELOG));
+        assertNull(store.get(key(1)));
     }
 
-    /** Memory is bounded: beyond its limit, writes go through before their commit, and a crash then costs the store. */
+    /** No offsets for a store with a changelog: it is corrupted, and to be restored. What is staged must not be written. */
     @Test
-    void tooManyWritesForMemoryGoThrough() throws IOException {
-        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), EXACTLY_ONCE);
-        store.put(key(0), value(0));
+    void aCommitWithoutOffsetsGivesUp() {
+        TamisKeyValueStore store = new TamisKeyValueStore("store");
+        context = Contexts.of(directory.toFile(), TRANSACTIONAL);
+        open.add(store);
+        store.init(context.internal(), store);
+        context.changelog(CHANGELOG.topic());
+        store.put(key(1), value(1));
         store.commit(Map.of(CHANGELOG, 1L));
-        byte[] large = new byte[1 << 20];
-        for (int i = 1; i <= 70; i++) {
-            store.put(key(i), large);
-            assertTrue(store.approximateNumUncommittedBytes() <= 65 << 20);
-        }
-        assertEquals(0, store.approximateNumUncommittedBytes());
-        assertArrayEquals(value(0), store.get(key(0)));
-        assertArrayEquals(large, store.get(key(70)));
-        Path whole = directory;
-        crash();
-        assertThrows(TaskCorruptedException.class, () -> opened(new TamisKeyValueStore("store"), EXACTLY_ONCE));
-        // With a commit it is as any other store.
-        directory = whole;
-        store.commit(Map.of(CHANGELOG, 2L));
-        store.put(key(71), value(71));
-        crash();
-        store = opened(new TamisKeyValueStore("store"), EXACTLY_ONCE);
-        assertEquals(2L, store.committedOffset(CHANGELOG));
-        assertArrayEquals(large, store.get(key(70)));
-        assertNull(store.get(key(71)));
+        store.put(key(2), value(2));
+        store.commit(Map.of());
+        assertNull(store.committedOffset(CHANGELOG));
+        assertNull(store.get(key(2)));
     }
 
     /** What a record has made expire is dropped with the record's commit. */
     @Test
     void segmentsAreDroppedByCommits() throws IOException {
-        TamisWindowStore store = opened(new TamisWindowStore("windows", 10 * MINUTE, MINUTE, 10, false, true), EXACTLY_ONCE);
+        TamisWindowStore store = opened(new TamisWindowStore("windows", 10 * MINUTE, MINUTE, 10, false, true), TRANSACTIONAL);
         store.put(key(1), value(1), 0);
         store.commit(Map.of(CHANGELOG, 1L));
         store.put(key(1), value(2), 1);
@@ -330,20 +340,20 @@ class CommitsTest {
         assertEquals(List.of(30 * MINUTE), store.segmentStarts());
         Path whole = directory;
         crash();
-        TamisWindowStore crashed = opened(new TamisWindowStore("windows", 10 * MINUTE, MINUTE, 10, false, true), EXACTLY_ONCE);
+        TamisWindowStore crashed = opened(new TamisWindowStore("windows", 10 * MINUTE, MINUTE, 10, false, true), TRANSACTIONAL);
         assertArrayEquals(value(1), crashed.fetch(key(1), 0));
         assertNull(crashed.fetch(key(1), 1));
         directory = whole;
         store.commit(Map.of(CHANGELOG, 2L));
         crash();
-        crashed = opened(new TamisWindowStore("windows", 10 * MINUTE, MINUTE, 10, false, true), EXACTLY_ONCE);
+        crashed = opened(new TamisWindowStore("windows", 10 * MINUTE, MINUTE, 10, false, true), TRANSACTIONAL);
         assertEquals(List.of(30 * MINUTE), crashed.segmentStarts());
         assertArrayEquals(value(3), crashed.fetch(key(1), 30 * MINUTE));
     }
 
     @Test
     void readersOfWhatIsCommitted() {
-        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), EXACTLY_ONCE);
+        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
         Contexts.at(context, 1);
         store.put(key(1), value(1));
         store.put(key(2), value(2));
@@ -360,11 +370,16 @@ class CommitsTest {
         assertArrayEquals(value(2), committed.get(key(2)));
         assertNull(all.get(key(2)));
         assertEquals(Position.emptyPosition().withComponent("input", 0, 1), ((TamisStore) committed).getPosition());
+        KeyQuery<Bytes, byte[]> asked = KeyQuery.withKey(key(2));
+        PositionBound newest = PositionBound.at(store.getPosition());
+        assertTrue(store.query(asked, newest, uncommitted()).isSuccess());
+        assertFalse(store.query(asked, newest, committed()).isSuccess(), "its position is not committed");
+        assertArrayEquals(value(2), store.query(asked, PositionBound.unbounded(), committed()).getResult());
         assertThrows(UnsupportedOperationException.class, () -> ((TamisKeyValueStore) committed).put(key(1), value(1)));
         store.commit(Map.of(CHANGELOG, 2L));
         assertNull(committed.get(key(2)));
 
-        TamisWindowStore windows = opened(new TamisWindowStore("windows", 10 * MINUTE, MINUTE, 10, false, false), EXACTLY_ONCE);
+        TamisWindowStore windows = opened(new TamisWindowStore("windows", 10 * MINUTE, MINUTE, 10, false, false), TRANSACTIONAL);
         windows.put(key(1), value(1), 5);
         windows.commit(Map.of());
         windows.put(key(1), value(2), 5);
@@ -378,12 +393,27 @@ class CommitsTest {
         assertNull(before.fetch(key(1), 5));
         assertArrayEquals(value(3), before.fetch(key(1), 30 * MINUTE));
 
-        TamisVersionedStore versions = opened(new TamisVersionedStore("versions", 10 * MINUTE, MINUTE), EXACTLY_ONCE);
+        TamisVersionedStore versions = opened(new TamisVersionedStore("versions", 10 * MINUTE, MINUTE), TRANSACTIONAL);
         versions.put(key(1), value(1), 5);
         versions.commit(Map.of());
         versions.put(key(1), value(2), 9);
         assertArrayEquals(value(1), versions.readOnly(IsolationLevel.READ_COMMITTED).get(key(1)).value());
         assertArrayEquals(value(2), versions.get(key(1)).value());
+    }
+
+    private static QueryConfig uncommitted() {
+        return new QueryConfig(false);
+    }
+
+    /** With an isolation level, which older releases have no constructor for. */
+    private static QueryConfig committed() {
+        try {
+            return QueryConfig.class
+                    .getConstructor(boolean.class, IsolationLevel.class)
+                    .newInstance(false, IsolationLevel.READ_COMMITTED);
+        } catch (ReflectiveOperationException error) {
+            throw new AssertionError(error);
+        }
     }
 
     private static List<Bytes> keys(KeyValueIterator<Bytes, byte[]> entries) {
@@ -395,7 +425,7 @@ class CommitsTest {
     /** While one thread moves a token from key to key and commits, others find exactly one, whatever they read. */
     @Test
     void readersSeeNoHalfOfACommit() throws InterruptedException {
-        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), EXACTLY_ONCE);
+        TamisKeyValueStore store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
         store.put(key(0), value(1));
         AtomicBoolean done = new AtomicBoolean();
         List<String> wrong = new ArrayList<>();

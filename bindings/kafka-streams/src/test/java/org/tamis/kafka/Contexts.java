@@ -32,6 +32,11 @@ import org.mockito.Mockito;
 
 /** What stores are initialised with. Kafka's own is in a file that not every release publishes. */
 final class Contexts {
+    /** Stores that stage their writes, since Kafka Streams 4.4. */
+    static final Map<String, String> TRANSACTIONAL = Map.of(
+            StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2,
+            "enable.transactional.statestores", "true");
+
     private Contexts() {}
 
     /** That of an active task, with one store. */
@@ -43,6 +48,8 @@ final class Contexts {
         private RecordBatchingStateRestoreCallback restore;
         private CommitCallback commit;
         private RecordMetadata record;
+        private String changelog;
+        private TaskId task = new TaskId(0, 0);
 
         private Context(File directory, StreamsConfig config) {
             this.directory = directory;
@@ -71,6 +78,20 @@ final class Contexts {
                     throw failure.getCause();
                 }
             }));
+        }
+
+        void task(TaskId task) {
+            this.task = task;
+        }
+
+        /** Gives the store a changelog, for those that ask {@link #internal()} for it. */
+        void changelog(String topic) {
+            changelog = topic;
+        }
+
+        /** As of an internal context. */
+        public String changelogFor(String store) {
+            return changelog;
         }
 
         /** The store that was registered. */
@@ -109,7 +130,7 @@ final class Contexts {
 
         @Override
         public TaskId taskId() {
-            return new TaskId(0, 0);
+            return task;
         }
 
         @Override

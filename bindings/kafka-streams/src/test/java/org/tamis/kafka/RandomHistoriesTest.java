@@ -17,7 +17,6 @@ import java.util.stream.Collectors;
 import org.apache.kafka.common.serialization.BytesSerializer;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
-import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.StateStore;
@@ -52,7 +51,7 @@ class RandomHistoriesTest {
     private static Map<String, String> configs(long seed) {
         Map<String, String> configs = new HashMap<>(SMALL);
         if (seed % 2 == 0) {
-            configs.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+            configs.putAll(Contexts.TRANSACTIONAL);
         }
         return configs;
     }

@@ -23,7 +23,6 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.utils.Bytes;
-import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.query.FailureReason;
@@ -53,9 +52,9 @@ class VersionedStoreTest {
     @TempDir
     Path directory;
 
-    private VersionedBytesStore opened(String name, Object store, String guarantee) {
-        Map<String, String> configs =
-                Map.of("tamis.memtable_bytes", "4 KiB", StreamsConfig.PROCESSING_GUARANTEE_CONFIG, guarantee);
+    private VersionedBytesStore opened(String name, Object store, boolean transactional) {
+        Map<String, String> configs = new HashMap<>(transactional ? Contexts.TRANSACTIONAL : Map.of());
+        configs.put("tamis.memtable_bytes", "4 KiB");
         return Contexts.opened((VersionedBytesStore) store, new File(directory.toFile(), name), configs);
     }
 
@@ -91,12 +90,12 @@ class VersionedStoreTest {
         VersionedBytesStore tamis = opened(
                 "tamis",
                 new VersionedKeyValueToBytesStoreAdapter(inner),
-                seed % 2 == 0 ? StreamsConfig.EXACTLY_ONCE_V2 : StreamsConfig.AT_LEAST_ONCE);
+                seed % 2 == 0);
         VersionedBytesStore rocksdb =
                 opened(
                 "rocksdb",
                 Stores.persistentVersionedKeyValueStore("store", HISTORY, Duration.ofSeconds(5)).get(),
-                StreamsConfig.AT_LEAST_ONCE);
+                false);
         long now = 0;
         Map<Bytes, Set<Long>> written = new HashMap<>();
         for (int i = 0; i < 6_000; i++) {
