@@ -23,9 +23,10 @@ final class StoreDatabase implements AutoCloseable {
 
     /**
      * Memtables as large as those of Kafka's default store, and little disk beside the data: a store on a full disk is restored elsewhere.
+     * The few offsets are seldom flushed, and keep logs from being removed: up to four memtables' worth.
      */
-    private static final Map<String, String> DEFAULTS =
-            Map.of("memtable_bytes", "16 MiB", "reserve_bytes", "0", "recycled_logs", "1");
+    private static final Map<String, String> DEFAULTS = Map.of(
+            "memtable_bytes", "16 MiB", "reserve_bytes", "0", "recycled_logs", "1", "max_log_bytes", "64 MiB");
 
     private final Database database;
     private final StoreOffsets offsets;
