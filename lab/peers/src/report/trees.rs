@@ -106,7 +106,10 @@ fn table(summary: &Summary, set: &Conditions, systems: &[String]) -> Grid {
     }
     head.push("runs".to_owned());
     head.extend(reads.iter().map(|(name, _)| (*name).to_owned()));
-    let rows = systems.iter().map(|system| {
+    // Each set of keys has its own systems.
+    let groups = || writes.into_iter().chain(reads.iter().map(|(_, group)| *group));
+    let here = systems.iter().filter(|system| groups().any(|group| group.outcomes.contains_key(*system)));
+    let rows = here.map(|system| {
         let mut cells = vec![name(system)];
         if let Some(writes) = writes {
             let figures = [Figure::WriteAmplification, Figure::OpsPerSecond, Figure::UnsettledSpace];
