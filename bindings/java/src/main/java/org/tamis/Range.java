@@ -110,12 +110,18 @@ public final class Range {
      * @return the view
      */
     public <V> NavigableMap<byte[], V> within(NavigableMap<byte[], V> map) {
-        NavigableMap<byte[], V> part = start == null ? map : map.tailMap(start, startIncluded);
-        if (end != null) {
-            if (start != null && Arrays.compareUnsigned(start, end) > 0) {
+        NavigableMap<byte[], V> part = map;
+        if (start != null && end != null) {
+            int order = Arrays.compareUnsigned(start, end);
+            // Maps refuse such bounds.
+            if (order > 0 || order == 0 && !(startIncluded && endIncluded)) {
                 return Collections.emptyNavigableMap();
             }
-            part = part.headMap(end, endIncluded);
+            part = map.subMap(start, startIncluded, end, endIncluded);
+        } else if (start != null) {
+            part = map.tailMap(start, startIncluded);
+        } else if (end != null) {
+            part = map.headMap(end, endIncluded);
         }
         return reversed ? part.descendingMap() : part;
     }

@@ -16,8 +16,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.NavigableMap;
 import java.util.NoSuchElementException;
 import java.util.Random;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -42,6 +44,50 @@ final class RangeTest {
     @AfterEach
     void close() {
         db.close();
+    }
+
+    /** The part of a map is what a cursor over the same keys returns, in its order. */
+    @Test
+    void partsOfMaps() {
+        NavigableMap<byte[], byte[]> map = new TreeMap<>(Arrays::compareUnsigned);
+        byte[][] keys = {{}, {0}, {1}, {1, 0}, {1, (byte) 0x80}, {2}, {(byte) 0x80}, {(byte) 0xff}, {(byte) 0xff, (byte) 0xff}};
+        for (byte[] key : keys) {
+            if (key.length != 2) {
+                map.put(key, key);
+            }
+        }
+        try (Keyspace same = db.createKeyspace("same", new Options())) {
+            map.forEach(same::put);
+            partsOfMaps(map, same, keys);
+        }
+    }
+
+    private static void partsOfMaps(NavigableMap<byte[], byte[]> map, Keyspace same, byte[][] keys) {
+        for (byte[] from : keys) {
+            for (byte[] to : keys) {
+                for (Range range : List.of(
+                        Range.all(),
+                        Range.all().from(from),
+                        Range.all().after(from),
+                        Range.all().to(to),
+                        Range.all().through(to),
+                        Range.all().from(from).to(to),
+                        Range.all().from(from).through(to),
+                        Range.all().after(from).to(to),
+                        Range.all().after(from).through(to),
+                        Range.all().prefix(from))) {
+                    for (Range directed : List.of(range, range.reverse())) {
+                        List<String> expected = new ArrayList<>();
+                        try (Cursor cursor = same.keys(directed)) {
+                            cursor.forEachRemaining(entry -> expected.add(Arrays.toString(entry.key())));
+                        }
+                        List<String> part = new ArrayList<>();
+                        directed.within(map).keySet().forEach(key -> part.add(Arrays.toString(key)));
+                        assertEquals(expected, part);
+                    }
+                }
+            }
+        }
     }
 
     @Test
