@@ -219,6 +219,7 @@ final class Segments {
 
     /** Drops the segments that have expired. */
     void dropExpired() {
+        forgetExpired();
         for (Segment segment : expired) {
             LOG.debug("dropping the segment from {} on", segment.id * interval);
             database.dropKeyspace(PREFIX + segment.id * interval);
@@ -232,9 +233,9 @@ final class Segments {
     /** Forgets what is staged for segments that have expired. */
     void forgetExpired() {
         for (Segment segment : expired) {
-            store.staging().forget(segment.entries);
+            store.forget(segment.entries);
             if (indexed) {
-                store.staging().forget(segment.times);
+                store.forget(segment.times);
             }
         }
     }

@@ -32,12 +32,15 @@ final class StoreDatabase implements AutoCloseable {
     private final StoreOffsets offsets;
     /** Null: writes go through. */
     private final Staging staging;
+    /** Where restored records wait for the rest of their batch if they depend on each other; the same, if there is that. Or null. */
+    private final Staging restoring;
 
     private final Table entries;
 
-    private StoreDatabase(Database database, Staging staging) {
+    private StoreDatabase(Database database, Staging staging, boolean isHistory) {
         this.database = database;
         this.staging = staging;
+        restoring = staging == null && isHistory ? new Staging() : staging;
         offsets = new StoreOffsets(database);
         entries = table(database);
     }
@@ -47,9 +50,15 @@ final class StoreDatabase implements AutoCloseable {
      * by {@link #close}.
      *
      * @param staging where writes wait for their commit; null: they go through
+     * @param isHistory whether what a record changes depends on the records before it
      */
     static StoreDatabase open(
-            String store, File stateDirectory, Map<String, ?> configs, Map<String, String> ofKind, Staging staging) {
+            String store,
+            File stateDirectory,
+            Map<String, ?> configs,
+            Map<String, String> ofKind,
+            Staging staging,
+            boolean isHistory) {
         Path directory = directory(store, stateDirectory);
         Map<String, String> defaults = new HashMap<>(DEFAULTS);
         defaults.putAll(ofKind);
@@ -65,7 +74,7 @@ final class StoreDatabase implements AutoCloseable {
             config.options().forEach(options::set);
             Database database = Database.open(directory, options);
             try {
-                return new StoreDatabase(database, staging);
+                return new StoreDatabase(database, staging, isHistory);
             } catch (RuntimeException | Error error) {
                 database.close();
                 throw error;
@@ -117,17 +126,33 @@ final class StoreDatabase implements AutoCloseable {
     }
 
     Table table(Keyspace keyspace) {
-        return new Table(keyspace, staging);
+        return new Table(keyspace, restoring);
     }
 
     /** Begins writes that take effect together. */
     Writes writes() {
-        return new Writes(this, staging != null);
+        return new Writes(database, staging);
     }
 
-    /** The same for what others have committed already. */
-    Writes committedWrites() {
-        return new Writes(this, false);
+    /** The same for restored records. {@link #restored} comes after them. */
+    Writes restoredWrites(boolean isHistory) {
+        return new Writes(database, isHistory ? restoring : null);
+    }
+
+    /** Writes what was staged for restored records: others have committed it. */
+    void restored(boolean isHistory) {
+        if (isHistory) {
+            try (WriteBatch batch = new WriteBatch()) {
+                restoring.write(batch, () -> database.write(batch));
+            }
+        }
+    }
+
+    /** Forgets what is staged for a table that is about to be dropped. */
+    void forget(Table table) {
+        if (restoring != null) {
+            restoring.forget(table);
+        }
     }
 
     /** Writes what is staged, with the offsets and the position that it leads to, all or nothing. No offsets: there are none any more. */

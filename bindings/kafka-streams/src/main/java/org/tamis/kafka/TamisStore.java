@@ -126,7 +126,7 @@ abstract class TamisStore implements StateStore, Cloneable {
     }
 
     private StoreDatabase openDatabase(Staging staging) {
-        return StoreDatabase.open(name, context.stateDir(), context.appConfigs(), ofKind, staging);
+        return StoreDatabase.open(name, context.stateDir(), context.appConfigs(), ofKind, staging, isHistory());
     }
 
     /**
@@ -137,6 +137,11 @@ abstract class TamisStore implements StateStore, Cloneable {
         boolean isAsked = StoreOffsets.areTransactional()
                 && StreamsConfig.InternalConfig.getBoolean(context.appConfigs(), TRANSACTIONAL, false);
         return isAsked && TaskCheckpoint.isTask(context) ? new Staging() : null;
+    }
+
+    /** Whether what a record changes depends on the records before it. */
+    boolean isHistory() {
+        return false;
     }
 
     /** How the values of the store begin: another one misreads them. */
@@ -168,7 +173,7 @@ abstract class TamisStore implements StateStore, Cloneable {
             open();
         }
         synchronized (position) {
-            try (Writes writes = storeDatabase().committedWrites()) {
+            try (Writes writes = storeDatabase().restoredWrites(isHistory())) {
                 Errors.translated(name, "restoring", () -> {
                     restoring(records);
                     for (ConsumerRecord<byte[], byte[]> record : records) {
@@ -178,6 +183,7 @@ abstract class TamisStore implements StateStore, Cloneable {
                         }
                     }
                     writes.apply();
+                    storeDatabase().restored(isHistory());
                 });
             }
         }

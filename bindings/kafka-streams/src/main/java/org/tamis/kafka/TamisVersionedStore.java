@@ -134,11 +134,13 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
     }
 
     @Override
-    boolean restore(ConsumerRecord<byte[], byte[]> record, Writes others) {
-        // Each record depends on what those before it have left, so they are not written together.
-        try (Writes writes = storeDatabase().committedWrites()) {
-            return put(writes, record.key(), record.value(), record.timestamp()) != PUT_RETURN_CODE_NOT_PUT;
-        }
+    boolean isHistory() {
+        return true;
+    }
+
+    @Override
+    boolean restore(ConsumerRecord<byte[], byte[]> record, Writes writes) {
+        return put(writes, record.key(), record.value(), record.timestamp()) != PUT_RETURN_CODE_NOT_PUT;
     }
 
     @Override

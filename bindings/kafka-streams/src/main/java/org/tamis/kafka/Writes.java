@@ -2,26 +2,30 @@ package org.tamis.kafka;
 
 import java.util.ArrayList;
 import java.util.List;
+import org.tamis.Database;
 import org.tamis.Keyspace;
 import org.tamis.WriteBatch;
 
 /** Writes of a store that take effect together, at once or with the next commit. */
 final class Writes implements AutoCloseable {
-    private final StoreDatabase database;
+    private final Database database;
+    /** Where they are staged, or null. */
+    private final Staging staging;
     /** Null: they are staged. */
     private final WriteBatch batch;
 
     private final List<Runnable> staged = new ArrayList<>();
 
-    Writes(StoreDatabase database, boolean throughStaging) {
+    Writes(Database database, Staging staging) {
         this.database = database;
-        batch = throughStaging ? null : new WriteBatch();
+        this.staging = staging;
+        batch = staging == null ? new WriteBatch() : null;
     }
 
     /** Adds a write, or a delete if the value is null. */
     void put(Table table, byte[] key, byte[] value) {
         if (batch == null) {
-            staged.add(() -> table.put(key, value));
+            staged.add(() -> staging.stage(table, key, value));
         } else {
             put(batch, table.keyspace, key, value);
         }
@@ -38,10 +42,10 @@ final class Writes implements AutoCloseable {
     /** Does all of it. */
     void apply() {
         if (batch != null) {
-            database.get().write(batch);
+            database.write(batch);
             return;
         }
-        synchronized (database.staging()) {
+        synchronized (staging) {
             staged.forEach(Runnable::run);
         }
         staged.clear();

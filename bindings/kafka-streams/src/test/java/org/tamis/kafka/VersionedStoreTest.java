@@ -22,6 +22,7 @@ import java.util.Set;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.processor.StateStoreContext;
@@ -74,7 +75,7 @@ class VersionedStoreTest {
                 store.query(query, PositionBound.unbounded(), new QueryConfig(false)).getResult()) {
             versions.forEachRemaining(version -> {
                 if (version.timestamp() <= latest) {
-                    found.add(Bytes.wrap(version.value()) + " from " + version.timestamp() + " to " + version.validTo());
+                    found.add(text(version));
                 }
             });
         }
@@ -217,6 +218,48 @@ class VersionedStoreTest {
         assertNull(store.get(KEY, 8_000));
         assertArrayEquals(new byte[] {5}, store.get(KEY, 6_999).value());
         store.close();
+    }
+
+    private static String text(VersionedRecord<byte[]> record) {
+        return record == null ? "none" : Bytes.wrap(record.value()) + " from " + record.timestamp() + " to " + record.validTo();
+    }
+
+    /** Restored in batches, a store holds what it held when its records were put one by one, while history expires. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void restoredInBatches(boolean transactional) {
+        Map<String, String> configs = transactional ? Contexts.TRANSACTIONAL : Map.of();
+        Random random = new Random(7);
+        TamisVersionedStore put = new TamisVersionedStore("put", HISTORY.toMillis(), 5_000);
+        put.init((StateStoreContext) Contexts.of(directory.toFile(), Map.of()), put);
+        Contexts.Context context = Contexts.of(directory.toFile(), configs);
+        TamisVersionedStore restored = new TamisVersionedStore("restored", HISTORY.toMillis(), 5_000);
+        restored.init((StateStoreContext) context, restored);
+        long now = 0;
+        for (int batch = 0; batch < 40; batch++) {
+            List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
+            for (int i = 0; i < 100; i++) {
+                now += random.nextInt(100);
+                byte[] key = {(byte) random.nextInt(10)};
+                long time = Math.max(0, now - random.nextInt(5_000));
+                byte[] value = random.nextInt(5) == 0 ? null : Answers.value(random.nextInt(1_000));
+                put.put(Bytes.wrap(key), value, time);
+                records.add(new ConsumerRecord<>(
+                        "changelog", 0, 0, time, TimestampType.CREATE_TIME, 0, 0, key, value, new RecordHeaders(), Optional.empty()));
+            }
+            context.restore(records);
+            assertEquals(0, restored.approximateNumUncommittedBytes());
+        }
+        restored.commit(Map.of(new TopicPartition("changelog", 0), 4_000L));
+        for (byte key = 0; key < 10; key++) {
+            Bytes of = Bytes.wrap(new byte[] {key});
+            assertEquals(text(put.get(of)), text(restored.get(of)));
+            for (long time = now - 40_000; time <= now; time += 500) {
+                assertEquals(text(put.get(of, time)), text(restored.get(of, time)));
+            }
+        }
+        put.close();
+        restored.close();
     }
 
     @Test
