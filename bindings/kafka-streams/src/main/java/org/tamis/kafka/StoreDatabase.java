@@ -4,12 +4,15 @@ import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.streams.errors.ProcessorStateException;
 import org.apache.kafka.streams.query.Position;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import org.tamis.Database;
 import org.tamis.Keyspace;
 import org.tamis.Options;
@@ -18,6 +21,8 @@ import org.tamis.WriteBatch;
 
 /** The database of one store, in a directory of its own within that of the task. */
 final class StoreDatabase implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(StoreDatabase.class);
+
     /** The directory of a task in which its stores have theirs. */
     static final String DIRECTORY = "tamis";
 
@@ -65,6 +70,8 @@ final class StoreDatabase implements AutoCloseable {
         TamisConfig config = TamisConfig.of(configs, store, defaults);
         try {
             Files.createDirectories(directory);
+            // What a crash has left.
+            Utils.delete(aside(directory).toFile());
         } catch (IOException error) {
             throw new ProcessorStateException("Store " + store + ": cannot create " + directory, error);
         }
@@ -97,11 +104,21 @@ final class StoreDatabase implements AutoCloseable {
         return directory;
     }
 
-    /** Deletes the directory of a store, which is not open. */
+    /** Where a directory is while it is deleted: no store has such a name. */
+    private static Path aside(Path directory) {
+        return directory.resolveSibling("~" + directory.getFileName());
+    }
+
+    /** Deletes the directory of a store, which is not open: all of it, or after a crash nothing. */
     static void delete(String store, File stateDirectory) {
         Path directory = directory(store, stateDirectory);
+        Path aside = aside(directory);
         try {
-            Utils.delete(directory.toFile());
+            Utils.delete(aside.toFile());
+            if (Files.exists(directory)) {
+                Files.move(directory, aside, StandardCopyOption.ATOMIC_MOVE);
+                Utils.delete(aside.toFile());
+            }
         } catch (IOException error) {
             throw new ProcessorStateException("Store " + store + ": cannot delete " + directory, error);
         }
@@ -165,6 +182,7 @@ final class StoreDatabase implements AutoCloseable {
                 staging.write(batch, () -> database.write(batch));
             }
         }
+        offsets.committed(!committed.isEmpty());
     }
 
     /** Forgets what is staged, and all offsets: what the store holds belongs to none. */
@@ -191,7 +209,12 @@ final class StoreDatabase implements AutoCloseable {
     @Override
     public void close() {
         try {
-            offsets.closing();
+            try {
+                offsets.closing();
+            } catch (TamisException error) {
+                // The mark stays: more is restored than need be.
+                LOG.warn("a store at {} stays marked: {}", database.path(), error.getMessage());
+            }
             database.close();
         } finally {
             ProcessMemory.release();

@@ -95,10 +95,14 @@ final class StoreOffsets {
         if (offsets.isEmpty() && some) {
             batch.deletePrefix(keyspace, OFFSETS);
         }
-        some = !offsets.isEmpty();
         offsets.forEach((partition, offset) ->
                 batch.put(keyspace, key(partition), ByteBuffer.allocate(Long.BYTES).putLong(offset).array()));
         batch.put(keyspace, POSITION, PositionSerde.serialize(position).array());
+    }
+
+    /** Takes note that a commit was written, with offsets or without. */
+    void committed(boolean withOffsets) {
+        some = withOffsets;
         uncommitted = false;
     }
 

@@ -80,7 +80,7 @@ abstract class TamisStore implements StateStore, Cloneable {
         taskCheckpoint = TaskCheckpoint.of(context, name);
         open();
         try {
-            position = storeDatabase().offsets().position();
+            position = Errors.translated(name, "opening", storeDatabase().offsets()::position);
             if (StoreOffsets.areManaged() && storeDatabase().offsets().isAhead() && TaskCheckpoint.mayBeAborted(context)) {
                 throw new TaskCorruptedException(Set.of(context.taskId()));
             }
@@ -112,7 +112,7 @@ abstract class TamisStore implements StateStore, Cloneable {
         }
         StoreDatabase usable = opened;
         try {
-            String before = opened.offsets().format(format());
+            String before = Errors.translated(name, "opening", () -> usable.offsets().format(format()));
             if (before != null && !before.equals(format())) {
                 throw new ProcessorStateException("Store " + name + ": its directory holds " + before + ", not " + format()
                         + ". Delete it, and the store is restored.");
@@ -269,7 +269,7 @@ abstract class TamisStore implements StateStore, Cloneable {
         try {
             TamisStore view = (TamisStore) clone();
             view.readsCommitted = true;
-            view.position = storeDatabase().offsets().position();
+            view.position = Errors.translated(name, "reading", storeDatabase().offsets()::position);
             return (S) view;
         } catch (CloneNotSupportedException error) {
             throw new AssertionError(error);

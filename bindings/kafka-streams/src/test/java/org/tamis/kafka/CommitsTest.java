@@ -9,12 +9,15 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
@@ -310,6 +313,9 @@ class CommitsTest {
         store = opened(new TamisKeyValueStore("store"), TRANSACTIONAL);
         assertNull(store.committedOffset(CHANGELOG));
         assertNull(store.get(key(1)));
+        try (Stream<Path> left = Files.list(directory.resolve("tamis"))) {
+            assertEquals(List.of("store"), left.map(path -> path.getFileName().toString()).collect(Collectors.toList()));
+        }
     }
 
     /** No offsets for a store with a changelog: it is corrupted, and to be restored. What is staged must not be written. */
