@@ -9,7 +9,6 @@ import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Predicate;
-import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.metrics.Sensor;
 import org.apache.kafka.common.utils.Bytes;
@@ -71,16 +70,6 @@ abstract class SegmentedStore extends TamisStore {
     @Override
     void closing() {
         segments.get().close();
-    }
-
-    @Override
-    void beforeCommit() {
-        segments.get().forgetExpired();
-    }
-
-    @Override
-    void afterCommit() {
-        segments.get().dropExpired();
     }
 
     /** The starts of the segments that there are. */
@@ -200,10 +189,8 @@ abstract class SegmentedStore extends TamisStore {
         if (from > to) {
             LOG.debug("{}: all from {} to {} has expired", name, from, to);
         }
-        List<Segments.Segment> found = from > to ? List.of() : segments.get().between(from, to, forward);
-        if (readsCommitted()) {
-            found = found.stream().map(Segments.Segment::committed).collect(Collectors.toList());
-        }
+        List<Segments.Segment> found =
+                from > to ? List.of() : segments.get().between(from, to, forward, readsCommitted());
         return new SegmentIterator.Plan(name, found, source, wanted);
     }
 

@@ -134,6 +134,7 @@ final class Segments {
         }
         // Those of segments that were dropped.
         times.forEach(database::dropKeyspace);
+        store.segments(this);
     }
 
     private List<String> names(String prefix) {
@@ -260,13 +261,21 @@ final class Segments {
         }
     }
 
-    /** The segments that may hold times of a range, in the order in which a read goes through them. */
-    List<Segment> between(long from, long to, boolean forward) {
+    /**
+     * The segments that may hold times of a range, in the order in which a read goes through them.
+     *
+     * @param committed without what is staged
+     */
+    List<Segment> between(long from, long to, boolean forward, boolean committed) {
         if (id(from) > id(to)) {
             return List.of();
         }
         NavigableMap<Long, Segment> found = segments.subMap(id(from), true, id(to), true);
-        return List.copyOf((forward ? found : found.descendingMap()).values());
+        List<Segment> wanted = new ArrayList<>();
+        for (Segment segment : (forward ? found : found.descendingMap()).values()) {
+            wanted.add(committed ? segment.committed() : segment);
+        }
+        return wanted;
     }
 
     /** The starts of all segments, in order. */

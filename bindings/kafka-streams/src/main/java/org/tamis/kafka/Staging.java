@@ -2,6 +2,7 @@ package org.tamis.kafka;
 
 import java.util.HashSet;
 import java.util.Set;
+import org.tamis.Database;
 import org.tamis.WriteBatch;
 
 /**
@@ -41,12 +42,12 @@ final class Staging {
         bytes = 0;
     }
 
-    /** Adds what is staged to a batch, has the batch written, and forgets it. If writing fails, it stays. */
-    synchronized void write(WriteBatch batch, Runnable write) {
+    /** Adds what is staged to a batch, writes the batch, and forgets what was staged. If writing fails, it stays. */
+    synchronized void write(WriteBatch batch, Database database) {
         for (Table table : tables) {
             table.forEachStaged((key, value) -> Writes.put(batch, table.keyspace, key, value));
         }
-        write.run();
+        database.write(batch);
         forget();
     }
 }

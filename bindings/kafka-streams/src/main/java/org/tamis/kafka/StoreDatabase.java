@@ -40,11 +40,15 @@ final class StoreDatabase implements AutoCloseable {
     /** Where restored records wait for the rest of their batch if they depend on each other; the same, if there is that. Or null. */
     private final Staging restoring;
 
+    private final boolean isHistory;
     private final Table entries;
+    /** Those of the store, if it has any. */
+    private Segments segments;
 
     private StoreDatabase(Database database, Staging staging, boolean isHistory) {
         this.database = database;
         this.staging = staging;
+        this.isHistory = isHistory;
         restoring = staging == null && isHistory ? new Staging() : staging;
         offsets = new StoreOffsets(database);
         entries = table(database);
@@ -152,15 +156,15 @@ final class StoreDatabase implements AutoCloseable {
     }
 
     /** The same for restored records. {@link #restored} comes after them. */
-    Writes restoredWrites(boolean isHistory) {
+    Writes restoredWrites() {
         return new Writes(database, isHistory ? restoring : null);
     }
 
     /** Writes what was staged for restored records: others have committed it. */
-    void restored(boolean isHistory) {
+    void restored() {
         if (isHistory) {
             try (WriteBatch batch = new WriteBatch()) {
-                restoring.write(batch, () -> database.write(batch));
+                restoring.write(batch, database);
             }
         }
     }
@@ -172,17 +176,28 @@ final class StoreDatabase implements AutoCloseable {
         }
     }
 
+    /** Has commits drop segments that have expired: what was dropped before a commit would be missing if there is none. */
+    void segments(Segments segments) {
+        this.segments = segments;
+    }
+
     /** Writes what is staged, with the offsets and the position that it leads to, all or nothing. No offsets: there are none any more. */
     void commit(Map<TopicPartition, Long> committed, Position position) {
+        if (segments != null) {
+            segments.forgetExpired();
+        }
         try (WriteBatch batch = new WriteBatch()) {
             offsets.commit(batch, committed, position);
             if (staging == null) {
                 database.write(batch);
             } else {
-                staging.write(batch, () -> database.write(batch));
+                staging.write(batch, database);
             }
         }
         offsets.committed(!committed.isEmpty());
+        if (segments != null) {
+            segments.dropExpired();
+        }
     }
 
     /** Forgets what is staged, and all offsets: what the store holds belongs to none. */
@@ -212,8 +227,8 @@ final class StoreDatabase implements AutoCloseable {
             try {
                 offsets.closing();
             } catch (TamisException error) {
-                // The mark stays: more is restored than need be.
-                LOG.warn("a store at {} stays marked: {}", database.path(), error.getMessage());
+                LOG.warn("the store at {} could not note that it was closed after a commit, and will be restored as a whole if it is "
+                        + "opened under exactly-once: {}", database.path(), error.getMessage());
             }
             database.close();
         } finally {

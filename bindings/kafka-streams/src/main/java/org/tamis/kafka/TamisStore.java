@@ -158,12 +158,6 @@ abstract class TamisStore implements StateStore, Cloneable {
     /** Adds a record of the changelog to others; the value may be null. Reports whether the store takes it. */
     abstract boolean restore(ConsumerRecord<byte[], byte[]> record, Writes writes);
 
-    /** Called before a commit. */
-    void beforeCommit() {}
-
-    /** Called after a commit. */
-    void afterCommit() {}
-
     /** Prepares to restore records. */
     void restoring(Collection<ConsumerRecord<byte[], byte[]>> records) {}
 
@@ -173,7 +167,7 @@ abstract class TamisStore implements StateStore, Cloneable {
             open();
         }
         synchronized (position) {
-            try (Writes writes = storeDatabase().restoredWrites(isHistory())) {
+            try (Writes writes = storeDatabase().restoredWrites()) {
                 Errors.translated(name, "restoring", () -> {
                     restoring(records);
                     for (ConsumerRecord<byte[], byte[]> record : records) {
@@ -183,7 +177,7 @@ abstract class TamisStore implements StateStore, Cloneable {
                         }
                     }
                     writes.apply();
-                    storeDatabase().restored(isHistory());
+                    storeDatabase().restored();
                 });
             }
         }
@@ -242,11 +236,9 @@ abstract class TamisStore implements StateStore, Cloneable {
             Errors.translated(name, "giving up", open::giveUp);
             return;
         }
-        beforeCommit();
         synchronized (position) {
             Errors.translated(name, "committing", () -> open.commit(offsets, position));
         }
-        Errors.translated(name, "committing", this::afterCommit);
     }
 
     private boolean hasChangelog() {

@@ -9,7 +9,6 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.metrics.Sensor;
@@ -113,24 +112,13 @@ final class TamisVersionedStore extends TamisStore implements VersionedKeyValueS
         segments.get().close();
     }
 
-    @Override
-    void beforeCommit() {
-        segments.get().forgetExpired();
-    }
-
-    @Override
-    void afterCommit() {
-        segments.get().dropExpired();
-    }
-
     /** Part of the interface since Kafka Streams 4.4. */
     public VersionedKeyValueStore<Bytes, byte[]> readOnly(IsolationLevel level) {
         return isolated(level);
     }
 
     private List<Segments.Segment> segmentsFrom(long time) {
-        List<Segments.Segment> found = segments.get().between(time, Long.MAX_VALUE, true);
-        return readsCommitted() ? found.stream().map(Segments.Segment::committed).collect(Collectors.toList()) : found;
+        return segments.get().between(time, Long.MAX_VALUE, true, readsCommitted());
     }
 
     @Override
