@@ -144,7 +144,7 @@ public final class Bench {
             byTurns((side, round) -> {
                 for (String part : parts) {
                     if (part.equals("restart")) {
-                        restart(round, broker, work, side);
+                        restart(broker, work, side);
                     } else if (!part.equals("store")) {
                         topology(part, round, broker, work, side);
                     }
@@ -190,7 +190,7 @@ public final class Bench {
     }
 
     /** Restores a table, kills its process while it is updated, and starts it again. */
-    private void restart(int round, Broker broker, Path work, Side side) throws IOException, InterruptedException {
+    private void restart(Broker broker, Path work, Side side) throws IOException, InterruptedException {
         Path state = work.resolve("state");
         List<String> arguments =
                 new ArrayList<>(List.of("first", broker.address(), RESTART, state.toString(), side.suppliers, side.properties));
@@ -330,6 +330,9 @@ public final class Bench {
         List<Double> first = sides.get(0).figures.get(name);
         List<Double> last = sides.get(sides.size() - 1).figures.get(name);
         if (sides.size() < 2 || first == null || last == null) {
+            return "";
+        }
+        if (median(first) == 0 || median(last) == 0) {
             return "";
         }
         double quotient = median(last) / median(first);

@@ -132,7 +132,7 @@ public final class TopologyRun {
                 .withGroupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP));
     }
 
-    static void check(String what, long actual, long expected) {
+    private static void check(String what, long actual, long expected) {
         if (actual != expected) {
             throw new IllegalStateException(what + ": " + actual + ", not " + expected);
         }
