@@ -37,7 +37,10 @@ use super::{Overlap, ReadFile};
 #[cfg(all(test, unix))]
 mod tests;
 mod threads;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]
+mod uring;
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
+#[path = "no_uring.rs"]
 mod uring;
 
 /// One byte range of a file.
@@ -96,7 +99,6 @@ fn submit(stretches: &[Stretch], outcomes: &mut [Outcome], depth: usize) {
 
 #[derive(Debug)]
 enum Method {
-    #[cfg(target_os = "linux")]
     Rings(uring::Rings),
     Threads(threads::Pool),
 }
@@ -117,12 +119,12 @@ impl BatchReader {
     /// needed.
     pub fn new(depth: usize, uring: bool) -> BatchReader {
         let depth = depth.max(2);
-        #[cfg(target_os = "linux")]
-        if uring && uring::allowed() {
-            return BatchReader::of(Method::Rings(uring::Rings::new(depth)), depth);
-        }
-        let _ = uring;
-        BatchReader::of(Method::Threads(threads::Pool::new(depth - 1)), depth)
+        let method = if uring && uring::allowed() {
+            Method::Rings(uring::Rings::new(depth))
+        } else {
+            Method::Threads(threads::Pool::new(depth - 1))
+        };
+        BatchReader::of(method, depth)
     }
 
     fn of(method: Method, depth: usize) -> BatchReader {
@@ -137,7 +139,6 @@ impl BatchReader {
     /// Returns `io-uring` or `threads`.
     pub fn method(&self) -> &'static str {
         match &self.method {
-            #[cfg(target_os = "linux")]
             Method::Rings(_) => "io-uring",
             Method::Threads(_) => "threads",
         }
@@ -159,7 +160,6 @@ impl BatchReader {
                 submit(stretches, &mut outcomes, self.depth);
             } else if stretches.iter().any(Stretch::overlaps) {
                 match &self.method {
-                    #[cfg(target_os = "linux")]
                     Method::Rings(rings) => rings.read(stretches, &mut outcomes),
                     Method::Threads(pool) => pool.read(stretches, &mut outcomes),
                 }

@@ -32,7 +32,6 @@ fn threads(depth: usize) -> BatchReader {
 /// Every method available here, at several depths.
 fn readers() -> Vec<BatchReader> {
     let mut readers = vec![threads(2), threads(8), BatchReader::new(3, true)];
-    #[cfg(target_os = "linux")]
     if uring::allowed() {
         for depth in [2, 5, 32, 256] {
             readers.push(BatchReader::of(Method::Rings(uring::Rings::new(depth)), depth));
@@ -199,14 +198,11 @@ fn threads_are_started_as_needed_and_not_beyond_the_depth() {
 #[test]
 fn without_io_uring_threads_read() {
     assert_eq!(BatchReader::new(32, false).method(), "threads");
-    #[cfg(target_os = "linux")]
-    {
-        let expected = if uring::allowed() { "io-uring" } else { "threads" };
-        assert_eq!(BatchReader::new(32, true).method(), expected);
-    }
+    let expected = if uring::allowed() { "io-uring" } else { "threads" };
+    assert_eq!(BatchReader::new(32, true).method(), expected);
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]
 #[test]
 fn one_ring_per_concurrent_reader_is_created_and_kept() {
     if !uring::allowed() {

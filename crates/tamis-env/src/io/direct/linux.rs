@@ -80,10 +80,6 @@ impl AlignedBuf {
         }
     }
 
-    pub(in crate::io) fn len(&self) -> usize {
-        self.len
-    }
-
     pub(in crate::io) fn get(&self) -> &[u8] {
         let skip = self.bytes.as_ptr().align_offset(ALIGN);
         &self.bytes[skip..skip + self.len]
