@@ -155,7 +155,10 @@ impl Placed {
     fn bytes(bytes: &[u8], shift: usize) -> SharedBytes {
         let mut lines = vec![Line::ZERO; (shift + bytes.len()).div_ceil(64)];
         for (i, &byte) in bytes.iter().enumerate().map(|(i, byte)| (shift + i, byte)) {
-            lines[i / 64].0[i % 64 / 4] |= u32::from(byte) << (i % 4 * 8);
+            let word = &mut lines[i / 64].0[i % 64 / 4];
+            let mut bytes = word.to_ne_bytes();
+            bytes[i % 4] = byte;
+            *word = u32::from_ne_bytes(bytes);
         }
         Arc::new(Placed { lines, shift, len: bytes.len() })
     }
