@@ -7,6 +7,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`codec`] | numbers and strings in records |
+//! | [`sums`] | sums of records, to notice faults of memory |
 //! | [`wal`] | logs of records: the write-ahead log and the manifest |
 //! | [`table`] | sorted tables with index and filters; the block cache |
 //! | [`blob`] | files of large values |
@@ -31,6 +32,7 @@ pub mod codec;
 pub mod error;
 pub mod images;
 pub mod settings;
+pub mod sums;
 pub mod table;
 pub mod tree;
 pub mod wal;

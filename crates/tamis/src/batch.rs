@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId};
 use tamis_base::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES, prefix_successor};
 use tamis_files::codec::Encode;
-use tamis_files::wal::ops::{Ops, tag};
+use tamis_files::sums::{RecordHash, RecordSum};
+use tamis_files::wal::ops::{BatchOp, Ops, tag};
 use tamis_filter::Digest;
 
 use crate::error::WriteError;
@@ -37,6 +38,8 @@ pub struct WriteBatch {
     keyspaces: SmallVec<[KeyspaceId; 4]>,
     /// The keyspaces that merge operands are written to, each once.
     merged: SmallVec<[KeyspaceId; 2]>,
+    /// The sum of the operations as they were added, if the batch is protected.
+    sum: Option<RecordSum>,
     /// The open database that the named keyspaces belong to, and the name of the first of them.
     owner: Option<(u64, String)>,
 }
@@ -53,6 +56,14 @@ impl WriteBatch {
     /// six bytes per operation.
     pub fn with_capacity(bytes: usize) -> WriteBatch {
         WriteBatch { bytes: Vec::with_capacity(bytes), ..WriteBatch::default() }
+    }
+
+    /// Creates an empty batch that notices if its memory changes between the addition of an
+    /// operation and its commit, as faulty memory does. The commit then fails. For databases with
+    /// [`protect_writes`](crate::Options::protect_writes); others do not look. Costs a hash of each
+    /// key and value.
+    pub fn protected() -> WriteBatch {
+        WriteBatch { sum: Some(RecordSum::default()), ..WriteBatch::default() }
     }
 
     /// Sets `key` to `value`.
@@ -111,7 +122,7 @@ impl WriteBatch {
             return self.refuse(e);
         }
         self.bytes.reserve(key.len() + value.len() + 1 + 5 + 3 + 5);
-        self.begin(tag, keyspace);
+        self.begin(tag, keyspace, key, value);
         self.put_key(key);
         self.bytes.put_bytes(value);
         self
@@ -122,7 +133,7 @@ impl WriteBatch {
         if let Err(e) = check_key(key) {
             return self.refuse(e);
         }
-        self.begin(tag::DELETE, keyspace);
+        self.begin(tag::DELETE, keyspace, key, b"");
         self.put_key(key);
         self
     }
@@ -137,12 +148,12 @@ impl WriteBatch {
             Err(e) => return self.refuse(e),
             Ok(None) => {}
             Ok(Some((start, Some(end)))) => {
-                self.begin(tag::DELETE_RANGE, keyspace);
+                self.begin(tag::DELETE_RANGE, keyspace, &start, &end);
                 self.bytes.put_bytes(&start);
                 self.bytes.put_bytes(&end);
             }
             Ok(Some((start, None))) => {
-                self.begin(tag::DELETE_FROM, keyspace);
+                self.begin(tag::DELETE_FROM, keyspace, &start, b"");
                 self.bytes.put_bytes(&start);
             }
         }
@@ -151,7 +162,7 @@ impl WriteBatch {
 
     /// Like [`put_id`](Self::put_id), with the digest of `key`. Key and value have been checked.
     pub(crate) fn put_digested(&mut self, keyspace: KeyspaceId, key: &[u8], digest: Digest, value: &[u8]) {
-        self.begin(tag::PUT, keyspace);
+        self.begin(tag::PUT, keyspace, key, value);
         self.put_key_digested(key, digest);
         self.bytes.put_bytes(value);
     }
@@ -171,7 +182,7 @@ impl WriteBatch {
 
     /// Like [`delete_id`](Self::delete_id), with the digest of `key`, which has been checked.
     pub(crate) fn delete_digested(&mut self, keyspace: KeyspaceId, key: &[u8], digest: Digest) {
-        self.begin(tag::DELETE, keyspace);
+        self.begin(tag::DELETE, keyspace, key, b"");
         self.put_key_digested(key, digest);
     }
 
@@ -184,7 +195,7 @@ impl WriteBatch {
         digest: Digest,
         operand: &[u8],
     ) {
-        self.begin(tag::MERGE, keyspace);
+        self.begin(tag::MERGE, keyspace, key, operand);
         self.put_key_digested(key, digest);
         self.bytes.put_bytes(operand);
         if !self.merged.contains(&keyspace) {
@@ -196,12 +207,15 @@ impl WriteBatch {
     /// number, so that the log's sequence numbers have no gap.
     pub(crate) fn ingestion(keyspace: KeyspaceId) -> WriteBatch {
         let mut batch = WriteBatch::new();
-        batch.begin(tag::INGESTION, keyspace);
+        batch.begin(tag::INGESTION, keyspace, b"", b"");
         batch.bytes.put_bytes(b"");
         batch
     }
 
-    fn begin(&mut self, tag: u8, keyspace: KeyspaceId) {
+    fn begin(&mut self, tag: u8, keyspace: KeyspaceId, key: &[u8], value: &[u8]) {
+        if let Some(sum) = &mut self.sum {
+            sum.add(RecordHash::of(tag, key, value), place_in_batch(self.len, keyspace));
+        }
         self.bytes.put_u8(tag);
         self.bytes.put_varint(keyspace.into());
         self.len += 1;
@@ -244,6 +258,7 @@ impl WriteBatch {
         self.bytes.clear();
         self.len = 0;
         self.error = None;
+        self.sum = self.sum.map(|_| RecordSum::default());
         self.digests.clear();
         self.keyspaces.clear();
         self.merged.clear();
@@ -265,6 +280,16 @@ impl WriteBatch {
             Some((known, name)) if *known != owner => Err(WriteError::ForeignKeyspace { name: name.clone() }),
             _ => Ok(()),
         }
+    }
+
+    /// Makes the batch [protected](Self::protected) from now on.
+    pub(crate) fn protect(&mut self) {
+        self.sum.get_or_insert_with(|| sum_of(Ops::new(&self.bytes)));
+    }
+
+    /// Reports whether the operations are those that were added, as far as the batch is protected.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.sum.is_none_or(|sum| sum == sum_of(self.ops()))
     }
 
     /// Returns the keyspaces written to, each once.
@@ -307,6 +332,28 @@ impl WriteBatch {
     pub(crate) fn ops(&self) -> Ops<'_> {
         Ops::new(&self.bytes)
     }
+}
+
+/// The number of an operation in the batch's sum.
+fn place_in_batch(at: usize, keyspace: KeyspaceId) -> u64 {
+    (at as u64).rotate_left(32) ^ u64::from(keyspace)
+}
+
+/// The sum of operations. What cannot be decoded is not part of it.
+fn sum_of(ops: Ops<'_>) -> RecordSum {
+    let mut sum = RecordSum::default();
+    for (at, op) in ops.map_while(Result::ok).enumerate() {
+        let (tag, key, value) = match op {
+            BatchOp::Put { key, value, .. } => (tag::PUT, key, value),
+            BatchOp::Merge { key, operand, .. } => (tag::MERGE, key, operand),
+            BatchOp::Delete { key, .. } => (tag::DELETE, key, &b""[..]),
+            BatchOp::DeleteRange { start, end: Some(end), .. } => (tag::DELETE_RANGE, start, end),
+            BatchOp::DeleteRange { start, end: None, .. } => (tag::DELETE_FROM, start, &b""[..]),
+            BatchOp::Ingestion { .. } => (tag::INGESTION, &b""[..], &b""[..]),
+        };
+        sum.add(RecordHash::of(tag, key, value), place_in_batch(at, op.keyspace()));
+    }
+    sum
 }
 
 pub(crate) fn check_key(key: &[u8]) -> Result<(), WriteError> {
@@ -379,6 +426,32 @@ mod tests {
         assert_eq!(ops(&batch), [BatchOp::Ingestion { keyspace: 300 }]);
         assert_eq!(batch.bytes(), [16, 0xAC, 2, 0]);
         assert!(Ops::new(&[16, 0, 1, b'k']).next().is_some_and(|op| op.is_err()), "it has no key");
+    }
+
+    #[test]
+    fn a_protected_batch_is_intact_until_a_byte_changes() {
+        for protected_at in 0..3 {
+            let mut batch = if protected_at == 0 { WriteBatch::protected() } else { WriteBatch::new() };
+            batch.put("a", "1").delete("b").delete_range("c".."d").delete_range("x"..);
+            if protected_at == 1 {
+                batch.protect();
+            }
+            batch.merge_id(7, b"e", b"2").put_digested(9, b"f", Digest::of(b"f"), b"3");
+            batch.delete_digested(0, b"g", Digest::of(b"g"));
+            batch.merge_digested(8, b"h", Digest::of(b"h"), b"4");
+            batch.protect();
+            assert!(batch.is_intact());
+            for at in 0..batch.bytes.len() {
+                for bit in 0..8 {
+                    batch.bytes[at] ^= 1 << bit;
+                    assert!(!batch.is_intact(), "bit {bit} of byte {at}");
+                    batch.bytes[at] ^= 1 << bit;
+                }
+            }
+            batch.clear();
+            batch.put("a", "2");
+            assert!(batch.is_intact(), "an emptied batch begins anew");
+        }
     }
 
     #[test]

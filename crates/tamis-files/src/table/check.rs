@@ -10,6 +10,7 @@ use super::index::{BlockAt, Index};
 use super::properties::Properties;
 use super::reader::Table;
 use crate::error::StorageError;
+use crate::sums::{RecordHash, RecordSum};
 
 /// The maximum number of problems reported.
 const MAX_PROBLEMS: usize = 100;
@@ -23,6 +24,8 @@ pub struct TableCheck {
     pub(crate) bytes: u64,
     /// The number of entries in those blocks.
     pub entries: u64,
+    /// The sum of those entries, each with its sequence number.
+    pub sum: RecordSum,
     /// The first hundred problems found, each with the offset of the part concerned.
     pub problems: Vec<(u64, String)>,
 }
@@ -175,6 +178,7 @@ fn check_block(
                 report.problem(at.offset, format!("the hash index does not lead to entry {i}"));
             }
         }
+        report.sum.add(RecordHash::of(kind as u8, &key, value), seq);
         let sums = &mut walk.sums;
         if sums.entries == 0 {
             sums.smallest.clone_from(&key);

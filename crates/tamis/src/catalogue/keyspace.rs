@@ -91,6 +91,8 @@ pub(crate) struct KeyspaceInner {
     pub(crate) reads: Arc<ReadCounters>,
     /// Where memtables get their memory.
     chunks: Arc<ChunkPool>,
+    /// Whether they keep the sum of their versions.
+    protect: bool,
     /// If the database has a record cache.
     pub(crate) records: Option<KeyspaceRecords>,
 }
@@ -104,6 +106,8 @@ pub(crate) struct SharedParts<'a> {
     pub(crate) chunks: &'a Arc<ChunkPool>,
     pub(crate) numbering: &'a Arc<Numbering>,
     pub(crate) records: &'a Option<Arc<RecordCache>>,
+    /// [`Options::protect_writes`].
+    pub(crate) protect: bool,
 }
 
 impl KeyspaceInner {
@@ -136,7 +140,7 @@ impl KeyspaceInner {
             shared.reads.counters(name, filter.global().map(|global| global.grf.queries().clone())),
             shared.chunks.clone(),
         );
-        let memtables = Memtables::new(fresh_memtable(&options, &chunks, 0));
+        let memtables = Memtables::new(fresh_memtable(&options, &chunks, shared.protect, 0));
         let selector = Arc::new(filter.selector(&version, options.filter_allocation));
         let gaps = Arc::new(Gaps::new(shared.numbering.clone()));
         KeyspaceInner {
@@ -164,6 +168,7 @@ impl KeyspaceInner {
             limited_at: AtomicU64::new(0),
             reads,
             chunks,
+            protect: shared.protect,
             records: shared.records.clone().map(|cache| KeyspaceRecords::new(id, cache)),
         }
     }
@@ -180,7 +185,7 @@ impl KeyspaceInner {
 
     /// Returns an empty memtable whose writes will go into `log` or a later one.
     pub(crate) fn fresh_memtable(&self, log: LogId) -> Arc<MemtableSlot> {
-        fresh_memtable(&self.shaping.load().options, &self.chunks, log)
+        fresh_memtable(&self.shaping.load().options, &self.chunks, self.protect, log)
     }
 
     /// Called under the `state` lock.
@@ -285,13 +290,18 @@ impl KeyspaceInner {
     }
 }
 
-fn fresh_memtable(options: &KeyspaceOptions, chunks: &Arc<ChunkPool>, log: LogId) -> Arc<MemtableSlot> {
+fn fresh_memtable(
+    options: &KeyspaceOptions,
+    chunks: &Arc<ChunkPool>,
+    protect: bool,
+    log: LogId,
+) -> Arc<MemtableSlot> {
     // The largest budget does not fit into 32-bit addresses; no memtable can be that full there.
     let budget = usize::try_from(options.memtable_bytes).unwrap_or(usize::MAX);
     // In a log, values are not compressed.
     let stay_in_log = options.compression.at(0) == Compression::None;
     let in_log = if stay_in_log { options.blob_threshold } else { 0 };
-    let memtable = Memtable::with_chunks(budget, in_log, Some(chunks.clone()));
+    let memtable = Memtable::with_chunks(budget, in_log, Some(chunks.clone())).with_sum(protect);
     MemtableSlot::new(Arc::new(memtable), log)
 }
 

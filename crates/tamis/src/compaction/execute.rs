@@ -209,6 +209,7 @@ impl Merge<'_> {
                     output.blob_bytes += part.blob_bytes;
                     output.files.append(part.files);
                     output.tables.extend(part.tables);
+                    output.sums.extend(part.sums);
                 }
                 Ok(None) => {}
                 // A full disk is the mildest error; any other one replaces it.

@@ -56,6 +56,8 @@ pub(crate) struct TableSink<'a> {
     pub(crate) lineage: Lineage<'a>,
     /// The blob files, or logs, that the inputs refer to.
     pub(crate) blobs: &'a BlobInputs,
+    /// Whether records are checked on their way: [`Options::protect_writes`](crate::Options).
+    pub(crate) protect: bool,
     /// Consulted at intervals.
     pub(crate) control: &'a dyn JobControl,
 }

@@ -1,5 +1,10 @@
 //! Turns a sequence of versions into tables: drops invisible versions, cuts at size and borders,
 //! builds filters. Shared by flush and compaction.
+//!
+//! With [`protect_writes`](crate::Options::protect_writes), records are checked on their way. A
+//! version is hashed when it is read, and again when it is added to its table. The sums of all that
+//! was read and of all that each table was given are part of the result: the caller compares them
+//! with the memtables, and with the finished tables.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,6 +14,7 @@ use tamis_base::ids::{BlobFileId, TableId};
 use tamis_base::key::{KeyBytes, KeyEnd, Kind, MAX_SEQNO, SeqNo, prefix_of};
 use tamis_base::meta::{TableExtra, TableMeta};
 use tamis_files::blob::Reference;
+use tamis_files::sums::{RecordHash, RecordSum};
 use tamis_files::table::{ExtraProperties, TableBuilder, TableOptions};
 use tamis_files::tree::files::table_path;
 use tamis_files::tree::tombstones::Tombstones;
@@ -37,6 +43,10 @@ pub(crate) struct MergeOutput {
     pub(crate) written_bytes: u64,
     /// The bytes of the blob files among them.
     pub(crate) blob_bytes: u64,
+    /// If writes are protected: the sum of the versions that were read.
+    pub(crate) read: RecordSum,
+    /// If writes are protected: for each table, the sum of its versions. Otherwise empty.
+    pub(crate) sums: Vec<RecordSum>,
 }
 
 /// A table being written.
@@ -53,6 +63,8 @@ struct OpenOutput {
     separated: u64,
     /// The smallest sequence number of a delete.
     oldest_delete: Option<SeqNo>,
+    /// The sum of the versions, if writes are protected.
+    sum: Option<RecordSum>,
 }
 
 /// Writes everything that `input` returns within its bounds to tables, along with the parts of
@@ -75,7 +87,14 @@ pub(crate) fn write_tables(
 impl MergeOutput {
     pub(crate) fn new(sink: &TableSink<'_>) -> MergeOutput {
         let files = NewFiles::new(sink.dir, sink.garbage);
-        MergeOutput { tables: Vec::new(), files, written_bytes: 0, blob_bytes: 0 }
+        MergeOutput {
+            tables: Vec::new(),
+            files,
+            written_bytes: 0,
+            blob_bytes: 0,
+            read: RecordSum::default(),
+            sums: Vec::new(),
+        }
     }
 }
 
@@ -125,6 +144,10 @@ impl MergeWriter<'_, '_> {
             if next_prefix >= end_prefix && end.as_deref().is_some_and(|end| next >= end) {
                 break;
             }
+            let origin = self.sink.protect.then(|| Origin::of(next, kind, value));
+            if let Some(origin) = origin {
+                self.output.read.add(origin.hash, seq);
+            }
             steps += 1;
             if steps.is_multiple_of(4096) || stretch >= STRETCH_BYTES {
                 stretch = 0;
@@ -134,7 +157,7 @@ impl MergeWriter<'_, '_> {
             }
             if next_prefix != prefix || key.as_deref() != Some(next) {
                 if let Some(done) = &key {
-                    versions.end(done, &mut |kept| self.keep(&mut open, done, digest, kept))?;
+                    versions.end(done, &mut |kept| self.keep(&mut open, done, digest, kept, None))?;
                 }
                 let new = key.get_or_insert_default();
                 new.clear();
@@ -162,13 +185,15 @@ impl MergeWriter<'_, '_> {
             let version = (seq, kind, value);
             let len = value.len() as u64;
             let before = self.blobs.bytes();
-            versions.version(user_key, version, &mut |kept| self.keep(&mut open, user_key, digest, kept))?;
+            versions.version(user_key, version, &mut |kept| {
+                self.keep(&mut open, user_key, digest, kept, origin)
+            })?;
             // The value of a reference may be moved: then it counts, not the reference.
             stretch += user_key.len() as u64 + len.max(self.blobs.bytes() - before);
             input.next()?;
         }
         if let Some(done) = &key {
-            versions.end(done, &mut |kept| self.keep(&mut open, done, digest, kept))?;
+            versions.end(done, &mut |kept| self.keep(&mut open, done, digest, kept, None))?;
         }
         self.finish(open.take(), &lower, end.as_deref(), &kept_tombstones)?;
         self.blobs.finish()?;
@@ -187,7 +212,8 @@ impl MergeWriter<'_, '_> {
         self.sink.control.go_on(new)
     }
 
-    /// Writes a version to the open table, or to a new one.
+    /// Writes a version to the open table, or to a new one. `origin` is the version just read, if
+    /// writes are protected.
     #[inline]
     fn keep(
         &mut self,
@@ -195,7 +221,12 @@ impl MergeWriter<'_, '_> {
         key: &[u8],
         digest: Digest,
         kept: Kept<'_>,
+        origin: Option<Origin>,
     ) -> Result<(), StorageError> {
+        if origin.is_some_and(|origin| origin.has_become(key, &kept)) {
+            let what = "a record changed while it was merged: memory has changed";
+            return Err(StorageError::corrupt(self.sink.dir, None, what));
+        }
         let table = match open {
             Some(table) => table,
             None => open.insert(self.open(key)?),
@@ -286,6 +317,7 @@ impl MergeWriter<'_, '_> {
             blobs: BTreeMap::new(),
             separated: 0,
             oldest_delete: None,
+            sum: self.sink.protect.then(RecordSum::default),
         })
     }
 
@@ -304,7 +336,7 @@ impl MergeWriter<'_, '_> {
             None if clipped.is_empty() => return Ok(()),
             None => self.open(lower)?,
         };
-        let OpenOutput { id, builder, filter, first_key, pinned, blobs, separated, mut oldest_delete } =
+        let OpenOutput { id, builder, filter, first_key, pinned, blobs, separated, mut oldest_delete, sum } =
             table;
         let blobs: Vec<_> = blobs.into_iter().collect();
         // Finish the values before the table: without a manifest, salvage takes a whole table as
@@ -352,6 +384,7 @@ impl MergeWriter<'_, '_> {
         let finished = builder.finish(filter.and_then(|filter| filter.bytes), tombstones, extra)?;
         log::debug!("wrote {} with {entries} entries", path.display());
         self.output.written_bytes += finished.file_bytes;
+        self.output.sums.extend(sum);
         self.output.tables.push(TableMeta {
             id,
             file_bytes: finished.file_bytes,
@@ -376,6 +409,27 @@ impl MergeWriter<'_, '_> {
     }
 }
 
+/// A version as it was read.
+#[derive(Clone, Copy)]
+struct Origin {
+    hash: RecordHash,
+    kind: Kind,
+    /// Where its value is: versions that a merge changes have theirs elsewhere.
+    value: *const u8,
+}
+
+impl Origin {
+    fn of(key: &[u8], kind: Kind, value: &[u8]) -> Origin {
+        Origin { hash: RecordHash::of(kind as u8, key, value), kind, value: value.as_ptr() }
+    }
+
+    /// Reports whether `kept` is this version, and is not what it was.
+    fn has_become(&self, key: &[u8], kept: &Kept<'_>) -> bool {
+        let is_it = kept.kind == self.kind && kept.value.as_ptr() == self.value;
+        is_it && RecordHash::of(kept.kind as u8, key, kept.value) != self.hash
+    }
+}
+
 impl OpenOutput {
     /// Counts a value in a blob file that the next entry refers to; of this file, at most `most`
     /// bytes may be listed. Wrong references may name one record twice, and a table that lists more
@@ -397,6 +451,9 @@ impl OpenOutput {
         }
         if kind == Kind::Delete {
             self.oldest_delete = Some(self.oldest_delete.map_or(seq, |oldest| oldest.min(seq)));
+        }
+        if let Some(sum) = &mut self.sum {
+            sum.add(RecordHash::of(kind as u8, key, value), seq);
         }
         self.filter.add(key, digest);
         self.builder.add(key, digest, seq, kind, value)

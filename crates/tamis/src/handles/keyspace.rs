@@ -275,7 +275,8 @@ impl Keyspace {
     fn put_as(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<(), WriteError> {
         // Checked before making room for it.
         check_value(value)?;
-        let stays = value.len() >= LARGE_VALUE && durability != Durability::Sync;
+        let is_protected = self.handle.inner.options.protect_writes;
+        let stays = value.len() >= LARGE_VALUE && durability != Durability::Sync && !is_protected;
         let in_batch = if stays { &[] } else { value };
         let mut batch = WriteBatch::with_capacity(key.len() + in_batch.len() + 24);
         batch.put_id(self.inner.id, key, in_batch);

@@ -38,6 +38,7 @@ use crate::error::StorageError;
 use crate::gate::room::{LEFT_FREE, human};
 use crate::jobs::control::{CancelToken, CompactionControl, reason_name, work_name};
 use crate::jobs::covered::{covered_tables, hidden_share};
+use crate::jobs::verify::check_written;
 use crate::observe::events::{CompactionInfo, CompactionOutcome, Event};
 use crate::observe::latency::Operation;
 use crate::observe::span;
@@ -422,6 +423,7 @@ impl Session {
                 merge: Some(MergeLineage { mark, inputs, before: &before }),
             },
             blobs: &blobs,
+            protect: self.options.protect_writes,
             control,
         };
         let cuts = parts::cuts(inputs, plan, self.options.compaction_threads());
@@ -446,6 +448,7 @@ impl Session {
         let (written, blobs) = (output.written_bytes, output.blob_bytes);
         let opened = output.files.open(&*self.fs, &output.tables, &self.files.reader_config);
         let opened = opened.map_err(PlanEnd::Undone)?;
+        check_written(&opened, &output.sums).map_err(PlanEnd::Undone)?;
         bits.inherit(&opened);
         self.observed.write_counters.blob_write_bytes.add(blobs);
         Ok(Merged { opened, read, written })

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use tamis_base::epochs::EpochMap;
 use tamis_base::ids::LogId;
+use tamis_files::sums::RecordSum;
 use tamis_files::table::CursorOptions;
 use tamis_files::tree::edit::VersionEdit;
 use tamis_files::tree::tombstones::Tombstones;
@@ -24,6 +25,7 @@ use crate::compaction::sink::Everything;
 use crate::compaction::{Lineage, NewKeys, TableSink, logged, writer};
 use crate::error::StorageError;
 use crate::jobs::control::FlushControl;
+use crate::jobs::verify::check_written;
 use crate::log::Current;
 use crate::observe::events::{Event, FlushInfo, FlushOutcome};
 use crate::observe::latency::Operation;
@@ -349,6 +351,7 @@ impl Session {
             rules: keyspace.rules(expired),
             lineage: Lineage { keyspace: keyspace.id, keyspace_name: keyspace.name(), merge: None },
             blobs,
+            protect: self.options.protect_writes,
             control: &FlushControl { db: self, cancellable },
         };
         let mut cursor = MergeCursor::new(RunTables::List(Vec::new()), CursorOptions::default(), slots.len());
@@ -360,12 +363,26 @@ impl Session {
                 EpochMap::flush(smallest.clone(), epoch)
             })?;
         let Some(output) = output else { return Ok(None) };
+        if sink.protect && Some(output.read) != sum_of(slots) {
+            let what = "the memtables do not have what was inserted: memory has changed";
+            return Err(StorageError::corrupt(&self.dir, None, what));
+        }
         let (written, blobs) = (output.written_bytes, output.blob_bytes);
         let opened = output.files.open(&*self.fs, &output.tables, &self.files.reader_config)?;
+        check_written(&opened, &output.sums)?;
         bits.inherit(&opened);
         self.observed.write_counters.blob_write_bytes.add(blobs);
         Ok(Some((opened, written)))
     }
+}
+
+/// Returns the sum of all versions in these memtables, if they keep it.
+fn sum_of(slots: &[Arc<MemtableSlot>]) -> Option<RecordSum> {
+    let mut sum = RecordSum::default();
+    for slot in slots {
+        sum.add_all(slot.memtable.sum()?);
+    }
+    Some(sum)
 }
 
 #[cfg(test)]

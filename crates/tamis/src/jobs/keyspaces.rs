@@ -49,6 +49,7 @@ impl Session {
                 chunks: &self.keyspaces.chunks,
                 numbering: &self.keyspaces.numbering,
                 records: &self.files.records,
+                protect: self.options.protect_writes,
             },
         ));
         self.expiry.join(&inner);

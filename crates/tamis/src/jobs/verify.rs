@@ -1,9 +1,11 @@
 //! Verification of everything on disk.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tamis_base::ids::{BlobFileId, LogId};
 use tamis_base::key::prefix_of;
+use tamis_files::sums::RecordSum;
 use tamis_files::table::{CursorOptions, ELASTIC, TableCursor, UnitDirectory, read_filter};
 use tamis_files::tree::files::{filter_path, log_path, manifest_name, name_of};
 use tamis_files::tree::replay::{ReplayOptions, replay};
@@ -268,14 +270,30 @@ fn check_epochs(keyspace: &str, version: &Version, problems: &mut Vec<String>) {
     }
 }
 
-/// Reads all of a table and adds any problems to the report.
-pub(crate) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
+/// Reads tables that were just written, and fails unless they have the records that they were given,
+/// in order, and filters that know their keys. `sums` has the sum of each; it is empty if writes are
+/// not protected.
+pub(crate) fn check_written(tables: &[Arc<OpenTable>], sums: &[RecordSum]) -> Result<(), StorageError> {
+    for (table, sum) in tables.iter().zip(sums) {
+        let mut report = VerifyReport::default();
+        let found = check_table(table, &mut report);
+        let differs = || "the table does not have what it was given: memory has changed".to_owned();
+        let wrong = report.problems.into_iter().next().or_else(|| (found != *sum).then(differs));
+        if let Some(what) = wrong {
+            return Err(StorageError::corrupt(table.table.path(), None, what));
+        }
+    }
+    Ok(())
+}
+
+/// Reads all of a table and adds any problems to the report. Returns the sum of its entries.
+pub(crate) fn check_table(table: &OpenTable, report: &mut VerifyReport) -> RecordSum {
     report.tables += 1;
     report.bytes += table.meta.file_bytes;
     let check = table.table.check_while(&mut |_| !interrupt::is_interrupted());
     if interrupt::is_interrupted() {
         // Only a part was read, which says nothing of the rest.
-        return;
+        return check.sum;
     }
     if check.problems.is_empty() && table.table.why_lost().is_none() {
         table.table.flaw().forget();
@@ -297,6 +315,13 @@ pub(crate) fn check_table(table: &OpenTable, report: &mut VerifyReport) {
             .problems
             .push(format!("{name}: the manifest assigns several sequence numbers to an ingested table"));
     }
+    check_filter(table, report);
+    check.sum
+}
+
+/// Checks that a table's filter can be read, and denies no key.
+fn check_filter(table: &OpenTable, report: &mut VerifyReport) {
+    let name = table.table.path().display();
     if !table.table.has_filter() {
         return;
     }

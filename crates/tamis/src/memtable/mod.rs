@@ -67,6 +67,7 @@ pub(crate) use ranges::RangeMap;
 use tamis_base::key::{Cover, Entry, Kind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, RangeTombstone, SeqNo};
 use tamis_env::memory::PageBox;
 use tamis_files::blob::BlobFile;
+use tamis_files::sums::{RecordHash, RecordSum};
 use tamis_files::table::{PinnedValue, ReadTrace};
 use tamis_files::wal::ops::BatchOp;
 use tamis_filter::{AtomicBlockedBloom, AtomicLine, Digest};
@@ -120,6 +121,8 @@ pub(crate) struct Memtable {
     logged: LoggedValues,
     /// Counts everything beyond an empty memtable.
     account: Arc<ChunkAccount>,
+    /// Whether it keeps the sum of its versions.
+    keeps_sum: bool,
 }
 
 struct Shared {
@@ -155,6 +158,8 @@ struct MemtableCounters {
     max_version: AtomicU64,
     /// The maximum of range tombstones.
     max_range: AtomicU64,
+    /// The sum of the versions, if the memtable keeps one.
+    sum: AtomicU64,
 }
 
 impl std::fmt::Debug for Memtable {
@@ -193,11 +198,24 @@ impl Memtable {
                 min_seq: AtomicU64::new(u64::MAX),
                 max_version: AtomicU64::new(0),
                 max_range: AtomicU64::new(0),
+                sum: AtomicU64::new(0),
             }),
             ranges: Ranges::default(),
             logged: LoggedValues::new(in_log),
             account,
+            keeps_sum: false,
         }
+    }
+
+    /// The same, keeping the [`sum`](Self::sum) of its versions if `keeps_sum`.
+    pub(crate) fn with_sum(self, keeps_sum: bool) -> Memtable {
+        Memtable { keeps_sum, ..self }
+    }
+
+    /// Returns the sum of all versions as they were inserted, each with its sequence number; `None`
+    /// if it was not kept. Complete for callers ordered after the insertions.
+    pub(crate) fn sum(&self) -> Option<RecordSum> {
+        self.keeps_sum.then(|| RecordSum::from_u64(self.counters.sum.load(Ordering::Relaxed)))
     }
 
     /// Records that the memtable waits for its flush. Its memory now counts as sealed.
@@ -542,6 +560,10 @@ impl MemWriter<'_> {
         assert!(value.len() <= MAX_VALUE_BYTES, "a value of {} bytes is too long", value.len());
         assert!(seq <= MAX_SEQNO, "sequence number {seq} has more than 56 bits");
         let counters = &self.memtable.counters;
+        if self.memtable.keeps_sum {
+            let term = RecordSum::term(RecordHash::of(kind as u8, key, value), seq);
+            counters.sum.fetch_add(term, Ordering::Relaxed);
+        }
         self.memtable.filter().insert(digest);
         self.list.insert(&NewEntry { key, seq, kind, value });
         self.memtable.note_seq(seq, &counters.max_version);

@@ -173,6 +173,7 @@ fn open_trees(
             chunks: &chunks,
             numbering: &numbering,
             records: &records,
+            protect: options.protect_writes,
         },
     };
     let directory = open_keyspaces(&opening, &loaded, &listed, declared, &mut warnings)?;
@@ -635,6 +636,7 @@ pub(crate) fn open_newcomer(
             chunks: &db.keyspaces.chunks,
             numbering: &db.keyspaces.numbering,
             records: &db.files.records,
+            protect: db.options.protect_writes,
         },
     };
     let mut warnings = Vec::new();

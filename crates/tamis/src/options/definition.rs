@@ -158,6 +158,10 @@ options_table! {
              `system`: by a system call. Either way it survives the process. `mapped` applies to ext4 and tmpfs on \
              Linux. With it, as with mapped tables, a file that another program truncates, and a device that \
              fails, kill the process. `auto` is `mapped` if `read_mode` is `mapped`, else `system`.";
+        Expert, protect_writes: bool = "false", Flag,
+            "Check records for faults of memory and processor on their way from the batch to the table. A flush or \
+             compaction reads its tables again and compares. A write, flush or compaction that meets a changed \
+             record fails. Costs CPU time: see docs/reliability.md.";
         Expert, async_reads: AsyncReads = "auto", OneOf,
             "How block reads overlap when several are needed at once (`multi_get`, positioning an iterator in \
              several runs) and tables are not mapped: through `io-uring`, in `threads`, or not at all (`off`). \

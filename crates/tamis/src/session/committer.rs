@@ -19,6 +19,8 @@ use crate::sync::{self, Bell, Condvar, Mutex, MutexGuard};
 
 pub(crate) const PANICKED: &str = "a panic while writes were committed";
 
+pub(crate) const DAMAGED: &str = "a batch changed in memory while it was committed";
+
 pub(crate) fn panicked() -> WriteError {
     WriteError::Poisoned { cause: PANICKED.to_owned() }
 }

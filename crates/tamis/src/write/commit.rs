@@ -79,7 +79,7 @@ use crate::observe::latency;
 use crate::read::{View, WORTH};
 use crate::session::Session;
 use crate::session::committer::turns::Ticket;
-use crate::session::committer::{Members, PANICKED, panicked};
+use crate::session::committer::{DAMAGED, Members, PANICKED, panicked};
 use crate::sync;
 
 impl Session {
@@ -122,6 +122,27 @@ impl Session {
         result
     }
 
+    /// Checks that a batch is as it was built, if writes are protected.
+    #[inline]
+    fn check_intact(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+        if self.options.protect_writes && !batch.is_intact() {
+            let what = "a batch changed in memory before it was committed";
+            return Err(StorageError::corrupt(&self.dir, None, what).into());
+        }
+        Ok(())
+    }
+
+    /// Checks the same after the batch was logged and inserted. If it changed, the log or a memtable
+    /// may have a wrong record: writes stop for good, and readers never see the batch.
+    #[inline]
+    fn check_inserted(&self, batch: &WriteBatch) -> Result<(), WriteError> {
+        if self.options.protect_writes && !batch.is_intact() {
+            self.gate.stop(&DAMAGED);
+            return Err(WriteError::Poisoned { cause: DAMAGED.to_owned() });
+        }
+        Ok(())
+    }
+
     #[inline]
     fn admit(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         self.check_ready()?;
@@ -134,10 +155,13 @@ impl Session {
     #[inline(always)]
     fn commit_untimed(
         &self,
-        batch: WriteBatch,
+        mut batch: WriteBatch,
         sync: bool,
         condition: Option<&Arc<Condition>>,
     ) -> Result<(), WriteError> {
+        if self.options.protect_writes {
+            batch.protect();
+        }
         self.admit(&batch)?;
         if batch.is_empty() && !sync {
             return Ok(());
@@ -185,6 +209,7 @@ impl Session {
                 Some(value) => targets.leaves_in_log(value),
             };
             let readable = stays.then(|| self.log.readable(&mut log)).flatten();
+            self.check_intact(batch)?;
             let offset = match value {
                 None => self.log.append(&mut log, count, std::iter::once(batch.bytes()))?,
                 Some(value) => {
@@ -202,6 +227,7 @@ impl Session {
         sync::point();
         let in_log = logged.as_ref().map(|(log, offset)| InLog { log, offset: *offset });
         targets.insert(batch, value, in_log, last - count);
+        self.check_inserted(batch)?;
         self.note_deletes(&targets);
         in_flight.land(last)?;
         self.expiry.note_visible();
@@ -260,6 +286,7 @@ impl Session {
         if count > 0 {
             let stays = batches.iter().zip(&targets).any(|(batch, targets)| targets.leave_in_log(batch));
             let readable = stays.then(|| self.log.readable(log)).flatten();
+            batches.iter().try_for_each(|batch| self.check_intact(batch))?;
             let offset = self.log.append(log, count, batches.iter().map(|batch| batch.bytes()))?;
             logged = readable.map(|log| (log, offset));
         }
@@ -272,6 +299,7 @@ impl Session {
             for (batch, targets) in batches.iter().zip(&targets) {
                 // Cannot fail: the batches were checked.
                 targets.insert(batch, None, in_log, seq);
+                self.check_inserted(batch)?;
                 self.note_deletes(targets);
                 seq += batch.len() as u64;
                 if let Some(place) = &mut in_log {

@@ -24,6 +24,8 @@ mod many_versions;
 mod merges;
 mod observe;
 mod overlap;
+#[cfg(target_os = "linux")]
+mod protected;
 mod quarantine;
 mod range_filters;
 mod scarce_memory;

@@ -1,0 +1,95 @@
+//! `protect_writes`: records that change in memory are noticed before they get into a table.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use tamis::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch, WriteError};
+
+fn options() -> Options {
+    let keyspace = KeyspaceOptions { auto_compaction: false, ..KeyspaceOptions::default() };
+    Options { protect_writes: true, keyspace, ..Options::default() }
+}
+
+/// Flips one bit of this process's memory, as a faulty chip would.
+fn flip(byte: *const u8) {
+    let memory = File::options().read(true).write(true).open("/proc/self/mem").unwrap();
+    let (at, mut held) = (byte as u64, [0]);
+    memory.read_exact_at(&mut held, at).unwrap();
+    memory.write_all_at(&[held[0] ^ 0x10], at).unwrap();
+}
+
+fn is_corrupt(error: &dyn std::error::Error) -> bool {
+    error.to_string().contains("memory")
+}
+
+#[test]
+fn a_value_that_changed_in_a_memtable_does_not_get_into_a_table_and_the_log_has_it() {
+    for len in [8, 400] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = options().open(dir.path()).unwrap();
+        for i in 0..100 {
+            db.put(format!("key{i:02}"), vec![b'v'; len]).unwrap();
+        }
+        let value = db.get("key42").unwrap().unwrap();
+        flip(&raw const value[5]);
+        drop(value);
+        let error = db.flush().unwrap_err();
+        assert!(is_corrupt(&error), "{error}");
+        drop(db);
+        let db = Db::open(dir.path()).unwrap();
+        for i in 0..100 {
+            assert_eq!(db.get(format!("key{i:02}")).unwrap().unwrap(), vec![b'v'; len], "{i}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_changed_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = options().open(dir.path()).unwrap();
+    for durability in [Durability::Buffered, Durability::Sync] {
+        let mut batch = WriteBatch::protected();
+        batch.put("key", "some value").delete("other").delete_range("r".."s");
+        flip(&raw const batch.bytes()[9]);
+        let error = db.write_with(batch, durability).unwrap_err();
+        assert!(matches!(&error, WriteError::Storage(why) if is_corrupt(why)), "{error}");
+        assert_eq!(db.get("key").unwrap(), None);
+    }
+    db.put("key", "later").unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), "later");
+}
+
+/// The checks find nothing where nothing is wrong: all kinds of operations, large values, merges.
+#[test]
+fn nothing_is_found_in_sound_memory() -> Result<(), Error> {
+    let dir = tempfile::tempdir().unwrap();
+    let keyspace = KeyspaceOptions {
+        merge_operator: Some("append".to_owned()),
+        blob_threshold: 2000,
+        ..options().keyspace
+    };
+    let options = Options { keyspace, ..options() };
+    for round in 0..3 {
+        let db = options.clone().open(dir.path())?;
+        for i in 0..300u32 {
+            let mut batch = WriteBatch::protected();
+            batch.put(format!("p{}", i * 7 % 100), vec![round; i as usize * 20]);
+            batch.merge(format!("m{}", i % 10), "x").delete(format!("p{}", i % 9));
+            let durability = if i % 50 == 0 { Durability::Sync } else { Durability::Buffered };
+            db.write_with(batch, durability)?;
+            db.put(format!("q{i}"), vec![round; i as usize * 40])?;
+        }
+        db.delete_range("p20".."p30")?;
+        // Half is left to the recovery of the log.
+        if round != 1 {
+            db.flush()?;
+            db.compact()?;
+        }
+    }
+    let db = options.open(dir.path())?;
+    db.compact()?;
+    assert_eq!(db.verify()?.problems, [""; 0]);
+    assert_eq!(db.get("m3")?.unwrap(), "x".repeat(90));
+    assert_eq!(db.get("q299")?.unwrap(), vec![2; 299 * 40]);
+    Ok(())
+}
