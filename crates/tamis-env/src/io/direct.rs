@@ -3,7 +3,8 @@
 //! On Linux, files written as [`Usage::Table`] and files read with [`Access::Random`] are opened
 //! with `O_DIRECT`; logs, manifests and sequential reads go through the page cache as in
 //! [`DiskFs`]. Where a file system refuses `O_DIRECT` those files are buffered too, and a warning
-//! is logged once. On every other system all files are buffered. Nothing is ever mapped.
+//! is logged once. On every other system all files are buffered; the engine refuses
+//! `read_mode = direct` there. Nothing is ever mapped.
 //!
 //! # Differences from the other file systems
 //!

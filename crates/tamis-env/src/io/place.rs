@@ -229,7 +229,8 @@ mod system {
         }
 
         pub(in crate::io) fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-            Ok(rustix::fs::fsync(self.open_dir(dir)?)?)
+            // Not `fsync`: on macOS, that leaves the names in the device's cache.
+            File::from(self.open_dir(dir)?).sync_all()
         }
 
         pub(in crate::io) fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -370,6 +371,17 @@ mod system {
             entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
         }
 
+        /// Windows flushes what a directory holds through a handle to it that may write.
+        #[cfg(windows)]
+        pub(in crate::io) fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+            use std::os::windows::fs::OpenOptionsExt;
+            /// `FILE_FLAG_BACKUP_SEMANTICS`: without it, directories cannot be opened.
+            const DIRECTORIES_TOO: u32 = 0x0200_0000;
+            let mut options = OpenOptions::new();
+            options.write(true).custom_flags(DIRECTORIES_TOO).open(self.at(dir))?.sync_all()
+        }
+
+        #[cfg(not(windows))]
         pub(in crate::io) fn sync_dir(&self, _: &Path) -> io::Result<()> {
             Ok(())
         }
@@ -382,6 +394,12 @@ mod system {
             Ok(fs::metadata(self.at(path))?.len())
         }
 
+        #[cfg(windows)]
+        pub(in crate::io) fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+            fs4::available_space(self.at(path)).map(Some)
+        }
+
+        #[cfg(not(windows))]
         pub(in crate::io) fn available_space(&self, _: &Path) -> io::Result<Option<u64>> {
             Ok(None)
         }

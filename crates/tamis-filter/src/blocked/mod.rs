@@ -3,7 +3,7 @@
 //! The remixed digest's top bits choose a line of 512 bits, its low 32 bits choose *k* bits in that
 //! line. Up to 2^32 lines the two halves do not overlap, so the rate holds far beyond the tens of
 //! millions of keys where filters on 32-bit hashes degrade. The positions are defined in
-//! `portable.rs`; `x86.rs` computes the same with AVX2.
+//! `portable.rs`; `x86.rs` computes the same with AVX2, and `arm.rs` with NEON.
 //!
 //! # Invariants
 //! * There is always at least one line, so every hash has a line; without keys it is all zero and
@@ -15,6 +15,8 @@
 //! # Threads
 //! Immutable after building. Cloning shares the lines.
 
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod arm;
 mod build;
 mod lines;
 pub(crate) mod portable;
@@ -245,13 +247,13 @@ impl<'a, const N: usize> Batch<'a, N> {
         #[cfg(target_arch = "x86_64")]
         return x86::dispatch_batch(self);
         #[cfg(not(target_arch = "x86_64"))]
-        return self.test_portable();
+        return self.test_each();
     }
 
-    fn test_portable(&self) -> u64 {
+    fn test_each(&self) -> u64 {
         let mut found = 0;
         for j in 0..self.len {
-            found |= u64::from(portable::line_contains(self.lines[j], self.lows[j], self.probes[j])) << j;
+            found |= u64::from(line_contains(self.lines[j], self.lows[j], self.probes[j])) << j;
         }
         found
     }
@@ -262,7 +264,9 @@ impl<'a, const N: usize> Batch<'a, N> {
 fn line_contains<L: portable::CacheLine>(line: &L, low: u32, probes: u8) -> bool {
     #[cfg(target_arch = "x86_64")]
     return x86::dispatch(line, low, probes);
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    return arm::line_contains(line, low, probes);
+    #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))))]
     return portable::line_contains(line, low, probes);
 }
 

@@ -86,6 +86,6 @@ pub(crate) fn dispatch_batch<const N: usize>(batch: &Batch<'_, N>) -> u64 {
         // SAFETY: AVX2 was detected on this machine.
         unsafe { test_batch(batch) }
     } else {
-        batch.test_portable()
+        batch.test_each()
     }
 }

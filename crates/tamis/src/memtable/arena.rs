@@ -31,6 +31,7 @@ const MAPPED_BYTES: usize = 1 << 20;
 /// Chunks of at least this size ask for huge pages: a search touches pages all over a large
 /// memtable. In a smaller chunk, a huge page would make memory resident that the chunk does not
 /// have.
+#[cfg(target_os = "linux")]
 const HUGE_BYTES: usize = 2 << 20;
 
 /// The size of the first chunk. Each next one is as large as all before it. An arena has at most

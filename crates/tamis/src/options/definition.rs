@@ -85,8 +85,8 @@ options_table! {
              finds damage that occurs after the first read, and costs a pass over every block read.";
         Tuning, read_mode: ReadMode = "mapped", OneOf,
             "How tables are read. `mapped`: from memory mappings, through the page cache. `buffered`: by system \
-             calls, through the page cache. `direct`: by system calls that bypass the page cache, so that the block \
-             cache is the only cache.";
+             calls, through the page cache. `direct`: by system calls that bypass the page cache, so that the block cache \
+             is the only cache; Linux only.";
         Basic, cache_bytes: u64 = "64 MiB", Bytes { min: 0, max: NO_LIMIT },
             "Memory of the block cache, which holds blocks that had to be read or decompressed; 0 turns it off. \
              Uncompressed blocks of mapped tables take none of it.";
@@ -430,6 +430,7 @@ impl Options {
             field.check(self, true)?;
         }
         self.check_read_memory()?;
+        self.check_system()?;
         self.operators.check_names()?;
         self.keyspace.check_named(true)
     }
@@ -437,6 +438,19 @@ impl Options {
     /// Returns how many threads at most share one compaction.
     pub(crate) fn compaction_threads(&self) -> usize {
         self.sub_jobs.map_or(self.background_threads, |threads| threads as usize)
+    }
+
+    /// What this operating system does not have is refused, rather than done in another way.
+    fn check_system(&self) -> Result<(), OptionsError> {
+        if cfg!(target_os = "linux") || self.file_system.is_some() || self.read_mode != ReadMode::Direct {
+            return Ok(());
+        }
+        let value = "direct".to_owned();
+        Err(OptionsError::Value {
+            name: "read_mode",
+            value,
+            expected: "mapped or buffered: `direct` needs Linux".to_owned(),
+        })
     }
 
     /// Shared memory comes in place of all limits of its own.
