@@ -1,6 +1,7 @@
 //! Tests tamis on real failing file systems. `README.md` describes each suite, its requirements and
 //! its duration.
 
+mod disks;
 mod inject;
 mod machine;
 mod oracle;

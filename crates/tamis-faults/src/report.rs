@@ -30,13 +30,29 @@ impl Failure {
     }
 }
 
+/// Whether a failure fails the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Noted,
+    Failed,
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Outcome::Noted => "NOTED",
+            Outcome::Failed => "FAILED",
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Ledger {
     /// Counts by suite and description, in the order of the first count.
     counts: Vec<(&'static str, String, u64)>,
     skipped: Vec<String>,
-    /// By kind: the number of failures, and the first of them.
-    failures: BTreeMap<String, (u64, Failure, Option<PathBuf>)>,
+    /// By outcome and kind: the number of failures, and the first of them.
+    failures: BTreeMap<(Outcome, String), (u64, Failure, Option<PathBuf>)>,
     times: Vec<(&'static str, Duration)>,
 }
 
@@ -106,42 +122,38 @@ impl Report {
 
     /// Records a failure, and keeps copies of its evidence.
     pub(crate) fn fail(&self, failure: Failure, evidence: &[&Path]) {
+        self.keep(Outcome::Failed, failure, evidence);
+    }
+
+    /// Records what is worth knowing but no failure of what is tested, and keeps its evidence.
+    pub(crate) fn remark(&self, remark: Failure, evidence: &[&Path]) {
+        self.keep(Outcome::Noted, remark, evidence);
+    }
+
+    fn keep(&self, outcome: Outcome, failure: Failure, evidence: &[&Path]) {
         // An interrupt ends workers, too: their failures are meaningless.
         if stopped() {
             return;
         }
-        let kind = failure.kind();
+        let key = (outcome, failure.kind());
         let number = {
             let mut ledger = self.ledger();
-            let known = ledger.failures.entry(kind.clone()).or_insert((0, failure.clone(), None));
+            let known = ledger.failures.entry(key.clone()).or_insert((0, failure.clone(), None));
             known.0 += 1;
             known.0
         };
         if number > EVIDENCE_OF_A_KIND {
             return;
         }
-        eprintln!("FAILED {}: {}", failure.suite, failure.what);
+        eprintln!("{} {}: {}", outcome.word(), failure.suite, failure.what);
         let dir =
             (1..).map(|n| self.evidence.join(format!("{}-{n}", failure.suite))).find(|dir| !dir.exists());
         let Some(dir) = dir else { return };
-        let keep = || -> std::io::Result<()> {
-            std::fs::create_dir_all(&dir)?;
-            std::fs::write(dir.join("failure.txt"), format!("{}\n\n{}\n", failure.what, failure.how))?;
-            for path in evidence.iter().filter(|path| path.exists()) {
-                let name = path.file_name().unwrap_or_default();
-                if path.is_dir() {
-                    copy_dir(path, &dir.join(name))?;
-                } else {
-                    std::fs::copy(path, dir.join(name))?;
-                }
-            }
-            Ok(())
-        };
-        if let Err(error) = keep() {
+        if let Err(error) = copy_evidence(&dir, &failure, evidence) {
             eprintln!("evidence could not be kept: {error}");
         }
         eprintln!("    evidence: {}", dir.display());
-        if let Some(known) = self.ledger().failures.get_mut(&kind) {
+        if let Some(known) = self.ledger().failures.get_mut(&key) {
             known.2.get_or_insert(dir);
         }
     }
@@ -159,17 +171,32 @@ impl Report {
         for what in &ledger.skipped {
             println!("SKIPPED     {what}");
         }
-        for (count, failure, dir) in ledger.failures.values() {
-            println!("FAILED      {count} x {}: {}", failure.suite, failure.what);
+        for ((outcome, _), (count, failure, dir)) in &ledger.failures {
+            println!("{:<11} {count} x {}: {}", outcome.word(), failure.suite, failure.what);
             println!("            again: {}", failure.how);
             if let Some(dir) = dir {
                 println!("            evidence: {}", dir.display());
             }
         }
-        let failures: u64 = ledger.failures.values().map(|failure| failure.0).sum();
-        println!("{failures} failures of {} kinds", ledger.failures.len());
+        let failed = || ledger.failures.iter().filter(|(key, _)| key.0 == Outcome::Failed);
+        let failures: u64 = failed().map(|(_, failure)| failure.0).sum();
+        println!("{failures} failures of {} kinds", failed().count());
         failures == 0
     }
+}
+
+fn copy_evidence(dir: &Path, failure: &Failure, evidence: &[&Path]) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    std::fs::write(dir.join("failure.txt"), format!("{}\n\n{}\n", failure.what, failure.how))?;
+    for path in evidence.iter().filter(|path| path.exists()) {
+        let name = path.file_name().unwrap_or_default();
+        if path.is_dir() {
+            copy_dir(path, &dir.join(name))?;
+        } else {
+            std::fs::copy(path, dir.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -194,6 +221,17 @@ mod tests {
         assert_eq!(report.ledger().failures.values().map(|f| f.0).sum::<u64>(), 6);
         assert_eq!(std::fs::read_dir(dir.path().join("evidence")).unwrap().count(), 4);
         assert_eq!(std::fs::read_to_string(dir.path().join("evidence/cuts-1/log")).unwrap(), "words");
+        assert!(!report.print());
+    }
+
+    #[test]
+    fn remarks_do_not_fail_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let report = Report::new(dir.path().to_owned());
+        report.remark(failure("a torn block"), &[]);
+        assert!(dir.path().join("cuts-1/failure.txt").exists());
+        assert!(report.print());
+        report.fail(failure("a torn block"), &[]);
         assert!(!report.print());
     }
 

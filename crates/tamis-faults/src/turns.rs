@@ -1,7 +1,9 @@
 //! Rotating options: over time every filter with every policy, and other options that affect which
 //! calls are made.
 
-use tamis::options::{CompactionChoice, FilterAllocation, FilterChoice, MergeGranularity, ReadMode};
+use tamis::options::{
+    CompactionChoice, FilterAllocation, FilterChoice, LogWrites, MergeGranularity, ReadMode,
+};
 use tamis::{Durability, KeyspaceOptions, Options};
 
 use crate::promises::MOST_TABLE_FILES;
@@ -133,6 +135,7 @@ pub(crate) fn database(turn: u64, sizes: Sizes) -> Options {
         background_threads: rng.usize(1..4),
         sub_jobs: Some(rng.u64(1..3)),
         pin_metadata: rng.bool(),
+        log_writes: [LogWrites::Auto, LogWrites::Auto, LogWrites::Mapped, LogWrites::System][rng.usize(..4)],
         keyspace: keyspace(turn, sizes),
         ..Options::default()
     }

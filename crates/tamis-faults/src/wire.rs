@@ -170,7 +170,7 @@ pub(crate) fn tell_state(name: &str, state: &State) {
 }
 
 /// Assembles the lines of a state.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct StateReader {
     current: Option<(String, State)>,
 }

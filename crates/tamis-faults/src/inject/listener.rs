@@ -13,6 +13,8 @@ pub(super) struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     GoOn,
+    /// It is not executed, and returns zero.
+    Pretend,
     /// It is not executed, and returns this error.
     Fail(i32),
     /// It is executed, and returns this error.
@@ -75,6 +77,8 @@ impl Listener {
         reply.id = id;
         match answer {
             Answer::GoOn => reply.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
+            // Without an error, the value is returned, which is zero.
+            Answer::Pretend => {}
             Answer::Fail(error) => reply.error = -error,
             Answer::DoAndFail(error) => {
                 // Its own error would not be the planned one.

@@ -30,6 +30,8 @@ pub(crate) use sites::SITES;
 #[derive(Debug)]
 struct Desk {
     armed: AtomicBool,
+    /// Whether syncs succeed without being executed.
+    skip_syncs: AtomicBool,
     /// Calls while armed, by site.
     calls: [AtomicU64; SITES.len()],
     /// Calls that change files, since the last [`phase`](Injector::phase).
@@ -57,6 +59,7 @@ impl Injector {
     pub(crate) fn install(plan: Option<Plan>, kill: Option<Kill>) -> io::Result<Injector> {
         let desk = DESK.get_or_init(|| Desk {
             armed: AtomicBool::new(false),
+            skip_syncs: AtomicBool::new(false),
             calls: std::array::from_fn(|_| AtomicU64::new(0)),
             changes: AtomicU64::new(0),
             fired: AtomicU64::new(0),
@@ -87,6 +90,11 @@ impl Injector {
 
     pub(crate) fn disarm(&self) {
         self.desk.armed.store(false, SeqCst);
+    }
+
+    /// Lets syncs succeed from now on without being executed.
+    pub(crate) fn skip_syncs(&self) {
+        self.desk.skip_syncs.store(true, SeqCst);
     }
 
     /// Begins a phase of the session: calls that change files are counted from one again.
@@ -126,6 +134,9 @@ impl Desk {
     fn decide(&self, call: &Call) -> Answer {
         let Some(at) = sites::find(call.number) else { return Answer::GoOn };
         let site = &SITES[at];
+        if sites::is_sync(site) && self.skip_syncs.load(SeqCst) {
+            return Answer::Pretend;
+        }
         if sites::changes_files(site, &call.args) {
             let number = self.changes.fetch_add(1, SeqCst) + 1;
             if number == self.kill_at.load(SeqCst) {

@@ -98,6 +98,11 @@ pub(super) fn named(name: &str) -> Option<usize> {
     SITES.iter().position(|site| site.name == name)
 }
 
+/// Reports whether a call makes files durable.
+pub(super) fn is_sync(site: &Site) -> bool {
+    matches!(site.number, libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync_file_range)
+}
+
 /// Reports whether a call changes files.
 pub(super) fn changes_files(site: &Site, args: &[u64; 6]) -> bool {
     // The flags are an int: the upper half of the register is ignored.

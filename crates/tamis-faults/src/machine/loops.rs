@@ -69,40 +69,103 @@ pub(crate) enum Shutdown {
 /// `_IOR('X', 125, __u32)`: `XFS_IOC_GOINGDOWN`, and `EXT4_IOC_SHUTDOWN`.
 const GOING_DOWN: libc::c_ulong = 0x8004_587d;
 
+/// A loop device. It is detached on drop.
+#[derive(Debug)]
+pub(super) struct Loop {
+    device: String,
+}
+
+impl Loop {
+    /// Attaches a file.
+    pub(super) fn attach(file: &Path) -> Result<Loop, String> {
+        let device = run("losetup", &["--find", "--show", &file.to_string_lossy()])?;
+        Ok(Loop { device })
+    }
+
+    pub(super) fn device(&self) -> &str {
+        &self.device
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Err(error) = run("losetup", &["--detach", &self.device]) {
+            eprintln!("{error}");
+        }
+    }
+}
+
+/// A file system's image and its device.
+#[derive(Debug)]
+struct Backing {
+    looped: Option<Loop>,
+    image: PathBuf,
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        self.looped = None;
+        let _ = std::fs::remove_file(&self.image);
+    }
+}
+
+/// Checks the file system on an unmounted device; the error describes the damage.
+pub(crate) fn check_file_system(kind: Kind, device: &Path) -> Result<(), String> {
+    let device = device.to_string_lossy();
+    match kind {
+        Kind::Xfs => run("xfs_repair", &["-n", &device]),
+        _ => run("e2fsck", &["-f", "-n", &device]),
+    }
+    .map(drop)
+}
+
 /// A mounted file system.
 #[derive(Debug)]
 pub(crate) struct Mounted {
     kind: Kind,
-    device: Option<String>,
-    image: Option<PathBuf>,
+    /// What is mounted.
+    source: String,
     point: PathBuf,
     mounted: bool,
+    _backing: Option<Backing>,
+}
+
+/// Creates a file system in a new file of `bytes`.
+pub(crate) fn make_image(kind: Kind, image: &Path, bytes: u64) -> Result<(), String> {
+    let io = |error: std::io::Error| format!("{}: image: {error}", kind.name());
+    File::create(image).and_then(|file| file.set_len(bytes)).map_err(io)?;
+    let image = image.to_string_lossy();
+    match kind {
+        Kind::Xfs => run("mkfs.xfs", &["-q", "-f", &image]),
+        // Deferred initialisation is disabled, since a cut is to interrupt the engine's work
+        // instead.
+        _ => run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", &image]),
+    }
+    .map(drop)
 }
 
 impl Mounted {
     /// Creates and mounts a file system of `bytes` with its image and mount point in `dir`.
     pub(crate) fn make(kind: Kind, dir: &Path, bytes: u64) -> Result<Mounted, String> {
-        let io = |what: &str, error: std::io::Error| format!("{}: {what}: {error}", kind.name());
-        let point = dir.join(format!("mount-{}", kind.name()));
-        std::fs::create_dir_all(&point).map_err(|e| io("mount point", e))?;
-        let mut made = Mounted { kind, device: None, image: None, point, mounted: false };
-        if kind != Kind::Tmpfs {
-            let image = dir.join(format!("{}.image", kind.name()));
-            let file = File::create(&image).map_err(|e| io("image", e))?;
-            made.image = Some(image.clone());
-            file.set_len(bytes).map_err(|e| io("image", e))?;
-            let image = image.to_string_lossy().into_owned();
-            match kind {
-                Kind::Xfs => run("mkfs.xfs", &["-q", "-f", &image])?,
-                // Deferred initialisation is disabled, since a cut is to interrupt the engine's
-                // work instead.
-                _ => run("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", &image])?,
-            };
-            made.device = Some(run("losetup", &["--find", "--show", &image])?);
+        if kind == Kind::Tmpfs {
+            let mut made = Mounted::on("tmpfs", kind, dir)?;
+            made.mount_with(&format!("size={bytes}"))?;
+            return Ok(made);
         }
-        let size = format!("size={bytes}");
-        made.mount_with(if kind == Kind::Tmpfs { &size } else { "" })?;
+        let mut backing = Backing { looped: None, image: dir.join(format!("{}.image", kind.name())) };
+        make_image(kind, &backing.image, bytes)?;
+        let looped = backing.looped.insert(Loop::attach(&backing.image)?);
+        let mut made = Mounted::on(looped.device(), kind, dir)?;
+        made._backing = Some(backing);
+        made.mount()?;
         Ok(made)
+    }
+
+    /// Prepares to mount a device; the mount point is in `dir`.
+    pub(crate) fn on(device: &str, kind: Kind, dir: &Path) -> Result<Mounted, String> {
+        let point = dir.join(format!("mount-{}", kind.name()));
+        std::fs::create_dir_all(&point).map_err(|error| format!("{}: {error}", point.display()))?;
+        Ok(Mounted { kind, source: device.to_owned(), point, mounted: false, _backing: None })
     }
 
     pub(crate) fn point(&self) -> &Path {
@@ -115,10 +178,9 @@ impl Mounted {
     }
 
     fn mount_with(&mut self, data: &str) -> Result<(), String> {
-        let source = self.device.as_deref().unwrap_or("tmpfs");
         let data = std::ffi::CString::new(data).unwrap_or_default();
-        mount(source, &self.point, self.kind.name(), MountFlags::empty(), data.as_c_str())
-            .map_err(|error| format!("mounting {source}: {error}"))?;
+        mount(&self.source, &self.point, self.kind.name(), MountFlags::empty(), data.as_c_str())
+            .map_err(|error| format!("mounting {}: {error}", self.source))?;
         self.mounted = true;
         Ok(())
     }
@@ -162,14 +224,6 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if self.mounted && self.unmount().is_err() {
             let _ = unmount(&self.point, UnmountFlags::DETACH);
-        }
-        if let Some(device) = &self.device
-            && let Err(error) = run("losetup", &["--detach", device])
-        {
-            eprintln!("{error}");
-        }
-        if let Some(image) = &self.image {
-            let _ = std::fs::remove_file(image);
         }
     }
 }

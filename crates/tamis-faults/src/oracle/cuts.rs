@@ -28,10 +28,8 @@ struct Account {
 /// The account of one database over many cuts.
 #[derive(Clone, Debug)]
 pub(crate) struct Cuts {
-    seed: u64,
-    /// The epoch of the writes after the base.
-    epoch: u64,
-    long_keys: bool,
+    /// The writes after the base, of any thread.
+    stream: Stream,
     base: Model,
     accounts: Vec<Account>,
 }
@@ -52,10 +50,11 @@ pub(crate) struct Judged {
 }
 
 impl Cuts {
-    /// Creates the account of a new database.
-    pub(crate) fn new(seed: u64, threads: u32, long_keys: bool) -> Cuts {
+    /// Creates the account of a new database that is written from this stream and from those of the
+    /// other threads.
+    pub(crate) fn new(stream: Stream, threads: u32) -> Cuts {
         let accounts = vec![Account::default(); threads as usize];
-        Cuts { seed, epoch: 0, long_keys, base: Model::default(), accounts }
+        Cuts { stream, base: Model::default(), accounts }
     }
 
     pub(crate) fn acknowledged(&mut self, thread: u32, number: u64, synced: bool) -> Result<(), String> {
@@ -80,7 +79,7 @@ impl Cuts {
             *account = Account { base: number, acked: number, synced: number, safe: number };
         }
         self.base = found.model.clone();
-        self.epoch = epoch;
+        self.stream.epoch = epoch;
         Ok(judged)
     }
 
@@ -138,6 +137,6 @@ impl Cuts {
     }
 
     fn stream(&self, thread: u32) -> Stream {
-        Stream { seed: self.seed, epoch: self.epoch, thread, long_keys: self.long_keys }
+        Stream { thread, ..self.stream }
     }
 }

@@ -16,6 +16,10 @@ pub(crate) struct Stream {
     pub(crate) epoch: u64,
     pub(crate) thread: u32,
     pub(crate) long_keys: bool,
+    /// Whether some values are so large that they are written to the log by calls of their own.
+    pub(crate) large_values: bool,
+    /// Whether few writes are synced, so that much is in caches.
+    pub(crate) seldom_synced: bool,
 }
 
 /// The method of a write.
@@ -68,11 +72,16 @@ pub(crate) mod layout {
 }
 
 impl Stream {
+    /// Returns the first stream of a seed, without anything special.
+    pub(crate) fn plain(seed: u64) -> Stream {
+        Stream { seed, epoch: 0, thread: 0, long_keys: false, large_values: false, seldom_synced: false }
+    }
+
     /// Returns the write with this number.
     pub(crate) fn write(&self, number: u64) -> Write {
         let mut rng = self.rng(number);
         let way = if rng.u32(..60) == 0 { Way::Ingestion } else { Way::Batch };
-        let synced = way == Way::Ingestion || rng.u32(..4) == 0;
+        let synced = way == Way::Ingestion || rng.u32(..if self.seldom_synced { 60 } else { 4 }) == 0;
         let count = if rng.u32(..20) == 0 { 30 } else { rng.usize(1..=6) };
         let ops = (0..count).map(|_| self.op(&mut rng, way)).collect();
         Write { ops, way, synced }
@@ -112,6 +121,7 @@ impl Stream {
             }
             (1..4, _) => Op::Delete(space, key),
             (_, Space::Sums) => Op::Add(key, rng.u64(..1000)),
+            _ if self.large_values && rng.u32(..60) == 0 => Op::Put(space, key, large_value(rng)),
             _ => Op::Put(space, key, value(rng)),
         }
     }
@@ -134,6 +144,13 @@ impl Stream {
         let stream = *self;
         (0..KEYS).map(move |place| stream.key(space, place))
     }
+}
+
+/// Returns incompressible bytes.
+fn large_value(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let mut value = vec![0; rng.usize(60 << 10..150 << 10)];
+    rng.fill(&mut value);
+    value
 }
 
 /// Returns bytes of which some are unique and some are compressible.

@@ -1,7 +1,7 @@
 use super::*;
 
 fn stream(epoch: u64, thread: u32) -> Stream {
-    Stream { seed: 7, epoch, thread, long_keys: false }
+    Stream { epoch, thread, ..Stream::plain(7) }
 }
 
 /// Returns the contents of a database after writes `1..=number` of each thread, all of epoch 1.
@@ -19,7 +19,7 @@ fn state_of(numbers: &[u64]) -> State {
 /// Returns an account of two threads with ten acknowledged writes each; the first four of the first
 /// thread are synced.
 fn account() -> Cuts {
-    let mut cuts = Cuts::new(7, 2, false);
+    let mut cuts = Cuts::new(stream(0, 0), 2);
     cuts.judge(&State::default(), 1).unwrap();
     for number in 1..=10 {
         cuts.acknowledged(0, number, number <= 4).unwrap();

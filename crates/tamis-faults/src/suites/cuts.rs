@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::trial::Trial;
+use super::trial::{Load, Trial};
 use super::{Bench, remove};
 use crate::machine::{Ended, Kind, Mounted, Setup, Shutdown, Worker, copy_dir};
+use crate::oracle::Stream;
 use crate::report::{Failure, stopped};
 
 const SUITE: &str = "cuts";
@@ -51,8 +52,7 @@ pub(super) fn draw_shutdown(rng: &mut fastrand::Rng) -> Shutdown {
 struct Database<'a> {
     bench: &'a Bench<'a>,
     kind: Kind,
-    seed: u64,
-    long_keys: bool,
+    load: Load,
     rng: fastrand::Rng,
     /// On the file system.
     home: PathBuf,
@@ -74,9 +74,10 @@ impl<'a> Database<'a> {
         // The trial's own directory is not under test.
         rustix::fs::sync();
         let beside = bench.fresh_dir(&format!("beside-{}", kind.name()))?;
-        let trial = Arc::new(Mutex::new(Trial::new(seed, THREADS, long_keys)));
+        let load = Load { stream: Stream { long_keys, ..Stream::plain(seed) }, threads: THREADS };
+        let trial = Arc::new(Mutex::new(Trial::new(load)));
         let rng = fastrand::Rng::with_seed(seed);
-        Ok(Database { bench, kind, seed, long_keys, rng, home, beside, trial })
+        Ok(Database { bench, kind, load, rng, home, beside, trial })
     }
 
     fn try_out(mut self, mounted: &mut Mounted, cuts: u64) -> Result<(), String> {
@@ -94,7 +95,7 @@ impl<'a> Database<'a> {
 
     /// Runs one session and the cut at its end. Reports whether the database may continue.
     fn session(&mut self, mounted: &mut Mounted, epoch: u64, cut: Option<Shutdown>) -> Result<bool, String> {
-        let turn = self.seed.wrapping_add(epoch * 17) % 100_000;
+        let turn = self.load.stream.seed.wrapping_add(epoch * 17) % 100_000;
         let setup = self.setup(epoch, turn);
         lock(&self.trial).begin(epoch);
         let trial = self.trial.clone();
@@ -129,22 +130,8 @@ impl<'a> Database<'a> {
     }
 
     fn setup(&self, epoch: u64, turn: u64) -> Setup {
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let mut args: Vec<String> = vec!["cuts".into(), "--dir".into(), text(&self.home.join("db"))];
-        for (name, value) in
-            [("--seed", self.seed), ("--turn", turn), ("--epoch", epoch), ("--threads", THREADS.into())]
-        {
-            args.extend([name.to_owned(), value.to_string()]);
-        }
-        if self.long_keys {
-            args.push("--long-keys".into());
-        }
-        let copies: Vec<String> =
-            lock(&self.trial).copies(&self.home).iter().map(|path| text(path)).collect();
-        if !copies.is_empty() {
-            args.extend(["--copies".to_owned(), copies.join(",")]);
-        }
-        Setup::new(args, &self.beside.join("logs"))
+        let copies = lock(&self.trial).copies(&self.home);
+        Setup::new(self.load.args(&self.home, turn, epoch, &copies), &self.beside.join("logs"))
     }
 
     /// Waits until the writers are working; returns `false` if the worker has ended.

@@ -2,6 +2,7 @@
 
 mod control;
 mod cuts;
+mod devices;
 mod full;
 mod injections;
 mod kills;
@@ -23,6 +24,8 @@ pub(crate) enum Suite {
     Cuts,
     /// The same without an engine.
     Control,
+    /// Power cuts below dedicated file systems.
+    Devices,
     /// Errors of system calls, by number.
     Injections,
     /// Full and read-only file systems.
@@ -44,6 +47,9 @@ pub(crate) struct Amount {
     /// The number of power cuts over all kinds of file systems.
     #[arg(long, default_value_t = 400)]
     pub(crate) cuts: u64,
+    /// The number of disks, over all kinds of file systems, rebuilt as power cuts may leave them.
+    #[arg(long, default_value_t = 300)]
+    pub(crate) devices: u64,
     /// Kinds of file systems to cut.
     #[arg(long, value_delimiter = ',', default_value = "xfs,ext4")]
     pub(crate) on: Vec<Kind>,
@@ -79,6 +85,7 @@ impl Bench<'_> {
         let name = match suite {
             Suite::Cuts => cuts::run(self).map(|()| "cuts"),
             Suite::Control => control::run(self).map(|()| "control"),
+            Suite::Devices => devices::run(self).map(|()| "devices"),
             Suite::Injections => injections::run(self).map(|()| "injections"),
             Suite::Full => full::run(self).map(|()| "full"),
             Suite::Deletes => full::deletes(self).map(|()| "deletes"),

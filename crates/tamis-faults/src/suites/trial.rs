@@ -2,10 +2,44 @@
 //! current session.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::oracle::{Cuts, Judged};
+use crate::oracle::{Cuts, Judged, Stream};
 use crate::wire::{DATABASE, Message, StateReader};
+
+/// The writes of one database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// The first writes of the first thread.
+    pub(super) stream: Stream,
+    pub(super) threads: u32,
+}
+
+impl Load {
+    /// Returns a worker's arguments. `home` is the directory around the database.
+    pub(super) fn args(self, home: &Path, turn: u64, epoch: u64, copies: &[PathBuf]) -> Vec<String> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let mut args: Vec<String> = vec!["cuts".into(), "--dir".into(), text(&home.join("db"))];
+        let (stream, threads) = (self.stream, self.threads.into());
+        for (name, value) in
+            [("--seed", stream.seed), ("--turn", turn), ("--epoch", epoch), ("--threads", threads)]
+        {
+            args.extend([name.to_owned(), value.to_string()]);
+        }
+        for (name, chosen) in [
+            ("--long-keys", stream.long_keys),
+            ("--large-values", stream.large_values),
+            ("--seldom-synced", stream.seldom_synced),
+        ] {
+            args.extend(chosen.then(|| name.to_owned()));
+        }
+        if !copies.is_empty() {
+            let copies: Vec<String> = copies.iter().map(|path| text(path)).collect();
+            args.extend(["--copies".to_owned(), copies.join(",")]);
+        }
+        args
+    }
+}
 
 /// A copy that was being made.
 #[derive(Clone, Debug)]
@@ -17,7 +51,7 @@ struct Copy {
 }
 
 /// One database under trial.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Trial {
     oracle: Cuts,
     /// The epoch of the current session.
@@ -36,9 +70,9 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    pub(super) fn new(seed: u64, threads: u32, long_keys: bool) -> Trial {
+    pub(super) fn new(load: Load) -> Trial {
         Trial {
-            oracle: Cuts::new(seed, threads, long_keys),
+            oracle: Cuts::new(load.stream, load.threads),
             epoch: 0,
             copies: BTreeMap::new(),
             reader: StateReader::default(),
@@ -73,8 +107,13 @@ impl Trial {
     }
 
     /// Returns the copies not checked yet.
-    pub(super) fn copies(&self, beside: &std::path::Path) -> Vec<PathBuf> {
+    pub(super) fn copies(&self, beside: &Path) -> Vec<PathBuf> {
         self.copies.keys().map(|name| beside.join(name)).collect()
+    }
+
+    /// Drops the copies, which will not be checked.
+    pub(super) fn forget_copies(&mut self) {
+        self.copies.clear();
     }
 
     pub(super) fn hear(&mut self, message: &Message) {
@@ -135,7 +174,7 @@ mod tests {
     }
 
     fn trial() -> Trial {
-        let mut trial = Trial::new(1, 1, false);
+        let mut trial = Trial::new(Load { stream: Stream::plain(1), threads: 1 });
         trial.begin(1);
         state(DATABASE).iter().for_each(|message| trial.hear(message));
         trial

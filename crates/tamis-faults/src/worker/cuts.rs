@@ -10,6 +10,7 @@ use tamis::{AdminError, Db, OpenError};
 
 use super::external::{ingest, write_batch};
 use super::{Place, Spaces, encode, keyspace_options, read_state};
+use crate::inject::Injector;
 use crate::oracle::{Space, State, Stream, Way, counter_key};
 use crate::turns::{self, Sizes};
 use crate::wire::{DATABASE, Message, tell, tell_state};
@@ -28,6 +29,21 @@ pub(crate) struct Args {
     /// Use some long keys.
     #[arg(long)]
     long_keys: bool,
+    /// Use some large values.
+    #[arg(long)]
+    large_values: bool,
+    /// Sync few writes.
+    #[arg(long)]
+    seldom_synced: bool,
+    /// Only report the contents, and close the database.
+    #[arg(long)]
+    look: bool,
+    /// Write only after a line was received.
+    #[arg(long)]
+    wait: bool,
+    /// Let syncs succeed without executing them.
+    #[arg(long)]
+    skip_syncs: bool,
     /// Copies of earlier sessions, to be checked and removed.
     #[arg(long, value_delimiter = ',')]
     copies: Vec<PathBuf>,
@@ -47,12 +63,18 @@ impl Shared {
     }
 
     fn stream(&self, thread: u32) -> Stream {
-        let Args { place, epoch, long_keys, .. } = &self.args;
-        Stream { seed: place.seed, epoch: *epoch, thread, long_keys: *long_keys }
+        let Args { ref place, epoch, long_keys, large_values, seldom_synced, .. } = self.args;
+        Stream { seed: place.seed, epoch, thread, long_keys, large_values, seldom_synced }
     }
 }
 
 pub(super) fn run(args: &Args) {
+    if args.skip_syncs {
+        match Injector::install(None, None) {
+            Ok(injector) => injector.skip_syncs(),
+            Err(error) => return tell(&Message::Wrong(format!("no filter: {error}"))),
+        }
+    }
     args.copies.iter().for_each(look_at_copy);
     let options = turns::database(args.place.turn, Sizes::CUTS);
     let spaces = match Spaces::open(&args.place, Sizes::CUTS, options) {
@@ -60,9 +82,19 @@ pub(super) fn run(args: &Args) {
         Err(error) => return tell(&Message::Wrong(format!("opening: {error}"))),
     };
     let Some(state) = tell_contents(&spaces.db, DATABASE) else { return };
+    if args.look {
+        if let Err(error) = spaces.db.close() {
+            tell(&Message::Wrong(format!("closing: {error}")));
+        }
+        return;
+    }
     let acked = (0..args.threads).map(|thread| AtomicU64::new(state.number(thread))).collect();
     let shared = Arc::new(Shared { args: args.clone(), spaces, acked });
     tell(&Message::Phase("writing".into()));
+    if args.wait {
+        // An end of the input is the end of the parent.
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
     let mut threads = Vec::new();
     for thread in 0..args.threads {
         let shared = shared.clone();

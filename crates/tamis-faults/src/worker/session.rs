@@ -37,7 +37,7 @@ pub(crate) struct CheckArgs {
 
 /// Returns the source of a session's writes; odd turns have long keys.
 pub(crate) fn stream(seed: u64, turn: u64) -> Stream {
-    Stream { seed, epoch: 0, thread: 0, long_keys: turn % 2 == 1 }
+    Stream { long_keys: turn % 2 == 1, ..Stream::plain(seed) }
 }
 
 /// The source of failures.
