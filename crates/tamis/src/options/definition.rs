@@ -442,7 +442,7 @@ impl Options {
 
     /// What this operating system does not have is refused, rather than done in another way.
     fn check_system(&self) -> Result<(), OptionsError> {
-        if cfg!(target_os = "linux") || self.file_system.is_some() || self.read_mode != ReadMode::Direct {
+        if self.file_system.is_some() || ReadMode::available().contains(&self.read_mode) {
             return Ok(());
         }
         let value = "direct".to_owned();

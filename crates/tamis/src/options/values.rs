@@ -32,7 +32,16 @@ pub enum ReadMode {
     /// By system calls through the page cache; blocks are kept in the block cache.
     Buffered,
     /// By system calls that bypass the page cache (`O_DIRECT`): only the block cache holds blocks.
+    /// Linux only.
     Direct,
+}
+
+impl ReadMode {
+    /// Returns the modes that this operating system has.
+    pub fn available() -> &'static [ReadMode] {
+        let all = &[ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct];
+        if cfg!(target_os = "linux") { all } else { &all[..2] }
+    }
 }
 
 impl Words for ReadMode {

@@ -16,8 +16,6 @@ use std::ops::Range;
 use tamis::options::ReadMode;
 use tamis::{Db, Iter, Options, Slice, Snapshot};
 
-const MODES: [ReadMode; 3] = [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct];
-
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn items(iter: impl Iterator<Item = Result<(Slice, Slice), tamis::ReadError>>) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -34,7 +32,7 @@ fn check(what: &str, make: impl Fn() -> Iter, content: &Content) {
 /// One key with a snapshot for each of its versions, and another key behind it.
 #[test]
 fn an_iteration_over_many_kept_versions_of_a_key_ends() {
-    for mode in MODES {
+    for &mode in ReadMode::available() {
         for (versions, len) in [(45, 100), (7, 1000), (45, 1000), (200, 0)] {
             let dir = tempfile::tempdir().expect("a directory");
             let db = Options { read_mode: mode, ..Options::default() }.open(dir.path()).expect("opening");
@@ -70,7 +68,7 @@ fn an_iteration_over_many_kept_versions_of_a_key_ends() {
 /// of one iterator).
 #[test]
 fn a_double_ended_iterator_over_versions_in_two_blocks_ends() {
-    for mode in MODES {
+    for &mode in ReadMode::available() {
         for (blob_threshold, block_bytes) in [(100, 512), (0, 512), (0, 128), (100, 4096)] {
             let dir = tempfile::tempdir().expect("a directory");
             let mut options = Options { read_mode: mode, ..Options::default() };

@@ -118,7 +118,7 @@ fn every_read_mode_returns_the_same() {
         let db = Options { file_system: Some(fs), ..plain }.open(dir.path()).unwrap();
         assert_eq!(answers(&db, seed, keys), expected, "mapped, and memory is scarce");
         db.close().unwrap();
-        for mode in [ReadMode::Buffered, ReadMode::Direct] {
+        for &mode in &ReadMode::available()[1..] {
             for reads in [AsyncReads::Auto, AsyncReads::Threads, AsyncReads::Off] {
                 for (depth, cache_bytes, pin) in [(1, 0, true), (2, 1 << 10, false), (32, 1 << 20, true)] {
                     let db = with(mode, reads, depth, cache_bytes, pin).open(dir.path()).unwrap();

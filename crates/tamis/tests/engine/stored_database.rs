@@ -179,7 +179,7 @@ fn the_fixture_covers_its_cases_and_stays_small() {
 fn the_stored_database_of_version_1_is_read_without_being_changed() {
     let dir = copy();
     let before = files(dir.path());
-    for read_mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
+    for &read_mode in ReadMode::available() {
         let db = Options { read_mode, ..options() }.open_read_only(dir.path()).unwrap();
         check(&db);
         drop(db);
@@ -190,7 +190,7 @@ fn the_stored_database_of_version_1_is_read_without_being_changed() {
 #[test]
 fn the_stored_database_of_version_1_is_opened_written_and_compacted() {
     let dir = copy();
-    for (round, read_mode) in [ReadMode::Mapped, ReadMode::Direct].into_iter().enumerate() {
+    for (round, &read_mode) in ReadMode::available().iter().enumerate() {
         let db = Options { read_mode, ..options() }.open(dir.path()).unwrap();
         check(&db);
         db.put("new", "value").unwrap();

@@ -43,7 +43,7 @@ fn long_histories_agree_with_the_model() {
 
 #[test]
 fn the_engine_agrees_with_the_model_on_disk_in_every_read_mode() {
-    for mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
+    for &mode in ReadMode::available() {
         for_all(20, history(60), |(settings, ops)| _ = Driver::run(Place::Disk(mode), settings, ops));
     }
 }

@@ -123,7 +123,7 @@ fn answers_do_not_depend_on_the_medium_or_how_it_is_read() {
     for_all(8, (history(), several(1), universe()), |(history, all, universe)| {
         let memory = Options { file_system: Some(Arc::new(MemFs::new())), ..all[0].clone() };
         let expected = answers(&memory, "/db".as_ref(), *universe, history);
-        for read_mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
+        for &read_mode in ReadMode::available() {
             for cache_bytes in [0, 1 << 10, 1 << 20] {
                 let dir = tempfile::tempdir().expect("a directory");
                 let options =

@@ -280,7 +280,7 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..400),
         manners in proptest::collection::vec(manner(), 4),
         walks in proptest::collection::vec(walk(), 1..12),
-        read_mode in prop_oneof![Just(ReadMode::Mapped), Just(ReadMode::Buffered), Just(ReadMode::Direct)],
+        read_mode in proptest::sample::select(ReadMode::available()),
     ) {
         let (db, model, snapshots) = carry_out(&ops, read_mode);
         for manner in manners {
