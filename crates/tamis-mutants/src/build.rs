@@ -15,8 +15,17 @@ use crate::select::Selection;
 use crate::site::Mutant;
 
 /// Tests of the engine as a whole that are quick.
-const INTEGRATION: &[&str] =
-    &["engine", "model", "global_filters", "crash", "damage", "transactions", "elastic", "all_kinds", "membership"];
+const INTEGRATION: &[&str] = &[
+    "engine",
+    "model",
+    "global_filters",
+    "crash",
+    "damage",
+    "transactions",
+    "elastic",
+    "all_kinds",
+    "membership",
+];
 
 /// What a build leaves for runs.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,8 +51,9 @@ pub struct TestBinary {
 impl Built {
     /// Reads what the last build has left.
     pub fn read(scratch: &Path) -> io::Result<Built> {
-        let text = fs::read(scratch.join("built.json"))
-            .map_err(|error| io::Error::new(error.kind(), format!("no build in {}: {error}", scratch.display())))?;
+        let text = fs::read(scratch.join("built.json")).map_err(|error| {
+            io::Error::new(error.kind(), format!("no build in {}: {error}", scratch.display()))
+        })?;
         Ok(serde_json::from_slice(&text)?)
     }
 }

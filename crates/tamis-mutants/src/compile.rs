@@ -1,6 +1,6 @@
 //! Builds the copy, and drops mutants that do not compile until it can be built.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -100,8 +100,12 @@ impl<'a> Copy<'a> {
                 self.dropped.len() - before
             );
             if self.dropped.len() == before {
-                let rendered: Vec<_> = messages.iter().take(3).filter_map(|one| one.rendered.clone()).collect();
-                return Err(io::Error::other(format!("no mutant can be blamed for:\n{}", rendered.join("\n"))));
+                let rendered: Vec<_> =
+                    messages.iter().take(3).filter_map(|one| one.rendered.clone()).collect();
+                return Err(io::Error::other(format!(
+                    "no mutant can be blamed for:\n{}",
+                    rendered.join("\n")
+                )));
             }
         }
         Err(io::Error::other("the copy does not compile"))
@@ -190,13 +194,4 @@ impl<'a> Copy<'a> {
         let file = span.file_name.strip_prefix(self.dir).unwrap_or(&span.file_name);
         Some((self.rewritten.get(file)?, span.byte_start..span.byte_end))
     }
-}
-
-/// Counts mutants by a property, for a summary.
-pub fn count<'a>(of: impl Iterator<Item = &'a str>) -> HashMap<&'a str, usize> {
-    let mut counts = HashMap::new();
-    for one in of {
-        *counts.entry(one).or_insert(0) += 1;
-    }
-    counts
 }

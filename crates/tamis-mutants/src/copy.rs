@@ -38,8 +38,12 @@ fn with_switch(name: &str, content: Vec<u8>) -> Vec<u8> {
         return content;
     }
     let text = String::from_utf8_lossy(&content);
-    text.replacen("\n[dependencies]\n", "\n[dependencies]\ntamis-mutant = { path = \"../tamis-mutant\" }\n", 1)
-        .into_bytes()
+    text.replacen(
+        "\n[dependencies]\n",
+        "\n[dependencies]\ntamis-mutant = { path = \"../tamis-mutant\" }\n",
+        1,
+    )
+    .into_bytes()
 }
 
 /// Writes the file unless it has this content.

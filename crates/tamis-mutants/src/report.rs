@@ -88,9 +88,10 @@ fn table(last: &HashMap<String, (Record, Fate)>) -> String {
         rows.entry(&record.mutant.group).or_default().add(*fate);
         sum.add(*fate);
     }
-    let mut text = "| rooms | mutants | killed by tests | killed by the simulation | alive | not reached | score |\n\
+    let mut text =
+        "| rooms | mutants | killed by tests | killed by the simulation | alive | not reached | score |\n\
                     | --- | --- | --- | --- | --- | --- | --- |\n"
-        .to_owned();
+            .to_owned();
     for group in GROUPS {
         if let Some(row) = rows.get(group) {
             text += &row.line(group);
@@ -129,10 +130,7 @@ fn line(record: &Record, fate: Fate) -> String {
         _ if record.ran < record.of => format!(" ({} of {} tests)", record.ran, record.of),
         _ => String::new(),
     };
-    format!(
-        "* {}:{} {}, {}, {change}{note}\n",
-        mutant.file, mutant.line, mutant.function, mutant.operator
-    )
+    format!("* {}:{} {}, {}, {change}{note}\n", mutant.file, mutant.line, mutant.function, mutant.operator)
 }
 
 #[cfg(test)]

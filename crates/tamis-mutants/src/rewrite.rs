@@ -35,7 +35,8 @@ impl Rewritten {
     /// Returns the mutants that may cause an error at the range: those of the innermost text or
     /// place around it, else those of the function.
     pub fn suspects(&self, range: &Range<usize>) -> &[u32] {
-        let around = |owner: &&(Range<usize>, Owner)| owner.0.start <= range.start && range.end <= owner.0.end;
+        let around =
+            |owner: &&(Range<usize>, Owner)| owner.0.start <= range.start && range.end <= owner.0.end;
         match self.owners.iter().find(around) {
             Some((_, Owner::Mutant(mutant))) => std::slice::from_ref(mutant),
             Some((_, Owner::Site(mutants) | Owner::Function(mutants))) => mutants,
@@ -89,7 +90,8 @@ impl Writer<'_> {
 
     fn site(&mut self, site: &Site) {
         let start = self.out.text.len();
-        let mutants: Vec<u32> = site.mutants().into_iter().filter(|one| !self.dropped.contains(one)).collect();
+        let mutants: Vec<u32> =
+            site.mutants().into_iter().filter(|one| !self.dropped.contains(one)).collect();
         if let Some(inside) = self.inside.last_mut() {
             inside.extend(&mutants);
         }

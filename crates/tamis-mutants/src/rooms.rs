@@ -1,7 +1,8 @@
 //! Which sources are mutated, and the group under which the results of each are counted.
 
 /// The crates of the engine, from the bottom up.
-pub const CRATES: &[&str] = &["tamis-base", "tamis-env", "tamis-filter", "tamis-files", "tamis-policy", "tamis"];
+pub const CRATES: &[&str] =
+    &["tamis-base", "tamis-env", "tamis-filter", "tamis-files", "tamis-policy", "tamis"];
 
 /// The groups, those first whose mistakes lose data.
 pub const GROUPS: &[&str] =
@@ -32,7 +33,9 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// Returns the group of a file, given its place below the crates with `src` left out and without
 /// its extension, as in `tamis/session/committer`.
 pub fn group(place: &str) -> &'static str {
-    let within = |room: &&str| place.strip_prefix(*room).is_some_and(|rest| matches!(rest.chars().next(), None | Some('/')));
+    let within = |room: &&str| {
+        place.strip_prefix(*room).is_some_and(|rest| matches!(rest.chars().next(), None | Some('/')))
+    };
     ROOMS.iter().find(|(_, rooms)| rooms.iter().any(|room| within(room))).map_or("others", |(group, _)| group)
 }
 

@@ -147,7 +147,8 @@ impl Run<'_> {
     /// Returns the mutants that have no result in the file or are alive by it.
     fn alive<'m>(&self, mutants: &[&'m Mutant], file: &str) -> io::Result<Vec<&'m Mutant>> {
         let done = results::read(&self.plan.out, file)?;
-        let is_killed = |mutant: &&&Mutant| done.get(&mutant.id).is_some_and(|one| one.outcome == Outcome::Killed);
+        let is_killed =
+            |mutant: &&&Mutant| done.get(&mutant.id).is_some_and(|one| one.outcome == Outcome::Killed);
         Ok(mutants.iter().filter(|mutant| !is_killed(mutant)).copied().collect())
     }
 

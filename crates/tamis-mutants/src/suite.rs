@@ -134,7 +134,12 @@ impl Suite {
     }
 
     /// Runs the simulator for some seconds with the mutant on; `None` if it found nothing.
-    pub fn simulate(&self, mutant: u32, transactions: bool, seconds: u64) -> io::Result<Option<&'static str>> {
+    pub fn simulate(
+        &self,
+        mutant: u32,
+        transactions: bool,
+        seconds: u64,
+    ) -> io::Result<Option<&'static str>> {
         let mut program = self.simulator(transactions, seconds);
         program.environment.push(("TAMIS_MUTANT", mutant.to_string().into()));
         let patience = Duration::from_secs(seconds + 30);

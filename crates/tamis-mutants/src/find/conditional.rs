@@ -23,7 +23,9 @@ fn holds(condition: &Meta) -> bool {
     match condition {
         Meta::Path(path) => path.is_ident("unix"),
         Meta::NameValue(pair) => {
-            let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(value), .. }) = &pair.value else { return false };
+            let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(value), .. }) = &pair.value else {
+                return false;
+            };
             let value = value.value();
             match pair.path.get_ident().map(ToString::to_string).as_deref() {
                 Some("feature") => FEATURES.contains(&value.as_str()),

@@ -25,10 +25,16 @@ pub fn modules(root: &Path, krate: &str) -> io::Result<Vec<Module>> {
 }
 
 /// Adds the file and the modules below it, whose files are in `dir`.
-fn walk(root: &Path, file: PathBuf, dir: &Path, path: Vec<String>, found: &mut Vec<Module>) -> io::Result<()> {
+fn walk(
+    root: &Path,
+    file: PathBuf,
+    dir: &Path,
+    path: Vec<String>,
+    found: &mut Vec<Module>,
+) -> io::Result<()> {
     let text = fs::read_to_string(root.join(&file))?;
-    let parsed = syn::parse_file(&text)
-        .map_err(|error| io::Error::other(format!("{}: {error}", file.display())))?;
+    let parsed =
+        syn::parse_file(&text).map_err(|error| io::Error::other(format!("{}: {error}", file.display())))?;
     let mut below = Vec::new();
     if is_built(&parsed.attrs) {
         declared(&parsed.items, dir, &path, &mut below);

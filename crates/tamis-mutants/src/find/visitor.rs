@@ -35,7 +35,8 @@ pub struct Visitor<'a> {
 }
 
 /// Calls whose absence nobody can observe, except by time or memory.
-const UNOBSERVABLE: &[&str] = &["reserve", "with_capacity", "shrink_to_fit", "point", "yield_now", "spin_loop"];
+const UNOBSERVABLE: &[&str] =
+    &["reserve", "with_capacity", "shrink_to_fit", "point", "yield_now", "spin_loop"];
 
 /// Traits whose output is for people.
 const FOR_PEOPLE: &[&str] = &["Debug", "Display", "Error", "Serialize"];
@@ -90,7 +91,9 @@ impl<'a> Visitor<'a> {
         if matches!(binary.op, BinOp::And(_)) && has_let(&binary.left) | has_let(&binary.right) {
             return;
         }
-        if matches!(binary.op, BinOp::Eq(_) | BinOp::Ne(_)) && self.flipped.contains(&(range.start, range.end)) {
+        if matches!(binary.op, BinOp::Eq(_) | BinOp::Ne(_))
+            && self.flipped.contains(&(range.start, range.end))
+        {
             return;
         }
         let (left, right) = (self.source(&binary.left), self.source(&binary.right));
@@ -98,8 +101,7 @@ impl<'a> Visitor<'a> {
         let text = if assigns(&binary.op) { shown.clone() } else { format!("({left}) {op} ({right})") };
         let number = self.mutant(binary.op.span(), operator, self.source(binary), &shown);
         let is_plain = is_order(&binary.op) && is_plain(&binary.left) && is_plain(&binary.right);
-        let shape =
-            if is_plain { Shape::Compare(number, text) } else { Shape::Choice(vec![(number, text)]) };
+        let shape = if is_plain { Shape::Compare(number, text) } else { Shape::Choice(vec![(number, text)]) };
         self.site(range, shape);
     }
 
@@ -208,7 +210,8 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
         let of = item.trait_.as_ref().and_then(|(_, path, _)| path.segments.last());
-        if !is_built(&item.attrs) || of.is_some_and(|of| FOR_PEOPLE.contains(&of.ident.to_string().as_str())) {
+        if !is_built(&item.attrs) || of.is_some_and(|of| FOR_PEOPLE.contains(&of.ident.to_string().as_str()))
+        {
             return;
         }
         let name = match &*item.self_ty {
@@ -269,7 +272,9 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
         if let Some((_, guard)) = &arm.guard {
             self.condition(guard);
         }
-        if matches!(&*arm.body, Expr::Assign(_)) || matches!(&*arm.body, Expr::Binary(one) if assigns(&one.op)) {
+        if matches!(&*arm.body, Expr::Assign(_))
+            || matches!(&*arm.body, Expr::Binary(one) if assigns(&one.op))
+        {
             self.guard(&arm.body, &arm.body);
         }
         visit::visit_arm(self, arm);
@@ -295,7 +300,9 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
             // The length of an array is a constant.
             Expr::Repeat(repeat) => return self.visit_expr(&repeat.expr),
             Expr::Unsafe(_) | Expr::Const(_) | Expr::Macro(_) => return,
-            Expr::Call(_) | Expr::MethodCall(_) if called(expr).is_some_and(|name| UNOBSERVABLE.contains(&name.as_str())) => {
+            Expr::Call(_) | Expr::MethodCall(_)
+                if called(expr).is_some_and(|name| UNOBSERVABLE.contains(&name.as_str())) =>
+            {
                 return;
             }
             _ => {}
@@ -327,7 +334,9 @@ fn called(expr: &Expr) -> Option<String> {
 fn has_let(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,
-        Expr::Binary(binary) if matches!(binary.op, BinOp::And(_)) => has_let(&binary.left) || has_let(&binary.right),
+        Expr::Binary(binary) if matches!(binary.op, BinOp::And(_)) => {
+            has_let(&binary.left) || has_let(&binary.right)
+        }
         _ => false,
     }
 }

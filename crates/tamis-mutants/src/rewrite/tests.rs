@@ -34,8 +34,7 @@ fn operators_of_expressions() {
 #[test]
 fn conditions_are_turned_around_once() {
     let text = "fn f(a: &str, b: u8) -> &str { if b == g() {} while !h {} match b { x if y => a, _ => a } }";
-    let expected =
-        ["condition: b == g() → !(b == g())", "condition: !h → !(!h)", "condition: y → !(y)"];
+    let expected = ["condition: b == g() → !(b == g())", "condition: !h → !(!h)", "condition: y → !(y)"];
     assert_eq!(found(text), set(&expected));
 }
 
@@ -65,7 +64,10 @@ fn bodies_return_at_once() {
     assert_eq!(body("Id"), set(&["body: the body → return 0", "body: the body → return 1"]));
     assert_eq!(body("Option<&str>"), set(&["body: the body → return None"]));
     assert_eq!(body("Result<(), E>"), set(&["body: the body → return Ok(())"]));
-    assert_eq!(body("io::Result<bool>"), set(&["body: the body → return Ok(true)", "body: the body → return Ok(false)"]));
+    assert_eq!(
+        body("io::Result<bool>"),
+        set(&["body: the body → return Ok(true)", "body: the body → return Ok(false)"])
+    );
     assert_eq!(body("&str"), set(&[]));
     assert_eq!(found("fn f() { let a = g(); h(a) }"), set(&["body: the body → return"]));
 }
@@ -154,7 +156,8 @@ fn next(sum: &mut Sum) -> u32 {
 fn all(sum: &mut Sum) -> Result<u32, String> {
     sum.add(3)?;
     sum.add(4)?;
-    let label = match sum.total { total if total == next(sum) + 25 => 1, _ => 0 };
+    let total = sum.total;
+    let label = match total { seen if seen == next(sum) + 25 => 1, _ => 0 };
     while sum.calls < 6 && !sum.calls.is_power_of_two() {
         next(sum);
     }
@@ -194,15 +197,16 @@ fn a_program_without_mutants_behaves_as_before_and_with_one_otherwise() {
     let (mutants, source) = find_in(PROGRAM);
     let rewritten = rewrite(&source, &HashSet::new()).text;
     let plain = build("plain", PROGRAM);
-    let mutated = build("mutated", &format!("{}{SWITCH}", rewritten.replace("::tamis_mutant", "tamis_mutant")));
+    let mutated =
+        build("mutated", &format!("{}{SWITCH}", rewritten.replace("::tamis_mutant", "tamis_mutant")));
     let output = |program: &std::path::Path, argument: &str| {
         Command::new(program).arg(argument).output().unwrap().stdout
     };
     let before = output(&plain, "");
     assert!(!before.is_empty());
     assert_eq!(output(&mutated, "0"), before);
-    // Without those that hang.
-    let differ = mutants.iter().filter(|one| one.operator != "drop call" && one.function != "all");
+    // Mutants of the others may hang.
+    let differ = mutants.iter().filter(|one| one.function == "Sum::add");
     let differ = differ.filter(|one| output(&mutated, &one.number.to_string()) != before).count();
     assert!(differ >= 10, "{differ}");
 }
