@@ -36,7 +36,7 @@ pub fn group(place: &str) -> &'static str {
     let within = |room: &&str| {
         place.strip_prefix(*room).is_some_and(|rest| matches!(rest.chars().next(), None | Some('/')))
     };
-    ROOMS.iter().find(|(_, rooms)| rooms.iter().any(|room| within(room))).map_or("others", |(group, _)| group)
+    ROOMS.iter().find(|(_, rooms)| rooms.iter().any(&within)).map_or("others", |(group, _)| group)
 }
 
 /// Returns the room of a module: the crate and the first part of the module's path.
