@@ -171,3 +171,26 @@ pub fn check_last_seq(last_seq: SeqNo) -> Result<(), &'static str> {
         false => Err("it holds a sequence number that no database reaches"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wal::double::ToyFs;
+
+    /// A directory without any is taken for a new database, which would overwrite what is left of an
+    /// old one.
+    #[test]
+    fn one_file_of_any_kind_that_holds_data_is_enough_for_a_database() {
+        let any = |names: &[&str]| {
+            let fs = ToyFs::default();
+            names.iter().for_each(|name| fs.set(Path::new("db").join(name), Vec::new()));
+            Files::list(&fs, Path::new("db")).unwrap().any()
+        };
+        assert!(any(&["000012.tam"]), "a table");
+        assert!(any(&["000012.log"]), "a log");
+        assert!(any(&["MANIFEST-000012"]), "a manifest");
+        assert!(any(&["000012.tam", "000013.log", "MANIFEST-000014"]));
+        assert!(!any(&[]));
+        assert!(!any(&["000012.flt", "OPTIONS", "000012.log.old"]), "nothing that holds data");
+    }
+}

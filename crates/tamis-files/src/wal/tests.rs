@@ -389,6 +389,22 @@ fn huge_records_round_trip_without_being_assembled() {
     assert_eq!(read(&hurt, PLAIN).end, Some(End::Torn { offset: HEADER_BYTES }));
 }
 
+/// However many short parts a record has, the writer holds a bounded piece of it in memory.
+#[test]
+fn a_record_of_many_short_parts_is_written_piece_by_piece() {
+    let fs = ToyFs::default();
+    let mut log = writer(&fs);
+    let part: Vec<u8> = (0..4095u32).map(|i| (i * i) as u8).collect();
+    let parts = vec![&part[..]; 800];
+    let before = fs.appends();
+    log.append(&parts).unwrap();
+    assert_eq!(fs.appends() - before, 4, "three full pieces of a mebibyte and the rest");
+    log.append(&[b"next"]).unwrap();
+    assert!(log.memory_bytes() <= 4 << 20, "{} bytes are held", log.memory_bytes());
+    let outcome = read_from(&fs, PLAIN);
+    assert_eq!(outcome.payloads(), [&parts.concat()[..], b"next"]);
+}
+
 #[test]
 fn a_record_across_a_read_boundary_is_found() {
     for before in 0..40 {
