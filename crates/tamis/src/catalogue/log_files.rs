@@ -252,3 +252,115 @@ pub(crate) const PART_OF_FREE: u64 = 4;
 
 /// Logs may take this many bytes however little is free.
 pub(crate) const LEAST_LOGS: u64 = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tamis_files::wal::{LogHeader, LogKind};
+
+    use super::*;
+    use crate::io::{FileSystem, MemFs, Usage};
+
+    fn limits() -> Limits {
+        Limits { most: 1 << 30, expected: 64 << 20, recycled: 0 }
+    }
+
+    fn log() -> LogWriter {
+        let (fs, path) = (MemFs::new(), Path::new("/000001.log"));
+        let header = LogHeader { kind: LogKind::Writes, id: 1, reused: false };
+        LogWriter::create(fs.create(path, Usage::Log).unwrap(), path, header).unwrap()
+    }
+
+    /// Otherwise a synced append would wait for a reservation that could have been made before.
+    #[test]
+    fn a_log_grows_by_a_step_once_less_than_half_a_step_is_left() {
+        let (limits, mut log) = (limits(), log());
+        let first = limits.growth(&log, 0);
+        assert_eq!(log.allocated() + first, log.len() + RECORD_BYTES + FIRST_STEP);
+        assert!(log.preallocate(log.allocated() + first));
+        assert_eq!(limits.growth(&log, 0), 0);
+        assert_eq!(limits.growth(&log, FIRST_STEP / 2), 0, "half a step is left");
+        assert_eq!(limits.growth(&log, FIRST_STEP / 2 + 1), FIRST_STEP / 2 + 1, "less is left");
+    }
+
+    #[test]
+    fn steps_are_half_of_the_log_and_at_most_an_eighth_of_all_logs() {
+        let limits = limits();
+        assert_eq!(limits.step(0), FIRST_STEP);
+        assert_eq!(limits.step(2 * FIRST_STEP), FIRST_STEP);
+        assert_eq!(limits.step(3 << 20), 3 << 19);
+        assert_eq!(limits.step(1 << 30), LARGEST_STEP);
+        let few = Limits { most: 1 << 20, ..limits };
+        assert_eq!((few.step(0), few.step(1 << 30)), (128 << 10, 128 << 10));
+        let tiny = Limits { expected: 1000, ..limits };
+        assert_eq!(tiny.step(0), 1000, "no more than such a log usually gets");
+    }
+
+    #[test]
+    fn the_limit_of_all_logs_falls_with_the_free_space_but_leaves_room_for_a_few_writes() {
+        let limits = limits();
+        assert_eq!(limits.most(0, None), 1 << 30);
+        assert_eq!(limits.most(0, Some(1 << 40)), 1 << 30);
+        assert_eq!(limits.most(3 << 20, Some(5 << 20)), 2 << 20, "a quarter of what logs could take");
+        assert_eq!(limits.most(0, Some(0)), LEAST_LOGS);
+        let small = Limits { expected: 10 << 10, ..limits };
+        assert_eq!(small.most(0, Some(0)), 20 << 10, "two logs of small memtables");
+    }
+
+    fn closed(id: LogId, bytes: u64, allocated: u64) -> ClosedLog {
+        ClosedLog { allocated, ..ClosedLog::found(id, Some(10 * id), bytes) }
+    }
+
+    /// A sum that is too small lets logs take more space than they may.
+    #[test]
+    fn obsolete_logs_count_with_their_size_on_disk() {
+        let files = LogFiles {
+            recyclable: vec![closed(1, 10, 100), closed(2, 10, 200)],
+            obsolete: vec![closed(3, 10, 400), closed(4, 10, 800)],
+            ..LogFiles::default()
+        };
+        assert_eq!((files.recyclable_bytes(), files.obsolete_bytes()), (300, 1200));
+        assert_eq!(files.rolled(), (0, 0));
+    }
+
+    /// The memtables that hold it back are flushed first when logs take too much.
+    #[test]
+    fn the_oldest_log_is_the_first_rolled_one_or_the_current_one() {
+        let mut files = LogFiles { current: 9, ..LogFiles::default() };
+        assert_eq!(files.oldest(), 9);
+        files.rolled = vec![closed(5, 10, 10), closed(7, 20, 20)];
+        assert_eq!(files.oldest(), 5);
+        assert_eq!(files.rolled(), (2, 30));
+        assert_eq!(files.rolled_from(6).collect::<Vec<_>>(), [7]);
+    }
+
+    /// A log with an unreliable end, or with space behind it, is not whole when it is copied.
+    #[test]
+    fn only_a_reliable_log_without_space_behind_it_is_complete() {
+        let files = LogFiles {
+            rolled: vec![
+                closed(1, 10, 10),
+                closed(2, 10, 11),
+                ClosedLog { abandoned: true, ..closed(3, 10, 10) },
+            ],
+            ..LogFiles::default()
+        };
+        assert_eq!([1, 2, 3, 4].map(|id| files.complete(id)), [Some(10), None, None, None]);
+    }
+
+    /// Writes before a log that cannot be read may have been superseded by writes in it.
+    #[test]
+    fn changes_can_be_read_only_behind_a_log_that_cannot() {
+        let unknown = |id| ClosedLog::found(id, None, 10);
+        let mut files = LogFiles { current: 9, current_first: 90, ..LogFiles::default() };
+        let kept = [closed(1, 10, 10), unknown(2), closed(3, 10, 10), unknown(4), closed(5, 10, 10)];
+        files.retained.logs = kept.into_iter().map(|log| (log, 0)).collect();
+        files.rolled = vec![closed(7, 10, 10)];
+        assert_eq!(files.oldest_change(), 50);
+        assert_eq!(files.place_of(49), None);
+        assert_eq!(files.place_of(50), Some(LogPart { log: 5, until: 70 }));
+        assert_eq!(files.place_of(89), Some(LogPart { log: 7, until: 90 }));
+        assert_eq!(files.place_of(90), Some(LogPart { log: 9, until: SeqNo::MAX }));
+    }
+}
