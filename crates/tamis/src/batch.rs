@@ -519,6 +519,23 @@ mod tests {
             if len == long.len() && max == MAX_KEY_BYTES));
     }
 
+    /// A batch is bound to the database of the keyspaces that it names, until it is cleared.
+    #[test]
+    fn a_cleared_batch_can_be_written_to_another_database() {
+        let mut batch = WriteBatch::new();
+        batch.claim(1, "events");
+        batch.put("key", "value");
+        batch.check_owner(1).unwrap();
+        assert!(
+            matches!(batch.check_owner(2), Err(WriteError::ForeignKeyspace { name }) if name == "events")
+        );
+        batch.clear();
+        batch.check_owner(2).unwrap();
+        batch.claim(2, "others");
+        batch.check().unwrap();
+        assert!(batch.check_owner(1).is_err());
+    }
+
     /// An operation added by a later format version must not be misread.
     #[test]
     fn an_unknown_operation_is_an_error() {

@@ -179,3 +179,78 @@ pub(crate) fn met_by<'p>(
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::Options;
+    use crate::io::MemFs;
+
+    /// What is read: the keys, and the ranges from a start to an end.
+    fn footprint(keys: &[&str], ranges: &[(&str, Option<&str>)]) -> KeyspaceFootprint {
+        let db =
+            Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() }.open("/db").unwrap();
+        let keyspace = db.inner().keyspaces.directory.load()[&0].clone();
+        let point =
+            |key: &&str| Point { digest: Digest::of(key.as_bytes()), since: 0, key: key.as_bytes().into() };
+        let range = |&(start, end): &(&str, Option<&str>)| {
+            (0, (start.as_bytes().to_vec(), end.map(|end| end.as_bytes().to_vec())))
+        };
+        let (points, ranges) = (keys.iter().map(point).collect(), ranges.iter().map(range).collect());
+        KeyspaceFootprint::new(keyspace, 0, points, ranges)
+    }
+
+    /// The key at which a batch meets what was read.
+    fn met(part: &KeyspaceFootprint, write: impl FnOnce(&mut WriteBatch)) -> Option<String> {
+        let mut batch = WriteBatch::new();
+        write(&mut batch);
+        let met = met_by(std::slice::from_ref(part), &batch);
+        met.map(|(_, key)| String::from_utf8(key).unwrap())
+    }
+
+    fn put(part: &KeyspaceFootprint, key: &str) -> Option<String> {
+        met(part, |batch| _ = batch.put(key, "value"))
+    }
+
+    fn delete(part: &KeyspaceFootprint, range: std::ops::Range<&str>) -> Option<String> {
+        met(part, |batch| _ = batch.delete_range(range))
+    }
+
+    /// A batch of the same group that writes the first key of a range was read before, and is a
+    /// conflict; one that writes the key behind it is none.
+    #[test]
+    fn a_range_that_was_read_has_its_start_and_not_its_end() {
+        let part = footprint(&[], &[("b", Some("d"))]);
+        let puts = ["a", "b", "c", "czz", "d", "e"].map(|key| put(&part, key));
+        assert_eq!(puts.map(|met| met.unwrap_or_default()), ["", "b", "c", "czz", "", ""]);
+        let open = footprint(&[], &[("b", None)]);
+        assert_eq!(
+            (put(&open, "a"), put(&open, "b"), put(&open, "z")),
+            (None, Some("b".into()), Some("z".into()))
+        );
+    }
+
+    #[test]
+    fn a_range_delete_meets_the_ranges_and_keys_in_it() {
+        let part = footprint(&[], &[("b", Some("d"))]);
+        let deletes = ["a".."b", "a".."bb", "c".."x", "a".."x", "d".."e"].map(|range| delete(&part, range));
+        assert_eq!(deletes.map(|met| met.unwrap_or_default()), ["", "b", "c", "b", ""]);
+        let part = footprint(&["k", "m"], &[]);
+        let deletes = ["a".."k", "k".."l", "l".."n", "mm".."x"].map(|range| delete(&part, range));
+        assert_eq!(deletes.map(|met| met.unwrap_or_default()), ["", "k", "m", ""]);
+    }
+
+    #[test]
+    fn every_key_that_was_read_is_met_and_no_other() {
+        let part = footprint(&["m", "a", "z", "k"], &[]);
+        for key in ["a", "k", "m", "z"] {
+            assert_eq!(put(&part, key).as_deref(), Some(key));
+        }
+        assert_eq!(put(&part, "b"), None);
+        let nothing: Points = smallvec![];
+        let part = KeyspaceFootprint::new(part.keyspace, 0, nothing, RangeReads::new());
+        assert!(part.is_empty() && put(&part, "a").is_none());
+    }
+}
