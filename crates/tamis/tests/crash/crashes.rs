@@ -286,3 +286,20 @@ fn a_crash_within_a_large_batch_leaves_it_whole_or_absent() {
         }
     }
 }
+
+/// With `durability = every …`, a write survives a power failure after a while, though nobody calls
+/// anything.
+#[test]
+fn writes_become_durable_by_themselves_if_they_are_synced_periodically() {
+    let fs = FaultyFs::new(1);
+    let period = std::time::Duration::from_millis(1);
+    let options = tamis::Options { durability: tamis::Durability::Every(period), ..lab::tiny(&fs) };
+    let db = options.open(lab::DIR).unwrap();
+    for key in ["a", "b", "c"] {
+        db.put(key, "value").unwrap();
+        // The state is waited for, not the period.
+        while lab::open(&fs.after_crash(CrashMode::DropUnsynced)).unwrap().get(key).unwrap().is_none() {
+            std::thread::sleep(period);
+        }
+    }
+}

@@ -186,6 +186,22 @@ fn a_database_is_created_among_others_on_request_only() {
     }
 }
 
+/// Who asks for a new database must not write into an old one. Readers create nothing, so they do
+/// not ask.
+#[test]
+fn a_database_that_exists_is_refused_on_request() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("db");
+    let new = || Options { error_if_exists: true, ..Options::default() };
+    new().open(&dir).unwrap().put("key", "value").unwrap();
+    let before = contents(&dir);
+    let refused = new().open(&dir).unwrap_err();
+    assert!(matches!(refused, OpenError::Exists { .. }), "{refused:?}");
+    assert_eq!(contents(&dir), before, "nothing was changed");
+    assert_eq!(new().open_read_only(&dir).unwrap().get("key").unwrap().unwrap(), "value");
+    assert_eq!(Db::open(&dir).unwrap().get("key").unwrap().unwrap(), "value");
+}
+
 /// Of a creation, a crash may leave the first bytes of the manifest. They were taken for a file of
 /// others, and the directory could not be opened any more.
 #[test]
