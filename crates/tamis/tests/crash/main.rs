@@ -15,6 +15,7 @@ mod crashes;
 mod damage;
 mod deleted;
 mod faults;
+mod followers;
 mod full_disk;
 mod gate;
 mod history;

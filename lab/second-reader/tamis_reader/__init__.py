@@ -1,0 +1,1 @@
+"""A read-only reader of tamis database directories, by the format pages only."""
