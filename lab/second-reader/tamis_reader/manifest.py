@@ -404,10 +404,19 @@ def read(directory):
     for record in log.records:
         apply(state, Edit(log, record), name)
     state.closed = log.closed
+    check(state, name)
+    state.log = log
+    return state
+
+
+def check(state, name):
+    counters = [state.next_file, state.next_run] + [k.epoch for k in state.keyspaces.values()]
+    if max(counters) > 1 << 55 or state.last >= 1 << 55 or state.next_keyspace >= 1 << 31:
+        raise Bad(name, None, "a counter has a value that no database reaches")
     for k in state.keyspaces.values():
+        if max(k.floor, state.floor) > state.next_file:
+            raise Bad(name, None, f"keyspace {k.number}: its log floor is above the next number")
         if k.ages and max(k.ages) > state.last:
             raise Bad(name, None, f"keyspace {k.number}: ages above the last sequence number")
     if 0 not in state.keyspaces:
         raise Bad(name, None, "the default keyspace does not exist")
-    state.log = log
-    return state

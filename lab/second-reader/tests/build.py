@@ -236,7 +236,7 @@ def sample(mutate=same):
     files["000002.tam"], files["000003.tam"], files["000005.tam"] = (
         old.data, new.data, external.data)
     edits = [keyspace(0, "default") + keyspace(1, "other", "# text\nmerge_operator = append\n")
-             + field(12, 0, 10) + field(12, 1, 10) + field(4, 10) + field(10, 2),
+             + field(12, 0, 10) + field(12, 1, 10) + field(2, 20) + field(4, 10) + field(10, 2),
              old.edit(2, low=b"a", end=b"\1\1d", level=6) + new.edit(3),
              external.edit(5, g=11, epoch=2, end=b"\2", level=1)]
     files["MANIFEST-000001"] = manifest(1, edits, 17, mutate)

@@ -13,7 +13,7 @@ from .helpers import Case
 
 def database(*edits, logs_=(), closed=None, files=None, options=""):
     """Files of a database with the keyspaces `default` (0) and `other` (1)."""
-    first = keyspace(0, "default", options) + keyspace(1, "other") + field(32, 10)
+    first = keyspace(0, "default", options) + keyspace(1, "other") + field(2, 50) + field(32, 10)
     result = {"CURRENT": b"MANIFEST-000001\n",
               "MANIFEST-000001": build.manifest(1, (first,) + edits, closed)}
     for log in logs_ or [Log(10, 1)]:
