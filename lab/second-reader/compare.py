@@ -183,8 +183,10 @@ def main(specimens, tamis, flips="600"):
         if "zstd" not in times:
             print("skipped: Zstandard, which this build does not have")
         # Earlier and later, too: what has expired differs.
-        for now in (0, times["closed"] + 60, times["closed"] + 10_000):
-            compare(engine, os.path.join(work, "closed"), now, f"closed, at {now}")
+        for name in ("closed", "aged-later"):
+            for later in (-250, -149, -99, -50, 1, 40, 10_000):
+                now = times[name] + later
+                compare(engine, os.path.join(work, name), now, f"{name}, at {now}")
         soak(engine, tamis, work)
         for name in ("closed", "killed"):
             flip(engine, os.path.join(work, name), times[name], name, int(flips))

@@ -53,6 +53,8 @@ fn make(dir: &Path) -> Done {
     copy(&dir.join("killed"), &dir.join("torn"))?;
     tear(&dir.join("torn"))?;
     made("torn");
+    aged_later(&dir.join("aged-later"))?;
+    made("aged-later");
     if Compression::Zstd.is_built_in() {
         small(&dir.join("zstd"), Compression::Zstd)?.close()?;
         made("zstd");
@@ -78,7 +80,11 @@ fn keyspace_options(filter: FilterChoice) -> KeyspaceOptions {
 
 /// A keyspace for each kind of filter. Elastic filters have several segments.
 fn filters(dir: &Path) -> Done {
-    let plain = KeyspaceOptions { table_bytes: 64 << 10, memtable_bytes: 1 << 20, ..keyspace_options(FilterChoice::None) };
+    let plain = KeyspaceOptions {
+        table_bytes: 64 << 10,
+        memtable_bytes: 1 << 20,
+        ..keyspace_options(FilterChoice::None)
+    };
     let db = options(plain.clone()).open(dir)?;
     for (number, filter) in FilterChoice::all().enumerate() {
         let chosen = KeyspaceOptions { filter: filter.into(), ..plain.clone() };
@@ -223,29 +229,44 @@ fn external(keyspace: &Keyspace, dir: &Path) -> Done {
     Ok(())
 }
 
-/// Entries that expire 100 seconds after they were written; in one keyspace since later only.
+/// Entries that expire 100 seconds after they were written.
 fn aging(db: &Db, plain: &KeyspaceOptions, clock: &ManualClock) -> Done {
-    let ttl = Some(Duration::from_secs(100));
-    let operator = Some("append".into());
-    let options = KeyspaceOptions { time_to_live: ttl, merge_operator: operator, ..plain.clone() };
-    let (aging, later) = (db.create_keyspace("aging", options)?, db.create_keyspace("aged later", plain.clone())?);
-    later.put("1", "written before there was a time to live")?;
-    let write = |name: &str| -> Done {
-        aging.put(format!("{name} put"), name)?;
-        aging.merge("merged", name)?;
-        later.put(name, name)?;
-        Ok(())
+    let options = KeyspaceOptions {
+        time_to_live: Some(Duration::from_secs(100)),
+        merge_operator: Some("append".into()),
+        ..plain.clone()
     };
-    write("at 0")?;
-    clock.advance(60);
-    write("at 60")?;
-    db.flush()?;
-    later.change_options(|options| options.time_to_live = ttl)?;
-    clock.advance(60);
-    write("at 120")?;
-    clock.advance(70);
-    write("at 190")?;
+    let keyspace = db.create_keyspace("aging", options)?;
+    for age in ["at 0", "at 60", "at 120", "at 190"] {
+        keyspace.put(format!("{age} put"), age)?;
+        keyspace.merge("merged", age)?;
+        if age == "at 60" {
+            db.flush()?;
+        }
+        clock.advance(if age == "at 120" { 70 } else { 60 });
+    }
     Ok(())
+}
+
+/// A database whose entries expire since its second session only: those of the first one count as
+/// written when that began.
+fn aged_later(dir: &Path) -> Done {
+    let clock = Arc::new(ManualClock::new(START));
+    let open = |ttl: Option<Duration>| {
+        let keyspace = KeyspaceOptions { time_to_live: ttl, ..keyspace_options(FilterChoice::BlockedBloom) };
+        options(keyspace).clock(Some(clock.clone())).open(dir)
+    };
+    let db = open(None)?;
+    db.put("first session", "without a time to live")?;
+    db.compact()?;
+    db.put("first session, in the log", "")?;
+    db.close()?;
+    clock.advance(100);
+    let db = open(Some(Duration::from_millis(99_500)))?;
+    db.put("second session", "")?;
+    clock.advance(50);
+    db.put("second session, later", "")?;
+    Ok(db.close()?)
 }
 
 /// Flushes that leave their values in a log, which becomes a blob file.
