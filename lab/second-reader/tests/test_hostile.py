@@ -62,7 +62,8 @@ class Resigned(Case):
         build.sample(lambda name, payload: calls.append(len(payload)) or payload)
         for target, length in enumerate(calls):
             for i in range(length):
-                for change in range(6):
+                # Two of the six ways for each byte, in turn.
+                for change in (i % 6, (i + 3) % 6):
                     self.run_one(target, i, change)
 
     def run_one(self, target, i, change):
