@@ -69,7 +69,7 @@ use std::time::Duration;
 use tamis_base::collections::{HashMap, HashSet};
 use tamis_base::ids::{FilterFileId, KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
-use tamis_files::tree::files::{manifest_path, options_path};
+use tamis_files::tree::files::{log_path, manifest_path, options_path};
 use tamis_files::tree::found::check_state;
 use tamis_files::tree::manifest::ManifestReader;
 use tamis_files::tree::state::{KeyspaceState, ManifestState};
@@ -258,16 +258,19 @@ impl Follower {
         // On the first attempt, when the database is being opened, damage is reported at once.
         let is_first = self.published.is_none();
         let is_whole = self.logs.read(db, manifest.state(), &self.newcomers, is_first)?;
-        let known = manifest.state().last_seq;
-        if manifest.is_closed() && is_whole && ![0, known].contains(&self.logs.last_seq()) {
-            let read = self.logs.last_seq();
-            let what =
-                format!("the logs end with write {read}, but the database was closed after write {known}");
-            return Err(StorageError::corrupt(&manifest_path(&db.dir, mark.0), None, what).into());
-        }
         let is_newer = manifest.refresh(&*db.fs, &db.dir)?;
         let done = is_whole && !is_newer;
+        if !is_whole && !is_newer {
+            // A keyspace is in the manifest before it gets its first write.
+            let log = log_path(&db.dir, self.logs.current().unwrap_or_default());
+            let what = "it holds a write to a keyspace that is not in the manifest";
+            return Err(StorageError::corrupt(&log, None, what).into());
+        }
         if done {
+            let closed_after = manifest.is_closed().then_some(manifest.state().last_seq);
+            if let Some(error) = self.logs.wrong_end(db, mark.0, closed_after) {
+                return Err(error.into());
+            }
             self.publish(db, manifest.state(), mark, &changed);
         }
         self.manifest = Some(manifest);

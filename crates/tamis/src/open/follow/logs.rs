@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tamis_base::collections::HashMap;
 use tamis_base::ids::{KeyspaceId, LogId};
 use tamis_base::key::SeqNo;
-use tamis_files::tree::files::log_path;
+use tamis_files::tree::files::{log_path, manifest_path};
 use tamis_files::tree::found::Files;
 use tamis_files::tree::replay::first_write;
 use tamis_files::tree::state::ManifestState;
@@ -244,6 +244,37 @@ impl FollowedLogs {
             self.passed.push((position.log, position.reader.as_ref().map_or(0, LogReader::pos)));
             self.position = Some(following);
         }
+    }
+
+    /// Checks the end of the logs against that of manifest `number`, as an opening does (`wrong_end`
+    /// in [`recover`](crate::open::recover)). Both were read to their ends, the logs last.
+    /// `closed_after` is the last write that a closed manifest records.
+    pub(super) fn wrong_end(
+        &self,
+        db: &Session,
+        number: u64,
+        closed_after: Option<SeqNo>,
+    ) -> Option<StorageError> {
+        let position = self.position.as_ref()?;
+        let path = log_path(&db.dir, position.log);
+        if let Some(known) = closed_after {
+            // Without any record, everything is in tables, and the log was empty and was closed.
+            let is_right = self.last_seq == known || (self.last_seq == 0 && position.is_closed());
+            let what = || {
+                let read = self.last_seq;
+                format!("the log ends with write {read}, but the database was closed after write {known}")
+            };
+            return (!is_right).then(|| StorageError::corrupt(&path, None, what()));
+        }
+        let is_last = self.listed.last().is_none_or(|last| *last <= position.log);
+        if position.is_closed() && position.last_seq > 0 && is_last {
+            let manifest = manifest_path(&db.dir, number);
+            let manifest = manifest.display();
+            let what =
+                format!("it was finished, but neither a later log nor the closing record of {manifest} exists");
+            return Some(StorageError::corrupt(&path, None, what));
+        }
+        None
     }
 
     /// Reads the rest of the current log. Returns `false` at a write to a keyspace that `state`
