@@ -93,6 +93,11 @@ impl Report {
         self.ledger.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Returns the directory for a suite's own files.
+    pub(crate) fn dir_of(&self, suite: &str) -> PathBuf {
+        self.evidence.join(suite)
+    }
+
     pub(crate) fn count(&self, suite: &'static str, what: impl Into<String>, count: u64) {
         let (what, mut ledger) = (what.into(), self.ledger());
         match ledger.counts.iter_mut().find(|row| row.0 == suite && row.1 == what) {

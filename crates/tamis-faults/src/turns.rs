@@ -63,6 +63,14 @@ impl Sizes {
         max_open_files: MOST_TABLE_FILES,
     };
 
+    /// Nothing is flushed by itself; compactions write a few tables.
+    pub(crate) const FLIPS: Sizes = Sizes {
+        memtable_bytes: 8 << 20,
+        table_bytes: 64 << 10,
+        max_log_bytes: 16 << 20,
+        max_open_files: 1000,
+    };
+
     /// For workers that write for tenths of a second.
     pub(crate) const CUTS: Sizes = Sizes {
         memtable_bytes: 48 << 10,

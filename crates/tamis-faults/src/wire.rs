@@ -4,7 +4,7 @@
 
 use std::io::Write as _;
 
-use crate::oracle::{Space, State};
+use crate::oracle::{Shelf, Space, State};
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +52,62 @@ pub(crate) enum Message {
     },
     /// An error that only the worker could detect.
     Wrong(String),
+    /// A read of an open database that was not as the worker expected.
+    Live(Live),
+    /// A record that the worker itself may have damaged before the engine got it.
+    Damaged(String),
+    /// A difference between the contents of a closed database and the required ones.
+    Different(String),
+    /// A problem found by `verify`.
+    Verified(String),
     /// The job is finished.
     Finished,
+}
+
+/// A read of an open database: a get of the key with an index, or an entry of a scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Live {
+    pub(crate) shelf: Shelf,
+    /// The number of acknowledged batches.
+    pub(crate) batches: u32,
+    /// The entry's position in a scan; `None` for a get.
+    pub(crate) position: Option<u32>,
+    pub(crate) index: u32,
+    /// Key and value. A get has no key.
+    pub(crate) found: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl std::fmt::Display for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let position = self.position.map_or("-".to_owned(), |position| position.to_string());
+        write!(f, "live {} {} {position} {}", self.shelf as usize, self.batches, self.index)?;
+        match &self.found {
+            Some((key, value)) => write!(f, " {}:{}", hex(key), hex(value)),
+            None => write!(f, " -"),
+        }
+    }
+}
+
+impl Live {
+    fn parse(text: &str) -> Option<Live> {
+        let mut words = text.split(' ');
+        let mut next = || words.next();
+        let shelf = *Shelf::ALL.get(next()?.parse::<usize>().ok()?)?;
+        let batches = next()?.parse().ok()?;
+        let position = match next()? {
+            "-" => None,
+            number => Some(number.parse().ok()?),
+        };
+        let index = next()?.parse().ok()?;
+        let found = match next()? {
+            "-" => None,
+            entry => {
+                let (key, value) = entry.split_once(':')?;
+                Some((read_hex(key)?, read_hex(value)?))
+            }
+        };
+        Some(Live { shelf, batches, position, index, found })
+    }
 }
 
 /// The name of the database's own state.
@@ -98,6 +152,10 @@ impl std::fmt::Display for Message {
             Message::StateEnded => write!(f, "state-ended"),
             Message::Count { what, count } => write!(f, "count {count} {}", one_line(what)),
             Message::Wrong(what) => write!(f, "wrong {}", one_line(what)),
+            Message::Live(live) => write!(f, "{live}"),
+            Message::Damaged(what) => write!(f, "damaged {}", one_line(what)),
+            Message::Different(what) => write!(f, "different {}", one_line(what)),
+            Message::Verified(what) => write!(f, "verified {}", one_line(what)),
             Message::Finished => write!(f, "finished"),
         }
     }
@@ -132,6 +190,10 @@ impl Message {
             "state-ended" => Message::StateEnded,
             "count" => Message::Count { what: second.to_owned(), count: first.parse().ok()? },
             "wrong" => Message::Wrong(rest.to_owned()),
+            "live" => Message::Live(Live::parse(rest)?),
+            "damaged" => Message::Damaged(rest.to_owned()),
+            "different" => Message::Different(rest.to_owned()),
+            "verified" => Message::Verified(rest.to_owned()),
             "finished" => Message::Finished,
             _ => return None,
         })
@@ -221,6 +283,17 @@ mod tests {
             Message::StateEnded,
             Message::Count { what: "openat EIO".into(), count: 4 },
             Message::Wrong("a key was gone".into()),
+            Message::Live(Live { shelf: Shelf::Small, batches: 7, position: None, index: 9, found: None }),
+            Message::Live(Live {
+                shelf: Shelf::Wide,
+                batches: 7,
+                position: Some(3),
+                index: 0,
+                found: Some((vec![1], vec![])),
+            }),
+            Message::Damaged("record 1".into()),
+            Message::Different("lost".into()),
+            Message::Verified("a block".into()),
             Message::Finished,
         ];
         for message in all {

@@ -7,11 +7,13 @@
 mod cuts;
 mod journal;
 mod model;
+mod records;
 mod stream;
 
 pub(crate) use cuts::{Cuts, Judged};
 pub(crate) use journal::Journal;
 pub(crate) use model::{Space, State, shown};
+pub(crate) use records::{Contents, Phase, Record, Records, STEPS, Shelf, Step, batches, difference};
 pub(crate) use stream::{Op, Stream, Way, Write, ballast_key, counter_key, done_key, layout};
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 mod control;
 mod cuts;
 mod devices;
+#[cfg(target_arch = "x86_64")]
+mod flips;
 mod full;
 mod injections;
 mod kills;
@@ -16,6 +18,7 @@ use std::time::Instant;
 
 use crate::machine::{Kind, Mounted};
 use crate::report::{Report, stopped};
+use crate::worker::Protect;
 
 /// What to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -36,6 +39,8 @@ pub(crate) enum Suite {
     Limits,
     /// `kill -9` at every call that changes a file.
     Kill,
+    /// Single bits flipped in registers and memory.
+    Flips,
 }
 
 /// The amount of testing.
@@ -65,6 +70,15 @@ pub(crate) struct Amount {
     /// The number of option sets that are killed at every boundary.
     #[arg(long, default_value_t = 2)]
     pub(crate) kill_turns: u64,
+    /// The number of flips.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) flips: u64,
+    /// Repeat only the flip with this number.
+    #[arg(long)]
+    pub(crate) flip: Option<u64>,
+    /// Whether the engine protects records from end to end while bits are flipped.
+    #[arg(long, value_enum, default_value_t = Protect::Off)]
+    pub(crate) protect: Protect,
     /// The number of concurrent workers that do not share a file system.
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
     pub(crate) jobs: usize,
@@ -91,6 +105,13 @@ impl Bench<'_> {
             Suite::Deletes => full::deletes(self).map(|()| "deletes"),
             Suite::Limits => limits::run(self).map(|()| "limits"),
             Suite::Kill => kills::run(self).map(|()| "kill"),
+            #[cfg(target_arch = "x86_64")]
+            Suite::Flips => flips::run(self).map(|()| "flips"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Suite::Flips => {
+                self.report.skip("flips: only on x86-64");
+                Ok("flips")
+            }
         }?;
         self.report.took(name, began.elapsed());
         Ok(())

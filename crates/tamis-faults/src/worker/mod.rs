@@ -4,6 +4,8 @@ mod control;
 mod cuts;
 mod external;
 mod fill;
+mod flips;
+mod flips_check;
 mod limits;
 mod readonly;
 mod session;
@@ -11,6 +13,7 @@ mod session_steps;
 
 pub(crate) use control::{path as control_path, records as control_records};
 pub(crate) use fill::{BALLAST, MOST_FLUSHED_WRITES};
+pub(crate) use flips::Protect;
 pub(crate) use limits::Limit;
 pub(crate) use session::stream as session_stream;
 pub(crate) use session_steps::step_names;
@@ -43,6 +46,10 @@ pub(crate) enum Job {
     Limits(limits::Args),
     /// Open on a read-only file system.
     ReadOnly(readonly::Args),
+    /// Write, flush and compact while the parent flips a bit.
+    Flips(flips::Args),
+    /// Read everything that a job with a flip left.
+    FlipsCheck(flips_check::Args),
 }
 
 /// The options that all jobs on databases share.
@@ -80,6 +87,8 @@ pub(crate) fn run(job: Job) -> std::process::ExitCode {
         Job::Fill(args) => fill::run(&args),
         Job::Limits(args) => limits::run(&args),
         Job::ReadOnly(args) => readonly::run(&args),
+        Job::Flips(args) => flips::run(&args),
+        Job::FlipsCheck(args) => flips_check::run(&args),
     }
     if PANICS.load(SeqCst) > 0 {
         return 101.into();
