@@ -270,8 +270,9 @@ impl FollowedLogs {
         if position.is_closed() && position.last_seq > 0 && is_last {
             let manifest = manifest_path(&db.dir, number);
             let manifest = manifest.display();
-            let what =
-                format!("it was finished, but neither a later log nor the closing record of {manifest} exists");
+            let what = format!(
+                "it was finished, but neither a later log nor the closing record of {manifest} exists"
+            );
             return Some(StorageError::corrupt(&path, None, what));
         }
         None
