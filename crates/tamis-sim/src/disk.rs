@@ -1,17 +1,18 @@
 //! The simulated disk: a [`FaultyFs`] with latencies and with faults at given operations.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tamis::io::{Access, DirLock, FileSystem, ReadFile, Usage, WriteFile};
 use tamis::simulation::Scheduler;
 use tamis_testkit::{CrashMode, FaultPlan, FaultyFs, OpClass};
 
 use crate::machine::Machine;
+
+mod files;
 
 /// The loss of a crash; see [`CrashMode`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,7 +88,7 @@ pub enum Fault {
         /// The duration in operations.
         operations: u64,
     },
-    /// The creation of the next threads fails.
+    /// The creation of the next threads fails, for a few seconds.
     NoThreads {
         /// The number of threads.
         count: u32,
@@ -109,6 +110,8 @@ pub struct Disk {
 
 #[derive(Default)]
 struct Shared {
+    /// Whether files take in several reads before they complete one, and mapped pages are scarce.
+    overlaps: bool,
     operations: AtomicU64,
     /// Future faults by operation, soonest last.
     faults: Mutex<Vec<(u64, Fault)>>,
@@ -132,14 +135,13 @@ impl std::fmt::Debug for Disk {
 
 impl Disk {
     /// Creates a disk over `files` with `faults`, by operation counted from now.
-    pub fn new(machine: Arc<Machine>, files: FaultyFs, faults: &[(u64, Fault)]) -> Disk {
-        machine.refuse_threads(0);
+    pub fn new(machine: Arc<Machine>, files: FaultyFs, faults: &[(u64, Fault)], overlaps: bool) -> Disk {
         let mut faults = faults.to_vec();
         faults.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let disk = Disk {
             files,
             machine,
-            shared: Arc::new(Shared { faults: Mutex::new(faults), ..Shared::default() }),
+            shared: Arc::new(Shared { overlaps, faults: Mutex::new(faults), ..Shared::default() }),
         };
         // Faults of an earlier session are over.
         disk.calm();
@@ -189,16 +191,17 @@ impl Disk {
     /// Ends the current fault and cancels all future ones.
     pub fn heal(&self) {
         self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.machine.refuse_threads(0);
         self.calm();
     }
 
     fn calm(&self) {
+        self.machine.refuse_threads(0);
         self.files.plan(FaultPlan::none());
         self.files.set_capacity(None);
         self.shared.factor.store(1, Relaxed);
         self.shared.until.store(u64::MAX, Relaxed);
         self.shared.latest.store(u64::MAX, Relaxed);
+        self.machine.disturb(None);
     }
 
     /// Ends the current fault if it is due.
@@ -237,6 +240,7 @@ impl Disk {
     fn lasts(&self, until: u64) {
         self.shared.until.store(until, Relaxed);
         self.shared.latest.store(self.machine.seconds() + LONGEST_SECONDS, Relaxed);
+        self.machine.disturb(Some(Duration::from_secs(LONGEST_SECONDS)));
     }
 
     fn happen(&self, fault: Fault, number: u64) {
@@ -275,6 +279,7 @@ impl Disk {
             Fault::NoThreads { count } => {
                 self.shared.hurt.store(true, Relaxed);
                 self.machine.refuse_threads(count);
+                self.lasts(u64::MAX);
             }
             Fault::Crash { loss } => self.crash(loss),
         }
@@ -307,111 +312,3 @@ const WRITE: u64 = 3;
 const SYNC: u64 = 300;
 const NAME: u64 = 15;
 const LOOK: u64 = 1;
-
-#[derive(Debug)]
-struct Writing {
-    disk: Disk,
-    path: PathBuf,
-    file: Box<dyn WriteFile>,
-}
-
-impl WriteFile for Writing {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.disk.timed(("append", WRITE), &self.path, || self.file.append(bytes))
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.disk.timed(("sync", SYNC), &self.path, || self.file.sync())
-    }
-
-    fn preallocate(&mut self, bytes: u64) -> io::Result<()> {
-        self.disk.timed(("preallocate", WRITE), &self.path, || self.file.preallocate(bytes))
-    }
-
-    fn truncate_to_written(&mut self) -> io::Result<()> {
-        self.disk.timed(("truncate_to_written", WRITE), &self.path, || self.file.truncate_to_written())
-    }
-}
-
-#[derive(Debug)]
-struct Reading {
-    disk: Disk,
-    path: PathBuf,
-    file: Arc<dyn ReadFile>,
-}
-
-impl ReadFile for Reading {
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.disk.timed(("read", READ), &self.path, || self.file.read_exact_at(buf, offset))
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.disk.timed(("length", LOOK), &self.path, || self.file.len())
-    }
-}
-
-impl FileSystem for Disk {
-    fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
-        let file = self.timed(("create", NAME), path, || self.files.create(path, usage))?;
-        Ok(Box::new(Writing { disk: self.clone(), path: path.to_owned(), file }))
-    }
-
-    fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let file = self.timed(("reuse", NAME), new, || self.files.reuse(old, new))?;
-        Ok(Box::new(Writing { disk: self.clone(), path: new.to_owned(), file }))
-    }
-
-    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
-        let file = self.timed(("open", NAME), path, || self.files.open(path, access))?;
-        Ok(Arc::new(Reading { disk: self.clone(), path: path.to_owned(), file }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.timed(("rename", NAME), to, || self.files.rename(from, to))
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.timed(("remove", NAME), path, || self.files.remove(path))
-    }
-
-    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.timed(("remove dir all", NAME), path, || self.files.remove_dir_all(path))
-    }
-
-    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.timed(("link or copy", NAME), to, || self.files.link_or_copy(from, to))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.timed(("create dir all", NAME), path, || self.files.create_dir_all(path))
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.timed(("list", NAME), dir, || self.files.list(dir))
-    }
-
-    fn sync_file(&self, path: &Path) -> io::Result<()> {
-        self.timed(("sync file", SYNC), path, || self.files.sync_file(path))
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.timed(("sync dir", SYNC), dir, || self.files.sync_dir(dir))
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.timed(("exists", LOOK), path, || self.files.exists(path))
-    }
-
-    fn file_len(&self, path: &Path) -> io::Result<u64> {
-        self.timed(("file len", LOOK), path, || self.files.file_len(path))
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
-        self.timed(("lock", NAME), path, || self.files.lock(path))
-    }
-
-    fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.calm_if_over(self.shared.operations.load(Relaxed));
-        self.files.available_space(path)
-    }
-}

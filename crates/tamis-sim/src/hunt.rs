@@ -1,6 +1,7 @@
 //! Runs successive seeds in separate processes until one fails or the time is over.
 
 use std::io::{self, BufRead, BufReader};
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -44,11 +45,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// In a child: runs every `stride`th seed and reports its result. Ends after a failure, whose
 /// threads are still running.
-pub fn work(from: u64, stride: u64) {
+pub fn work(seeds: Range<u64>, stride: u64) {
     let at = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| watch(&at));
-        run_all(from, stride, &at);
+        run_all(seeds, stride, &at);
         std::process::exit(0);
     });
 }
@@ -68,8 +69,8 @@ fn watch(at: &AtomicU64) {
     }
 }
 
-fn run_all(from: u64, stride: u64, at: &AtomicU64) {
-    for seed in (from..).step_by(stride as usize) {
+fn run_all(seeds: Range<u64>, stride: u64, at: &AtomicU64) {
+    for seed in seeds.step_by(stride as usize) {
         at.store(seed + 1, Relaxed);
         let report = run(&plan(seed));
         match report.failure {

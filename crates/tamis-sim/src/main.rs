@@ -1,8 +1,11 @@
 //! `tamis-sim`: the whole engine in a deterministic simulation. See the README beside this crate.
 
 mod client;
+mod coverage;
 mod disk;
+mod feed;
 mod hunt;
+mod listener;
 mod machine;
 mod mutations;
 mod oracle;
@@ -107,9 +110,32 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Runs seeds with instrumentation, and prints which share of each room of the engine they execute.
+    Coverage {
+        /// The root of the repository.
+        #[arg(long, default_value = ".")]
+        root: PathBuf,
+        /// The number of seeds to run.
+        #[arg(long, default_value_t = 500)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// The number of concurrent processes [default: the number of processors].
+        #[arg(long)]
+        jobs: Option<u64>,
+        /// The directory of the build [default: a temporary one].
+        #[arg(long)]
+        target: Option<PathBuf>,
+    },
     /// Runs every `stride`th seed and reports its result.
     #[command(hide = true)]
-    Work { from: u64, stride: u64 },
+    Work {
+        from: u64,
+        stride: u64,
+        #[arg(default_value_t = u64::MAX)]
+        end: u64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -124,8 +150,11 @@ fn main() -> ExitCode {
             mutations::hunt_all(&root, Duration::from_secs(seconds), only.as_deref())
         }
         Some(Command::Transactions { seeds, seconds, from }) => Ok(run_transactions(from, seeds, seconds)),
-        Some(Command::Work { from, stride }) => {
-            hunt::work(from, stride);
+        Some(Command::Coverage { root, seeds, from, jobs: asked, target }) => {
+            coverage::coverage(&root, from, seeds, jobs(asked), target.as_deref())
+        }
+        Some(Command::Work { from, stride, end }) => {
+            hunt::work(from..end, stride);
             Ok(true)
         }
     };
@@ -210,10 +239,12 @@ fn replay(which: &str, verbose: bool) -> io::Result<bool> {
     let first = run::run_telling(&plan, verbose);
     let summary = |report: &machine::Report| {
         format!(
-            "{} steps, {:.3} s of its time, trace {:016x}",
+            "{} steps, {:.3} s of its time, trace {:016x}; longest, with {:.3} s: {}",
             report.steps,
             report.clock.as_secs_f64(),
-            report.trace
+            report.trace,
+            report.longest.1.as_secs_f64(),
+            report.longest.0,
         )
     };
     if let Some(failure) = &first.failure {

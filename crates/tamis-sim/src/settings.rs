@@ -14,8 +14,8 @@ fn set(settings: &mut Settings, name: &str, value: impl ToString) {
 pub fn database(rng: &mut Rng) -> Settings {
     let mut s = Settings::new();
     set(&mut s, "read_mode", pick(rng, &["mapped", "buffered", "direct"]));
-    // In threads, as io_uring would be asked of the real system. The simulated disk needs none of
-    // them.
+    // The simulated disk takes in reads without the help of threads. `auto` would ask the real
+    // system for io_uring.
     set(&mut s, "async_reads", pick(rng, &["threads", "threads", "off"]));
     set(&mut s, "read_queue_depth", pick(rng, &["1", "2", "32"]));
     set(&mut s, "cache_bytes", pick(rng, &["0", "2 KiB", "1 MiB"]));
@@ -24,13 +24,18 @@ pub fn database(rng: &mut Rng) -> Settings {
     set(&mut s, "verify_checksums", pick(rng, &["once", "always"]));
     set(&mut s, "memtable_budget_bytes", pick(rng, &["8 KiB", "1 MiB"]));
     set(&mut s, "max_log_bytes", pick(rng, &["8 KiB", "64 KiB", "1 MiB"]));
-    let threads = rng.u8(1..4);
-    set(&mut s, "background_threads", threads);
-    // Not drawn, so that the plans of seeds stay as they are.
-    set(&mut s, "record_cache_bytes", ["64 KiB", "4 KiB", "0"][usize::from(threads - 1)]);
+    set(&mut s, "background_threads", rng.u8(1..4));
+    set(&mut s, "background_bytes_per_second", pick(rng, &["unlimited", "unlimited", "4 MiB"]));
+    set(&mut s, "record_cache_bytes", pick(rng, &["64 KiB", "4 KiB", "0"]));
+    set(&mut s, "read_memory_bytes", pick(rng, &["0", "0", "0", "64 KiB"]));
+    set(&mut s, "transaction_history_bytes", pick(rng, &["0", "192 MiB"]));
+    set(&mut s, "max_open_files", pick(rng, &["0", "2", "1000"]));
+    set(&mut s, "reserve_bytes", pick(rng, &["0", "64 MiB"]));
+    set(&mut s, "heat_sampling", pick(rng, &["auto", "1"]));
     set(&mut s, "sub_jobs", rng.u8(1..4));
     set(&mut s, "recycled_logs", rng.u8(..3));
     set(&mut s, "scrub_bytes_per_second", pick(rng, &["0", "0", "64 KiB", "10 MiB"]));
+    set(&mut s, "changes_keep_bytes", pick(rng, &["0", "0", "64 KiB"]));
     set(&mut s, "durability", pick(rng, &["buffered", "buffered", "every 20 ms", "sync"]));
     s
 }
@@ -59,7 +64,7 @@ pub fn reshape(rng: &mut Rng, levels: usize, s: &mut Settings) {
     set(s, "auto_compaction", rng.u8(..10) > 0);
     set(s, "memtable_bytes", pick(rng, &["4 KiB", "8 KiB", "16 KiB"]));
     set(s, "table_bytes", pick(rng, &["4 KiB", "8 KiB"]));
-    set(s, "block_bytes", pick(rng, &["128", "256", "512", "1 KiB"]));
+    set(s, "block_bytes", pick(rng, &["128", "256", "512", "1 KiB", "4 KiB", "64 KiB"]));
     set(s, "restart_interval", rng.u8(1..20));
     set(s, "compression", pick(rng, &["none", "lz4", "none,lz4"]));
     let all: Vec<FilterChoice> = FilterChoice::all().collect();
@@ -109,16 +114,31 @@ fn shape(rng: &mut Rng, s: &mut Settings) {
     set(s, "picker", pick(rng, &["least-overlap", "round-robin", "most-tombstones", "oldest"]));
 }
 
+/// What an option of an open keyspace may be changed to.
+const CHANGES: &[(&str, &[&str])] = &[
+    ("compaction", &["leveling", "tiering", "lazy-leveling", "hybrid:1", "fragmented"]),
+    ("merge", &["auto", "full", "partial", "partitioned"]),
+    ("size_ratio", &["2", "3", "4"]),
+    ("table_bytes", &["4 KiB", "8 KiB", "64 KiB"]),
+    ("level0_runs", &["1", "2", "4"]),
+    ("slowdown_runs", &["2", "4", "8"]),
+    ("stop_runs", &["4", "8"]),
+    ("slowdown_debt_bytes", &["4 KiB", "64 KiB", "64 GiB"]),
+    ("auto_compaction", &["true", "true", "false"]),
+    ("read_compaction", &["true", "false"]),
+    ("filter", &["none", "blocked-bloom", "bloom", "ribbon", "fuse", "elastic", "surf", "grafite"]),
+    ("filter_allocation", &["uniform", "monkey", "mnemosyne"]),
+    ("bits_per_key", &["0.5", "4", "10", "30"]),
+    ("blob_threshold", &["0", "1", "16", "100"]),
+    ("blob_garbage", &["0.05", "0.3", "1"]),
+    ("blob_file_bytes", &["4 KiB", "1 MiB"]),
+    ("picker", &["least-overlap", "round-robin", "oldest"]),
+    ("deterministic", &["true", "false"]),
+];
+
 /// Draws a change of one option of an open database.
 pub fn change(rng: &mut Rng) -> (String, String) {
-    let (name, values): (&str, &[&str]) = match rng.u8(..6) {
-        5 => ("blob_threshold", &["0", "1", "16", "100"]),
-        0 => ("level0_runs", &["1", "2", "4"]),
-        1 => ("size_ratio", &["2", "3", "4"]),
-        2 => ("compaction", &["leveling", "tiering", "lazy-leveling", "fragmented"]),
-        3 => ("picker", &["least-overlap", "round-robin", "oldest"]),
-        _ => ("auto_compaction", &["true", "false"]),
-    };
+    let (name, values) = *pick(rng, CHANGES);
     (name.to_owned(), (*pick(rng, values)).to_owned())
 }
 

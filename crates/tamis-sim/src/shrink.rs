@@ -51,6 +51,7 @@ pub fn shrink(plan: Plan, limit: Duration) -> std::io::Result<(Plan, String)> {
         best.operations()?;
         best.faults()?;
         best.changes()?;
+        best.copy()?;
         best.options()?;
         if best.plan == before || best.is_late() {
             return Ok((best.plan, best.failure));
@@ -121,14 +122,26 @@ impl Best {
     fn faults(&mut self) -> std::io::Result<()> {
         for session in 0..self.plan.sessions.len() {
             self.in_pieces(|plan| &mut plan.sessions[session].faults)?;
+            self.in_pieces(|plan| &mut plan.sessions[session].listener)?;
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self) -> std::io::Result<()> {
+        if self.plan.copy.is_some() {
+            self.takes(Plan { copy: None, ..self.plan.clone() })?;
         }
         Ok(())
     }
 
     fn options(&mut self) -> std::io::Result<()> {
         self.in_pieces(|plan| &mut plan.second)?;
+        for at in 0..self.plan.others.len() {
+            self.in_pieces(|plan| &mut plan.others[at])?;
+        }
         for session in 0..self.plan.sessions.len() {
             self.in_pieces(|plan| &mut plan.sessions[session].options)?;
+            self.in_pieces(|plan| &mut plan.sessions[session].second)?;
         }
         Ok(())
     }

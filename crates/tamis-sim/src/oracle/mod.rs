@@ -15,147 +15,22 @@
 //! those that no acknowledged write of the client follows, because their records may have reached
 //! the disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::disk::Loss;
-use crate::plan::{Change, Space};
+use crate::plan::Space;
+
+mod effects;
+mod history;
+mod lives;
+
+pub use effects::{Effect, Seen, Spaces, Within, effects, key, value};
+use history::{Client, Operation, show};
+pub use lives::{Contents, FIXED_SPACES, Life};
+use lives::{During, Lives};
 
 /// A moment: the number of operations that began or ended before it.
 pub type Stamp = u64;
-
-/// A key by its keyspace and its bytes.
-pub type Place = (Space, Vec<u8>);
-
-/// An observation: the value of every key in the observed range.
-pub type Seen = BTreeMap<Place, Vec<u8>>;
-
-/// Returns the bytes of a client's key.
-pub fn key(client: usize, key: u8) -> Vec<u8> {
-    format!("{}/{key:03}", char::from(b'a' + client as u8)).into_bytes()
-}
-
-/// A change with the bytes that it writes.
-#[derive(Clone, Debug)]
-pub enum Effect {
-    /// This value.
-    Put(Place, Vec<u8>),
-    /// The previous value with this appended.
-    Append(Place, Vec<u8>),
-    /// No value.
-    Delete(Place),
-}
-
-/// Returns the effects of a change by operation `number` of a client.
-pub fn effects(client: usize, number: usize, change: &Change) -> Vec<Effect> {
-    match change {
-        Change::Put { space, key: k, len } => {
-            vec![Effect::Put((*space, key(client, *k)), value(client, number, usize::from(*len)))]
-        }
-        Change::Merge { space, key: k } => {
-            vec![Effect::Append((*space, key(client, *k)), value(client, number, 0))]
-        }
-        Change::Delete { space, key: k } => vec![Effect::Delete((*space, key(client, *k)))],
-        Change::DeleteRange { space, from, to } => {
-            (*from..*to).map(|k| Effect::Delete((*space, key(client, k)))).collect()
-        }
-    }
-}
-
-/// Returns a value that only this operation writes.
-pub fn value(client: usize, number: usize, len: usize) -> Vec<u8> {
-    let mut value = format!("<{client}.{number}>").into_bytes();
-    while value.len() < len {
-        value.push(b'a' + (value.len() * 7 + number) as u8 % 26);
-    }
-    value
-}
-
-#[derive(Clone, Debug)]
-struct Operation {
-    began: Stamp,
-    ended: Option<Stamp>,
-    failed: bool,
-    effects: Vec<Effect>,
-}
-
-/// The values of a key with the numbers of the operations that wrote them, ascending.
-type Values = Vec<(usize, Option<Vec<u8>>)>;
-
-#[derive(Clone, Debug, Default)]
-struct Client {
-    /// Operation `n` is at index `n - 1`.
-    operations: Vec<Operation>,
-    /// The last acknowledged operation.
-    acknowledged: usize,
-    /// The last durable operation.
-    durable: usize,
-    values: BTreeMap<Place, Values>,
-}
-
-impl Client {
-    fn value_at(&self, place: &Place, prefix: usize) -> Option<&Vec<u8>> {
-        let values = self.values.get(place)?;
-        let behind = values.partition_point(|(number, _)| *number <= prefix);
-        values[..behind].last()?.1.as_ref()
-    }
-
-    fn apply(&mut self, number: usize, effects: &[Effect]) {
-        for effect in effects {
-            let (place, value) = match effect {
-                Effect::Put(place, value) => (place, Some(value.clone())),
-                Effect::Delete(place) => (place, None),
-                Effect::Append(place, operand) => {
-                    let mut value = self.value_at(place, number).cloned().unwrap_or_default();
-                    value.extend_from_slice(operand);
-                    (place, Some(value))
-                }
-            };
-            let values = self.values.entry(place.clone()).or_default();
-            match values.last_mut() {
-                Some((last, old)) if *last == number => *old = value,
-                _ => values.push((number, value)),
-            }
-        }
-    }
-
-    /// Forgets the writes of operations after `prefix`.
-    fn cut(&mut self, prefix: usize) {
-        for values in self.values.values_mut() {
-            values.retain(|(number, _)| *number <= prefix);
-        }
-    }
-
-    /// Reports whether the client's observed keys have exactly these values after `prefix`.
-    fn fits(&self, seen: &Seen, within: &Within, prefix: usize) -> bool {
-        let mut looked_at = self.values.keys().filter(|place| within.holds(place));
-        looked_at.all(|place| self.value_at(place, prefix) == seen.get(place))
-    }
-}
-
-/// The observed keys.
-#[derive(Clone, Debug)]
-pub struct Within {
-    /// The keyspace; all if `None`.
-    pub space: Option<Space>,
-    /// The client; all if `None`.
-    pub client: Option<usize>,
-    /// The key; all if `None`.
-    pub key: Option<u8>,
-}
-
-impl Within {
-    /// Everything.
-    pub const ALL: Within = Within { space: None, client: None, key: None };
-
-    fn holds(&self, place: &Place) -> bool {
-        self.space.is_none_or(|space| space == place.0)
-            && match (self.client, self.key) {
-                (Some(client), Some(k)) => place.1 == key(client, k),
-                (Some(client), None) => place.1.starts_with(&key(client, 0)[..2]),
-                (None, _) => true,
-            }
-    }
-}
 
 /// For each client, the prefixes that explain an observation at one moment.
 #[derive(Clone, Debug)]
@@ -165,13 +40,14 @@ pub struct Candidates(Vec<Vec<usize>>);
 #[derive(Clone, Debug)]
 pub struct Oracle {
     clients: Vec<Client>,
+    lives: Lives,
     clock: Stamp,
 }
 
 impl Oracle {
     /// Creates a history in which nothing was written.
     pub fn new(clients: usize) -> Oracle {
-        Oracle { clients: vec![Client::default(); clients], clock: 0 }
+        Oracle { clients: vec![Client::default(); clients], lives: Lives::default(), clock: 0 }
     }
 
     /// Returns the current moment.
@@ -227,6 +103,41 @@ impl Oracle {
         }
     }
 
+    /// Begins a life of a keyspace, unless it has one.
+    pub fn begin_creation(&mut self, space: Space) -> Option<Life> {
+        let now = self.stamp();
+        self.lives.begin(space, now)
+    }
+
+    /// Records how the creation of a keyspace ended.
+    pub fn created(&mut self, life: Life, success: bool) {
+        let now = self.stamp();
+        self.lives.created(life, success, now);
+    }
+
+    /// Begins to drop a keyspace, unless it is being dropped or does not exist.
+    pub fn begin_drop(&mut self, space: Space) -> Option<Life> {
+        let now = self.stamp();
+        self.lives.begin_drop(space, now)
+    }
+
+    /// Records how the drop of a keyspace ended.
+    pub fn dropped(&mut self, life: Life, success: bool) {
+        let now = self.stamp();
+        self.lives.dropped(life, success, now);
+    }
+
+    /// Reports whether somebody has begun to drop the keyspace.
+    pub fn may_be_dropped(&self, life: Life) -> bool {
+        self.lives.may_be_dropped(life)
+    }
+
+    /// Checks the names of the keyspaces between two moments.
+    pub fn check_spaces(&self, spaces: BTreeSet<Space>, began: Stamp, ended: Stamp) -> Result<(), String> {
+        let contents = Contents { spaces, ..Contents::default() };
+        self.lives.resolve(&contents, During { began, ended, files: false }).map(drop)
+    }
+
     /// Checks an observation between two moments; returns the prefixes that explain it.
     pub fn check(
         &self,
@@ -238,22 +149,54 @@ impl Oracle {
         self.check_further(seen, within, &self.window(began, ended))
     }
 
+    /// Checks all contents of a copy of the database's state between two moments.
+    pub fn check_copy(&self, contents: &Contents, began: Stamp, ended: Stamp) -> Result<(), String> {
+        let (seen, within) = self.lives.resolve(contents, During { began, ended, files: false })?;
+        self.check(&seen, &within, began, ended).map(drop)
+    }
+
     /// Checks the observation of another opening of the files. As after the next opening, it may
     /// include the records of failed writes, as long as no later write was acknowledged at the
     /// moment that it shows: writes resume only once those records no longer count. Clients whose
     /// failed writes explain the observation are not checked further.
-    pub fn check_files(&self, seen: &Seen, began: Stamp, ended: Stamp) -> Result<(), String> {
+    pub fn check_files(&self, contents: &Contents, began: Stamp, ended: Stamp) -> Result<(), String> {
+        let (seen, within) = self.lives.resolve(contents, During { began, ended, files: true })?;
+        self.check_files_within(&seen, &within, began, ended)
+    }
+
+    /// Like `check_files`, for a part of the contents.
+    pub fn check_files_within(
+        &self,
+        seen: &Seen,
+        within: &Within,
+        began: Stamp,
+        ended: Stamp,
+    ) -> Result<(), String> {
         let window = self.window(began, ended);
         let mut settled = true;
         for (number, (client, prefixes)) in self.clients.iter().zip(&window.0).enumerate() {
-            if !prefixes.iter().any(|prefix| client.fits(seen, &Within::ALL, *prefix)) {
-                if !prefixes.iter().any(|prefix| client.with_failed(*prefix, seen).is_some()) {
-                    return Err(self.explain(seen, &Within::ALL, number, prefixes));
+            if !prefixes.iter().any(|prefix| client.fits(seen, within, *prefix)) {
+                if !prefixes.iter().any(|prefix| client.with_failed(*prefix, seen, within).is_some()) {
+                    return Err(client.explain(seen, within, number, prefixes));
                 }
                 settled = false;
             }
         }
-        if settled { self.check_further(seen, &Within::ALL, &window).map(drop) } else { Ok(()) }
+        if settled { self.check_further(seen, within, &window).map(drop) } else { Ok(()) }
+    }
+
+    /// Checks what a copy shows that has followed the changes, and that it does not go back.
+    /// `least` has the operations of each client that it has shown.
+    pub fn check_lagging(&self, seen: &Seen, least: &mut Vec<usize>) -> Result<(), String> {
+        least.resize(self.clients.len(), 0);
+        let window = |(client, &least): (&Client, &usize)| {
+            let prefixes = least..=client.operations.len();
+            prefixes.filter(|prefix| *prefix == least || !client.failed(*prefix)).collect()
+        };
+        let known = Candidates(self.clients.iter().zip(least.iter()).map(window).collect());
+        let fitting = self.check_further(seen, &Within::FIXED, &known)?;
+        *least = fitting.0.iter().map(|prefixes| prefixes[0]).collect();
+        Ok(())
     }
 
     /// Returns the prefixes that may be observed between two moments.
@@ -281,7 +224,7 @@ impl Oracle {
             let fits: Vec<usize> =
                 prefixes.iter().copied().filter(|prefix| client.fits(seen, within, *prefix)).collect();
             if fits.is_empty() {
-                return Err(self.explain(seen, within, number, prefixes));
+                return Err(client.explain(seen, within, number, prefixes));
             }
             fitting.push(fits);
         }
@@ -333,8 +276,34 @@ impl Oracle {
 
     /// Checks the whole contents found after the next opening and adopts them as the state from now
     /// on. `begun`: the opening wrote what it found to tables. Otherwise, on a full disk, a log of
-    /// a process that ended may still not be on the device.
-    pub fn recover(&mut self, seen: &Seen, loss: Option<Loss>, begun: bool) -> Result<(), String> {
+    /// a process that ended may still not be on the device. Returns the lives of the keyspaces.
+    pub fn recover(
+        &mut self,
+        contents: &Contents,
+        loss: Option<Loss>,
+        begun: bool,
+    ) -> Result<BTreeMap<Space, Life>, String> {
+        let now = self.stamp();
+        let during = During { began: now, ended: now, files: true };
+        let resolved = self.lives.resolve(contents, during);
+        let (seen, within) = resolved.map_err(|what| format!("after the next opening: {what}"))?;
+        self.recover_values(&seen, &within, loss, begun)
+            .map_err(|what| format!("after the next opening: {what}"))?;
+        let lives = self.lives.settle(contents, during);
+        for client in &mut self.clients {
+            let alive = |life: &Life| *life < Life::FIXED || lives.values().any(|other| other == life);
+            client.values.retain(|(life, _), _| alive(life));
+        }
+        Ok(lives)
+    }
+
+    fn recover_values(
+        &mut self,
+        seen: &Seen,
+        within: &Within,
+        loss: Option<Loss>,
+        begun: bool,
+    ) -> Result<(), String> {
         let mut fitting = Vec::new();
         for number in 0..self.clients.len() {
             let client = &self.clients[number];
@@ -346,21 +315,20 @@ impl Oracle {
                 .filter(|prefix| *prefix == least || !client.failed(*prefix))
                 .collect();
             let fits: Vec<usize> =
-                prefixes.iter().copied().filter(|prefix| client.fits(seen, &Within::ALL, *prefix)).collect();
+                prefixes.iter().copied().filter(|prefix| client.fits(seen, within, *prefix)).collect();
             if !fits.is_empty() {
                 fitting.push(fits);
                 continue;
             }
-            let Some(with) = client.with_failed(client.acknowledged, seen) else {
-                let explained = self.explain(seen, &Within::ALL, number, &prefixes);
-                return Err(format!("after the next opening: {explained}"));
+            let Some(with) = client.with_failed(client.acknowledged, seen, within) else {
+                return Err(client.explain(seen, within, number, &prefixes));
             };
             let last = with.operations.len();
             self.clients[number] = with;
             self.clients[number].acknowledged = last;
             fitting.push(vec![last]);
         }
-        let chosen = self.agree(&fitting).map_err(|what| format!("after the next opening: {what}"))?;
+        let chosen = self.agree(&fitting)?;
         for (client, prefix) in self.clients.iter_mut().zip(chosen) {
             client.cut(prefix);
             for operation in &mut client.operations[prefix..] {
@@ -371,76 +339,5 @@ impl Oracle {
             client.acknowledged = prefix;
         }
         Ok(())
-    }
-
-    fn explain(&self, seen: &Seen, within: &Within, number: usize, prefixes: &[usize]) -> String {
-        let client = &self.clients[number];
-        let (least, most) = (prefixes.first().copied().unwrap_or(0), prefixes.last().copied().unwrap_or(0));
-        let mut text =
-            format!("client {number}'s keys are not as after any of its operations {least} to {most}");
-        let wrong = client.values.keys().filter(|place| within.holds(place)).filter(|place| {
-            prefixes.iter().all(|prefix| client.value_at(place, *prefix) != seen.get(*place))
-        });
-        for place in wrong.take(5) {
-            let found = seen.get(place).map_or("nothing".to_owned(), |value| text_of(value));
-            let history: Vec<String> = client.values[place]
-                .iter()
-                .map(|(at, value)| {
-                    format!("{at}: {}", value.as_ref().map_or("deleted".to_owned(), |value| text_of(value)))
-                })
-                .collect();
-            text.push_str(&format!("\n  {}: found {found}; written {}", show(place), history.join(", ")));
-        }
-        let alone = prefixes.iter().map(|prefix| {
-            let differ = client
-                .values
-                .keys()
-                .filter(|place| within.holds(place) && client.value_at(place, *prefix) != seen.get(*place));
-            (*prefix, differ.map(show).collect::<Vec<_>>().join(" "))
-        });
-        for (prefix, differ) in alone.take(6) {
-            text.push_str(&format!("\n  after operation {prefix} these would differ: {differ}"));
-        }
-        text
-    }
-}
-
-impl Client {
-    fn failed(&self, prefix: usize) -> bool {
-        prefix > 0 && self.operations[prefix - 1].failed
-    }
-
-    /// Returns the client with some of the failed operations between `prefix` and its next
-    /// acknowledged one (one of them, or the first few), if that explains the observation.
-    fn with_failed(&self, prefix: usize, seen: &Seen) -> Option<Client> {
-        let unanswered = |operation: &&Operation| operation.failed || operation.ended.is_none();
-        let tail = prefix + 1..=prefix + self.operations[prefix..].iter().take_while(unanswered).count();
-        let singles = tail.clone().map(|number| vec![number]);
-        let firsts = tail.clone().map(|last| (prefix + 1..=last).collect());
-        for numbers in singles.chain(firsts) {
-            let mut with = self.clone();
-            with.cut(prefix);
-            for &number in &numbers {
-                let effects = with.operations[number - 1].effects.clone();
-                with.operations[number - 1].failed = false;
-                with.apply(number, &effects);
-            }
-            if with.fits(seen, &Within::ALL, with.operations.len()) {
-                return Some(with);
-            }
-        }
-        None
-    }
-}
-
-fn show(place: &Place) -> String {
-    format!("{}:{}", place.0, String::from_utf8_lossy(&place.1))
-}
-
-fn text_of(value: &[u8]) -> String {
-    let text = String::from_utf8_lossy(value);
-    match text.char_indices().nth(40) {
-        Some((at, _)) => format!("{}… ({} bytes)", &text[..at], value.len()),
-        None => text.into_owned(),
     }
 }
