@@ -333,7 +333,9 @@ fn read_all() -> Done {
 
 /// Returns all entries as lines, and their number. A get must find what a scan finds.
 fn read(dir: &Path, now: u64) -> Done<(String, usize)> {
-    let options = options(KeyspaceOptions::default()).clock(Some(Arc::new(ManualClock::new(now))));
+    // The options that an opening gives the default keyspace count, not those in the manifest.
+    let stored = Options::stored_in(dir)?.unwrap_or_default();
+    let options = options(stored.keyspace).clock(Some(Arc::new(ManualClock::new(now))));
     let db = Options { create_if_missing: false, ..options }.open_read_only(dir)?;
     let (mut lines, mut entries) = (String::new(), 0);
     let mut names = db.keyspaces();

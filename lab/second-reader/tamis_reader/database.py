@@ -32,6 +32,9 @@ class Database:
             if table.properties.keyspace != meta.keyspace and 21 in table.properties.seen:
                 raise Bad(table.name, None, f"written for keyspace {table.properties.keyspace}, "
                           f"not {meta.keyspace}")
+            # All of its blob files must be there, even if no live value is in them.
+            for number, _ in meta.blobs:
+                self.blobs.file(number)
             self.open[meta.id] = table
         return self.open[meta.id]
 
