@@ -145,7 +145,7 @@ impl Ring {
     /// Frees the memory of unusually long reads.
     fn shrink(&mut self) {
         debug_assert_eq!(self.in_flight(), 0);
-        for slot in self.slots.iter_mut().filter(|slot| slot.get().len() > KEPT_BYTES) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.len() > KEPT_BYTES) {
             *slot = AlignedBuf::EMPTY;
         }
     }

@@ -80,6 +80,11 @@ impl AlignedBuf {
         }
     }
 
+    #[cfg_attr(not(target_endian = "little"), allow(dead_code, reason = "io_uring is not used there"))]
+    pub(in crate::io) fn len(&self) -> usize {
+        self.len
+    }
+
     pub(in crate::io) fn get(&self) -> &[u8] {
         let skip = self.bytes.as_ptr().align_offset(ALIGN);
         &self.bytes[skip..skip + self.len]
