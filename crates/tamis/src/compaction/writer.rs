@@ -144,7 +144,7 @@ impl MergeWriter<'_, '_> {
             if next_prefix >= end_prefix && end.as_deref().is_some_and(|end| next >= end) {
                 break;
             }
-            let origin = self.sink.protect.then(|| Origin::of(next, kind, value));
+            let origin = self.sink.protect.then(|| Origin::of(next, (seq, kind, value)));
             if let Some(origin) = origin {
                 self.output.read.add(origin.hash, seq);
             }
@@ -413,20 +413,23 @@ impl MergeWriter<'_, '_> {
 #[derive(Clone, Copy)]
 struct Origin {
     hash: RecordHash,
+    seq: SeqNo,
     kind: Kind,
     /// Where its value is: versions that a merge changes have theirs elsewhere.
     value: *const u8,
 }
 
 impl Origin {
-    fn of(key: &[u8], kind: Kind, value: &[u8]) -> Origin {
-        Origin { hash: RecordHash::of(kind as u8, key, value), kind, value: value.as_ptr() }
+    fn of(key: &[u8], (seq, kind, value): (SeqNo, Kind, &[u8])) -> Origin {
+        Origin { hash: RecordHash::of(kind as u8, key, value), seq, kind, value: value.as_ptr() }
     }
 
     /// Reports whether `kept` is this version, and is not what it was.
     fn has_become(&self, key: &[u8], kept: &Kept<'_>) -> bool {
         let is_it = kept.kind == self.kind && kept.value.as_ptr() == self.value;
-        is_it && RecordHash::of(kept.kind as u8, key, kept.value) != self.hash
+        // Numbers that no reader can tell from older ones become 0.
+        let has_number = [self.seq, 0].contains(&kept.seq);
+        is_it && (!has_number || RecordHash::of(kept.kind as u8, key, kept.value) != self.hash)
     }
 }
 
