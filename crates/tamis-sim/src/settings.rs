@@ -29,7 +29,7 @@ pub fn database(rng: &mut Rng) -> Settings {
     set(&mut s, "record_cache_bytes", pick(rng, &["64 KiB", "4 KiB", "0"]));
     set(&mut s, "read_memory_bytes", pick(rng, &["0", "0", "0", "64 KiB"]));
     set(&mut s, "transaction_history_bytes", pick(rng, &["0", "192 MiB"]));
-    set(&mut s, "max_open_files", pick(rng, &["0", "2", "1000"]));
+    set(&mut s, "max_open_files", pick(rng, &["0", "16", "1000"]));
     set(&mut s, "reserve_bytes", pick(rng, &["0", "64 MiB"]));
     set(&mut s, "heat_sampling", pick(rng, &["auto", "1"]));
     set(&mut s, "sub_jobs", rng.u8(1..4));

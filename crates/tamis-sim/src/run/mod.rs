@@ -22,7 +22,7 @@ mod looks;
 use looks::change_second;
 
 /// The steps after which a plan of a few hundred operations is considered hung.
-const MOST_STEPS: u64 = 3_000_000;
+const MOST_STEPS: u64 = 5_000_000;
 
 const DIR: &str = "/db";
 
