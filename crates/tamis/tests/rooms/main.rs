@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The crates, and the rooms of each from the bottom up. A room may use those before it.
 const ROOMS: &[(&str, &[&str])] = &[
     ("tamis-base", &["collections", "ids", "key", "epochs", "meta"]),
-    ("tamis-files", &["codec", "error", "settings", "wal", "table", "blob", "images", "tree"]),
+    ("tamis-files", &["codec", "sums", "error", "settings", "wal", "table", "blob", "images", "tree"]),
     ("tamis-policy", &["hotness", "memory", "compaction"]),
     (
         ENGINE,
