@@ -58,6 +58,7 @@ class DatabaseOptions(_CommonOptions, total=False):
     scrub_bytes_per_second: Union[int, str]
     verify_checksums: str
     log_writes: str
+    protect_writes: bool
     read_mode: str
     async_reads: str
     cache_bytes: Union[int, str]

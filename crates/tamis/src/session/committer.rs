@@ -97,6 +97,7 @@ struct Waiter {
 /// The bell of the writer that leads next.
 const HEIR: usize = 0;
 
+#[expect(clippy::large_enum_variant, reason = "one per waiting writer, moved once")]
 #[derive(Debug)]
 enum Turn {
     Done(Result<(), WriteError>),
