@@ -37,6 +37,7 @@ pub fn database(rng: &mut Rng) -> Settings {
     set(&mut s, "scrub_bytes_per_second", pick(rng, &["0", "0", "64 KiB", "10 MiB"]));
     set(&mut s, "changes_keep_bytes", pick(rng, &["0", "0", "64 KiB"]));
     set(&mut s, "durability", pick(rng, &["buffered", "buffered", "every 20 ms", "sync"]));
+    set(&mut s, "protect_writes", pick(rng, &["false", "false", "true"]));
     s
 }
 
