@@ -289,7 +289,10 @@ impl WriteBatch {
 
     /// Reports whether the operations are those that were added, as far as the batch is protected.
     pub(crate) fn is_intact(&self) -> bool {
-        self.sum.is_none_or(|sum| sum == sum_of(self.ops()))
+        self.sum.is_none_or(|sum| {
+            let keys = self.ops().map_while(Result::ok).filter_map(|op| op.key());
+            sum == sum_of(self.ops()) && keys.map(Digest::of).eq(self.digests.iter().copied())
+        })
     }
 
     /// Returns the keyspaces written to, each once.
@@ -447,6 +450,11 @@ mod tests {
                     assert!(!batch.is_intact(), "bit {bit} of byte {at}");
                     batch.bytes[at] ^= 1 << bit;
                 }
+            }
+            for at in 0..batch.digests.len() {
+                let digest = std::mem::replace(&mut batch.digests[at], Digest::of(b"another key"));
+                assert!(!batch.is_intact(), "digest {at}");
+                batch.digests[at] = digest;
             }
             batch.clear();
             batch.put("a", "2");

@@ -19,6 +19,10 @@
 mod arm;
 mod build;
 mod lines;
+#[cfg_attr(
+    all(target_arch = "aarch64", target_endian = "little"),
+    allow(dead_code, reason = "all such processors have NEON; tests compare with it")
+)]
 pub(crate) mod portable;
 mod view;
 #[cfg(target_arch = "x86_64")]
