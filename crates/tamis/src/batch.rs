@@ -290,8 +290,9 @@ impl WriteBatch {
     /// Reports whether the operations are those that were added, as far as the batch is protected.
     pub(crate) fn is_intact(&self) -> bool {
         self.sum.is_none_or(|sum| {
-            let keys = self.ops().map_while(Result::ok).filter_map(|op| op.key());
-            sum == sum_of(self.ops()) && keys.map(Digest::of).eq(self.digests.iter().copied())
+            let ops = self.ops().map_while(Result::ok);
+            let digests = ops.filter_map(|op| op.key().map(Digest::of));
+            sum == sum_of(self.ops()) && digests.eq(self.digests.iter().copied())
         })
     }
 
