@@ -129,6 +129,7 @@ pub const MUTATIONS: &[Mutation] = &[
         edits: &[Edit {
             file: "crates/tamis/src/write/commit.rs",
             find: r#"        targets.insert(batch, value, in_log, last - count);
+        self.check_inserted(batch)?;
         self.note_deletes(&targets);
         in_flight.land(last)?;"#,
             replace: r#"        in_flight.land(last)?;
