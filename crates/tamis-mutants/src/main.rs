@@ -71,13 +71,18 @@ enum Command {
     Report {
         /// The directory of results.
         directory: PathBuf,
+        /// The mutants that are no mistakes, with the reasons.
+        #[arg(long, default_value = "EQUIVALENT.md")]
+        equivalent: PathBuf,
     },
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::List { root, selection } => list(&root, &selection),
-        Command::Report { directory } => report::report(&directory).map(|text| print!("{text}")),
+        Command::Report { directory, equivalent } => {
+            report::report(&directory, &equivalent).map(|text| print!("{text}"))
+        }
         Command::Run { place, plan } => run::run(&place.scratch, &plan),
         Command::Build { root, place, selection, cargo } => {
             build::build(&root, &place.scratch, &selection, &cargo).map(|_| ())

@@ -1,6 +1,7 @@
 //! `tamis-mutants report`: the results as a table, and what is alive, for reading.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -12,6 +13,7 @@ use crate::rooms::GROUPS;
 enum Fate {
     KilledByTests,
     KilledBySimulation,
+    Equivalent,
     Alive,
     NotReached,
 }
@@ -20,6 +22,7 @@ enum Fate {
 struct Row {
     tests: usize,
     simulation: usize,
+    equivalent: usize,
     alive: usize,
     not_reached: usize,
 }
@@ -29,30 +32,35 @@ impl Row {
         match fate {
             Fate::KilledByTests => self.tests += 1,
             Fate::KilledBySimulation => self.simulation += 1,
+            Fate::Equivalent => self.equivalent += 1,
             Fate::Alive => self.alive += 1,
             Fate::NotReached => self.not_reached += 1,
         }
     }
 
     fn all(&self) -> usize {
-        self.tests + self.simulation + self.alive + self.not_reached
+        self.tests + self.simulation + self.equivalent + self.alive + self.not_reached
     }
 
     fn line(&self, name: &str) -> String {
-        let score = 100.0 * (self.tests + self.simulation) as f64 / self.all() as f64;
+        let mistakes = self.all() - self.equivalent;
+        let score = 100.0 * (self.tests + self.simulation) as f64 / mistakes.max(1) as f64;
         format!(
-            "| {name} | {} | {} | {} | {} | {} | {score:.1} % |\n",
+            "| {name} | {} | {} | {} | {} | {} | {} | {score:.1} % |\n",
             self.all(),
             self.tests,
             self.simulation,
+            self.equivalent,
             self.alive,
             self.not_reached
         )
     }
 }
 
-/// Returns the report on the results in a directory, as Markdown.
-pub fn report(directory: &Path) -> io::Result<String> {
+/// Returns the report on the results in a directory, as Markdown. The mutants that the document
+/// `equivalent` lists are no mistakes; one of them that was killed is an error in that document.
+pub fn report(directory: &Path, equivalent: &Path) -> io::Result<String> {
+    let listed = listed(&fs::read_to_string(equivalent)?);
     let mut last: HashMap<String, (Record, Fate)> = HashMap::new();
     for file in FILES {
         let is_simulation = file == "simulation.jsonl";
@@ -78,7 +86,25 @@ pub fn report(directory: &Path) -> io::Result<String> {
             }
         }
     }
-    Ok(table(&last) + &survivors(&last))
+    let mut contradictions = String::new();
+    for (_, (record, fate)) in last.iter_mut().filter(|(id, _)| listed.contains(*id)) {
+        match fate {
+            Fate::KilledByTests | Fate::KilledBySimulation => {
+                contradictions += &format!("{} by {}\n", line(record, *fate).trim_end(), record.by);
+            }
+            _ => *fate = Fate::Equivalent,
+        }
+    }
+    if !contradictions.is_empty() {
+        contradictions.insert_str(0, "\n## Said to be equivalent, but killed\n\n");
+    }
+    Ok(table(&last) + &contradictions + &survivors(&last))
+}
+
+/// Returns the mutants that a document lists: the first word of each item, between backticks.
+fn listed(document: &str) -> HashSet<String> {
+    let items = document.lines().filter_map(|line| line.strip_prefix("* `")?.split_once('`'));
+    items.map(|(id, _)| id.to_owned()).collect()
 }
 
 fn table(last: &HashMap<String, (Record, Fate)>) -> String {
@@ -89,8 +115,8 @@ fn table(last: &HashMap<String, (Record, Fate)>) -> String {
         sum.add(*fate);
     }
     let mut text =
-        "| rooms | mutants | killed by tests | killed by the simulation | alive | not reached | score |\n\
-                    | --- | --- | --- | --- | --- | --- | --- |\n"
+        "| rooms | mutants | killed by tests | by the simulation | equivalent | alive | not reached | score |\n\
+                    | --- | --- | --- | --- | --- | --- | --- | --- |\n"
             .to_owned();
     for group in GROUPS {
         if let Some(row) = rows.get(group) {
@@ -130,7 +156,8 @@ fn line(record: &Record, fate: Fate) -> String {
         _ if record.ran < record.of => format!(" ({} of {} tests)", record.ran, record.of),
         _ => String::new(),
     };
-    format!("* {}:{} {}, {}, {change}{note}\n", mutant.file, mutant.line, mutant.function, mutant.operator)
+    let (id, file, line) = (&mutant.id, &mutant.file, mutant.line);
+    format!("* `{id}` {file}:{line} {}, {}, {change}{note}\n", mutant.function, mutant.operator)
 }
 
 #[cfg(test)]
@@ -175,10 +202,19 @@ mod tests {
         let simulation =
             [record("2", Outcome::Killed), record("3", Outcome::NotReached), record("5", Outcome::Alive)];
         fs::write(dir.path().join("simulation.jsonl"), simulation.concat()).unwrap();
-        let text = report(dir.path()).unwrap();
-        assert!(text.contains("| log | 5 | 1 | 1 | 2 | 1 | 40.0 % |"), "{text}");
-        assert_eq!(text.matches("* log.rs:7 f, comparison, `a < b` → `a <= b`").count(), 3, "{text}");
+        let equivalent = dir.path().join("equivalent.md");
+        fs::write(&equivalent, "# None\n").unwrap();
+        let text = report(dir.path(), &equivalent).unwrap();
+        assert!(text.contains("| log | 5 | 1 | 1 | 0 | 2 | 1 | 40.0 % |"), "{text}");
+        assert_eq!(text.matches(" log.rs:7 f, comparison, `a < b` → `a <= b`").count(), 3, "{text}");
         assert_eq!(text.matches("(not reached)").count(), 1, "{text}");
+
+        fs::write(&equivalent, "# Why\n\n* `2` killed\n* `4` f\n* `5` f\n* `77` gone\n").unwrap();
+        let text = report(dir.path(), &equivalent).unwrap();
+        assert!(text.contains("| log | 5 | 1 | 1 | 2 | 1 | 0 | 66.7 % |"), "{text}");
+        let contradictions = text.split("## ").find(|part| part.starts_with("Said")).unwrap();
+        assert_eq!(contradictions.matches("* `").count(), 1, "{text}");
+        assert!(contradictions.contains("* `2` log.rs:7 f"), "{text}");
     }
 
     #[test]
@@ -186,7 +222,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tests.jsonl");
         fs::write(&path, record("1", Outcome::Killed) + &record("2", Outcome::Alive)[..30]).unwrap();
-        assert!(report(dir.path()).unwrap().contains("| log | 1 | 1 | 0 | 0 | 0 | 100.0 % |"));
+        let equivalent = dir.path().join("equivalent.md");
+        fs::write(&equivalent, "").unwrap();
+        let text = report(dir.path(), &equivalent).unwrap();
+        assert!(text.contains("| log | 1 | 1 | 0 | 0 | 0 | 0 | 100.0 % |"), "{text}");
         assert_eq!(fs::read_to_string(&path).unwrap(), record("1", Outcome::Killed));
     }
 }
