@@ -428,7 +428,6 @@ impl Log {
         }
         let next = self.next()?;
         let id = next.id;
-        self.note_size(&next.writer);
         let (mut closed, old) = log.replace(next);
         let mut old = old.expect("checked above");
         let finished = old.finish(Some(id));
@@ -443,7 +442,9 @@ impl Log {
             let mut state = self.monitor.lock();
             state.logs.rolled.push(closed);
             (state.logs.current, state.logs.current_first) = (id, log.first_seq);
+            // In this order: for a moment the rolled log counts twice, but it never counts as nothing.
             self.note_rolled(&state.logs);
+            self.note_size(log.writer());
         }
         // Without the state locked, since a log may be being synced. A flush that comes in between
         // concerns earlier logs.
@@ -612,12 +613,12 @@ impl Log {
     /// Puts `next` in place of the current log, whose records are unreliable. Neither it nor
     /// earlier logs are synced again, and it is never overwritten. Returns the number of `next`.
     pub(crate) fn abandon(&self, log: &mut Current, files: &mut LogFiles, next: NextLog) -> LogId {
-        self.note_size(&next.writer);
         let (closed, old) = log.replace(next);
         if old.is_some() {
             files.rolled.push(ClosedLog { keep: true, abandoned: true, ..closed });
             self.note_rolled(files);
         }
+        self.note_size(log.writer());
         (files.current, files.current_first) = (log.id, log.first_seq);
         self.unsynced.lock().clear();
         self.has_unsynced.store(false, Release);

@@ -20,7 +20,8 @@ pub fn stated(db: &Db) -> (u64, u64) {
     let merges: u64 = stats.jobs.iter().map(|job| job.bytes_in).sum();
     let readers = stats.readers_table_bytes + stats.readers_blob_bytes;
     let logs = stats.log_allocated_bytes + stats.retained_log_bytes;
-    (trees, trees + merges + readers + logs)
+    // A flush writes the values that memtables left in logs once more.
+    (trees, trees + merges + readers + logs + stats.log_bytes)
 }
 
 /// Returns the keys that have a value.

@@ -55,9 +55,9 @@ fn without_current_no_new_database_is_created_over_the_data() {
     }
 }
 
-/// A database killed with several logs: `writes` synced writes in each, the last of which may be
+/// A database killed or closed with several logs: `writes` writes in each, the last of which may be
 /// empty. Returns its files and the number of writes.
-fn logs_with(writes: &[usize], closed: bool) -> (FaultyFs, usize) {
+pub(crate) fn logs_with(writes: &[usize], durability: Durability, closed: bool) -> (FaultyFs, usize) {
     let fs = FaultyFs::new(7);
     let mut options = lab::tiny(&fs);
     options.keyspace.memtable_bytes = 1 << 20;
@@ -73,7 +73,7 @@ fn logs_with(writes: &[usize], closed: bool) -> (FaultyFs, usize) {
         for _ in 0..count {
             let mut batch = WriteBatch::new();
             batch.put(format!("key{written:04}"), "value");
-            db.write_with(batch, Durability::Sync).unwrap();
+            db.write_with(batch, durability).unwrap();
             written += 1;
         }
     }
@@ -95,7 +95,7 @@ fn a_missing_log_is_an_error_whatever_follows_it() {
         [&[3], &[3, 0], &[3, 6, 0], &[0, 3], &[2, 2, 2], &[1, 0, 1], &[4, 1, 0], &[1, 1, 1, 1]];
     let mut refused = 0;
     for (history, closed) in histories.into_iter().flat_map(|history| [(history, false), (history, true)]) {
-        let (fs, written) = logs_with(history, closed);
+        let (fs, written) = logs_with(history, Durability::Sync, closed);
         let is_log =
             |path: &std::path::Path| path.extension().is_some_and(|e| e == "log") && path.starts_with("/db");
         let logs: Vec<_> = fs.files().into_iter().map(|(path, _)| path).filter(|path| is_log(path)).collect();

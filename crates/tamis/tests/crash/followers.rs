@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use tamis::io::FileSystem;
-use tamis::{Durability, OpenError, WriteBatch};
+use tamis::{Durability, OpenError};
 use tamis_testkit::{CrashMode, FaultyFs};
 
 use crate::damage::closed;
+use crate::deleted::logs_with;
 use crate::lab;
 use crate::ledger::Ledger;
 
@@ -53,38 +54,13 @@ fn a_follower_notices_what_is_hurt_in_a_closed_database() {
     lab::assert_no_background_panics(&"followers of hurt databases");
 }
 
-/// Closed databases whose needed logs hold `writes` records each.
-fn closed_with(writes: &[usize]) -> (FaultyFs, usize) {
-    let fs = FaultyFs::new(7);
-    let mut options = lab::tiny(&fs);
-    options.keyspace.memtable_bytes = 1 << 20;
-    options.memtable_budget_bytes = 1 << 20;
-    options.max_log_bytes = 1 << 20;
-    let db = options.open(lab::DIR).unwrap();
-    let mut written = 0;
-    for (number, &count) in writes.iter().enumerate() {
-        if number > 0 {
-            // A checkpoint rolls the log, and flushes nothing.
-            db.checkpoint(format!("/copy-{number}")).unwrap();
-        }
-        for _ in 0..count {
-            let mut batch = WriteBatch::new();
-            batch.put(format!("key{written:04}"), "value");
-            db.write_with(batch, Durability::Buffered).unwrap();
-            written += 1;
-        }
-    }
-    db.close().unwrap();
-    (fs, written)
-}
-
 /// Regression: if the logs of a closed database had lost all of their records, a follower took
 /// this for a session without writes. It showed the database without its last writes, where an
 /// opening reports the damage. Now a log without records must have its closing record.
 #[test]
 fn a_follower_notices_that_all_records_of_a_closed_database_are_lost() {
     for history in [&[3][..], &[3, 2], &[1, 0], &[2, 0, 2]] {
-        let (fs, written) = closed_with(history);
+        let (fs, written) = logs_with(history, Durability::Buffered, true);
         let logs: Vec<_> =
             logs_and_manifest(&fs).into_iter().filter(|(path, _)| path.extension().is_some()).collect();
         for (index, (path, len)) in logs.iter().enumerate() {
