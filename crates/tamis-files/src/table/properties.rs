@@ -151,7 +151,7 @@ impl Properties {
                 9 => p.min_seq = number(field)?,
                 10 => p.max_seq = number(field)?,
                 11 => p.epochs = field.to_vec(),
-                12 => p.digest_function = text(field)?,
+                12 => p.digest_function = digest_function(field)?,
                 13 => p.filter_kind = text(field)?,
                 14 => p.created_by = text(field)?,
                 EXTERNAL => p.external = number(field)?,
@@ -193,6 +193,12 @@ fn pair(field: &[u8]) -> Result<(u64, u64), Damage> {
     let mut input = Decoder::new(field);
     let pair = input.varint().zip(input.varint()).filter(|(oldest, newest)| oldest <= newest);
     pair.filter(|_| input.is_empty()).ok_or(Damage("a property that is not a pair of times"))
+}
+
+/// With the digests of another function, filters and hash indexes would miss keys that are there.
+fn digest_function(field: &[u8]) -> Result<String, Damage> {
+    let name = text(field)?;
+    if name == DIGEST_FUNCTION { Ok(name) } else { Err(Damage("a table with digests of another function")) }
 }
 
 fn text(field: &[u8]) -> Result<String, Damage> {
@@ -252,5 +258,14 @@ mod tests {
         bad.put_varint(1);
         bad.put_bytes(&[1, 1]);
         assert!(Properties::decode(&bad).is_err());
+    }
+
+    /// Regression: the name was read and never compared. A table with the digests of another
+    /// function would have opened, and its filter would have rejected keys that are there.
+    #[test]
+    fn a_table_with_digests_of_another_function_is_refused() {
+        let mut bytes = Vec::new();
+        Properties { digest_function: "xxh3-128".into(), ..sample() }.encode(&mut bytes);
+        assert_eq!(Properties::decode(&bytes), Err(Damage("a table with digests of another function")));
     }
 }

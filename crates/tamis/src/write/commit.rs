@@ -640,6 +640,7 @@ mod tests {
         assert_eq!(db.get("key").unwrap().unwrap(), "value");
     }
 
+    #[cfg(debug_assertions)]
     #[test]
     fn a_key_is_hashed_once_when_its_operation_is_added_and_never_under_a_lock() {
         let db = open();
