@@ -268,6 +268,24 @@ pub const MUTATIONS: &[Mutation] = &[
         }],
     },
     Mutation {
+        name: "changes-too-early",
+        story: "a reader of durable changes sees what a power failure may still take",
+        edits: &[Edit {
+            file: "crates/tamis/src/handles/changes.rs",
+            find: r#"true => db.visible().min(db.log.durable()),"#,
+            replace: r#"true => db.visible(),"#,
+        }],
+    },
+    Mutation {
+        name: "follower-of-an-old-manifest",
+        story: "a follower shows the logs with a manifest that has been replaced meanwhile",
+        edits: &[Edit {
+            file: "crates/tamis/src/open/follow.rs",
+            find: r#"let done = is_whole && !is_newer;"#,
+            replace: r#"let done = is_whole;"#,
+        }],
+    },
+    Mutation {
         name: "small-tables-pile-up",
         story: "tables that overlap nothing are moved and never joined",
         edits: &[Edit {
