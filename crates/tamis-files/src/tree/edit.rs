@@ -591,10 +591,11 @@ pub(crate) mod tests {
         let segments = prop::collection::btree_map(a_key(), (0..1000u64, 1..1000u64), 1..5);
         let counts = (0..NUMBER_LIMIT, any::<u64>(), any::<u64>(), 0..=MAX_SEQNO);
         (a_key(), ends, segments, counts).prop_map(|(smallest, largest, segments, (id, n, m, seq))| {
-            let segments = segments
+            let mut segments: Vec<_> = segments
                 .into_iter()
                 .map(|(start, (lo, len))| EpochSegment { start, lo, hi: lo + len })
                 .collect();
+            segments.dedup_by_key(|segment| (segment.lo, segment.hi));
             let largest = if largest.reaches(&smallest) { largest } else { KeyEnd::Unbounded };
             TableMeta {
                 id,
