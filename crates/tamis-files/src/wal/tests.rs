@@ -23,19 +23,19 @@ fn writer(fs: &ToyFs) -> LogWriter {
 
 /// The result of reading a whole log.
 #[derive(Debug)]
-struct Outcome {
-    records: Vec<(u64, Vec<u8>)>,
-    end: Option<End>,
-    gaps: Vec<Gap>,
-    error: Option<StorageError>,
+pub(super) struct Outcome {
+    pub(super) records: Vec<(u64, Vec<u8>)>,
+    pub(super) end: Option<End>,
+    pub(super) gaps: Vec<Gap>,
+    pub(super) error: Option<StorageError>,
 }
 
 impl Outcome {
-    fn payloads(&self) -> Vec<&[u8]> {
+    pub(super) fn payloads(&self) -> Vec<&[u8]> {
         self.records.iter().map(|(_, payload)| &payload[..]).collect()
     }
 
-    fn damaged_at(&self) -> Option<u64> {
+    pub(super) fn damaged_at(&self) -> Option<u64> {
         match &self.error {
             Some(StorageError::Corrupt(c)) => c.offset,
             _ => None,
@@ -51,7 +51,7 @@ impl Outcome {
     }
 }
 
-fn read(bytes: &[u8], options: ReadOptions) -> Outcome {
+pub(super) fn read(bytes: &[u8], options: ReadOptions) -> Outcome {
     let fs = ToyFs::default();
     fs.set(NAME, bytes.to_vec());
     read_from(&fs, options)
@@ -81,13 +81,13 @@ fn read_from(fs: &ToyFs, options: ReadOptions) -> Outcome {
     outcome
 }
 
-const PLAIN: ReadOptions = ReadOptions { expect_complete: false, salvage: false };
-const COMPLETE: ReadOptions = ReadOptions { expect_complete: true, salvage: false };
-const SALVAGE: ReadOptions = ReadOptions { expect_complete: false, salvage: true };
+pub(super) const PLAIN: ReadOptions = ReadOptions { expect_complete: false, salvage: false };
+pub(super) const COMPLETE: ReadOptions = ReadOptions { expect_complete: true, salvage: false };
+pub(super) const SALVAGE: ReadOptions = ReadOptions { expect_complete: false, salvage: true };
 
 /// Writes a log of the given records, each synced or not; returns its bytes and the end of every
 /// record.
-fn log_of(records: &[(Vec<u8>, bool)]) -> (Vec<u8>, Vec<u64>) {
+pub(super) fn log_of(records: &[(Vec<u8>, bool)]) -> (Vec<u8>, Vec<u64>) {
     let fs = ToyFs::default();
     let mut log = writer(&fs);
     let mut ends = Vec::new();
@@ -100,7 +100,7 @@ fn log_of(records: &[(Vec<u8>, bool)]) -> (Vec<u8>, Vec<u64>) {
     (fs.bytes(NAME), ends)
 }
 
-fn three(synced: bool) -> (Vec<u8>, Vec<u64>) {
+pub(super) fn three(synced: bool) -> (Vec<u8>, Vec<u64>) {
     log_of(&[(b"first".to_vec(), synced), (b"second".to_vec(), synced), (b"third".to_vec(), synced)])
 }
 
