@@ -25,6 +25,7 @@ use crate::tree::garbage::Garbage;
 
 mod choices;
 mod kept;
+mod making;
 
 const DIR: &str = "/db";
 
@@ -61,9 +62,13 @@ impl Rig {
     /// A session that has not begun.
     fn new(options: &Options) -> Rig {
         let machine = FaultyFs::new(1);
+        Rig::on(machine.clone(), Arc::new(machine), options)
+    }
+
+    /// A session that has not begun, and reaches the machine through `fs`.
+    fn on(machine: FaultyFs, fs: Arc<dyn FileSystem>, options: &Options) -> Rig {
         machine.create_dir_all(dir()).unwrap();
         machine.sync_dir(Path::new("/")).unwrap();
-        let fs: Arc<dyn FileSystem> = Arc::new(machine.clone());
         let observer = Observer::new(dir(), &[], None);
         let counters = Arc::<WriteCounters>::default();
         let gate = Arc::new(Gate::new(dir(), false, &counters, &observer));
@@ -102,9 +107,13 @@ impl Rig {
         Rig { fs: machine, gate, room, counters, observer, monitor, log, ends: Mutex::default() }
     }
 
-    /// A session whose first log is number 9, after 100 writes in tables.
     fn begun(options: &Options) -> Rig {
-        let rig = Rig::new(options);
+        Rig::new(options).begin()
+    }
+
+    /// Begins the session with log number 9, after 100 writes in tables.
+    fn begin(self) -> Rig {
+        let rig = self;
         let first = rig.log.create_first(9).unwrap();
         rig.log.begin(&mut rig.log.lock(), &mut rig.monitor.lock().logs, first, 100);
         rig.check();
