@@ -151,6 +151,28 @@ mod tests {
         assert!(window.buf.capacity() <= CHUNK_BYTES + 100, "{} bytes are held", window.buf.capacity());
     }
 
+    /// A file that claims to be as long as files can be.
+    #[derive(Debug)]
+    struct Endless;
+
+    impl ReadFile for Endless {
+        fn read_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(u64::MAX)
+        }
+    }
+
+    #[test]
+    fn a_record_that_memory_cannot_hold_is_an_error() {
+        let mut window = Window::new(Arc::new(Endless), PathBuf::from("/file")).unwrap();
+        let error = window.get(0, u64::MAX).unwrap_err().to_string();
+        assert!(error.contains("hold a record of"), "{error}");
+        assert_eq!(window.get(1 << 40, 10).unwrap(), [0; 10]);
+    }
+
     /// Otherwise bytes of one place would pass for those of another.
     #[test]
     fn after_a_failed_read_nothing_is_held() {
