@@ -6,12 +6,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::*;
 use crate::io::{DirLock, ReadFile};
 
+/// One to say that a file is about to be made, and one to wait for.
+type Channels = (Sender<()>, Receiver<()>);
+
 /// A file system whose next creation or reuse of a file, once there are channels, says that it
 /// begins and waits.
 #[derive(Debug)]
 struct Waiting {
     machine: FaultyFs,
-    channels: Arc<Mutex<Option<(Sender<()>, Receiver<()>)>>>,
+    channels: Arc<Mutex<Option<Channels>>>,
 }
 
 impl Waiting {
