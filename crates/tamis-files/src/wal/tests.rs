@@ -481,16 +481,17 @@ proptest! {
     ) {
         let (mut bytes, ends) = log_of(&records);
         let claimed = claimed(&records, &ends);
-        let mut first = ends.len();
         let last_starts = if ends.len() > 1 { ends[ends.len() - 2] } else { HEADER_BYTES };
-        let mut proof_hurt = false;
+        let written = bytes.clone();
         for (at, flip) in &hurts {
-            let at = HEADER_BYTES as usize + at.index(bytes.len() - HEADER_BYTES as usize);
-            bytes[at] ^= flip;
-            first = first.min(ends.partition_point(|&end| end <= at as u64));
-            proof_hurt |= at as u64 >= last_starts;
+            bytes[HEADER_BYTES as usize + at.index(written.len() - HEADER_BYTES as usize)] ^= flip;
         }
-        let unhurt = log_of(&records).0 == bytes;
+        // Two changes of one byte may undo each other.
+        let hurt: Vec<u64> =
+            (0..bytes.len()).filter(|&at| bytes[at] != written[at]).map(|at| at as u64).collect();
+        let unhurt = hurt.is_empty();
+        let first = hurt.first().map_or(ends.len(), |at| ends.partition_point(|end| end <= at));
+        let proof_hurt = hurt.last().is_some_and(|&at| at >= last_starts);
         bytes.resize(bytes.len() + tail, 0);
         let outcome = read(&bytes, PLAIN);
         prop_assert!(unhurt || outcome.records.len() == first);
