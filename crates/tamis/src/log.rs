@@ -158,23 +158,25 @@ impl Current {
         self.writer.is_some()
     }
 
-    /// Makes `next` the log that takes writes, and returns what its predecessor was.
-    fn replace(&mut self, next: NextLog) -> (ClosedLog, Option<LogWriter>) {
-        let old = self.writer.replace(next.writer);
-        let size = old.as_ref().map_or((0, 0), |old| (old.len(), old.allocated()));
-        let closed = ClosedLog {
-            id: self.id,
-            first_seq: Some(self.first_seq),
-            bytes: size.0,
-            allocated: size.1,
-            keep: false,
-            has_values: self.readable.take().is_some(),
-            syncs: self.syncs,
-            abandoned: false,
-        };
+    /// Makes `next` the log that takes writes, and returns what its predecessor was, if there was
+    /// one.
+    fn replace(&mut self, next: NextLog) -> Option<(ClosedLog, LogWriter)> {
+        let closed = self.writer.replace(next.writer).map(|old| {
+            let closed = ClosedLog {
+                id: self.id,
+                first_seq: Some(self.first_seq),
+                bytes: old.len(),
+                allocated: old.allocated(),
+                keep: false,
+                has_values: self.readable.take().is_some(),
+                syncs: self.syncs,
+                abandoned: false,
+            };
+            (closed, old)
+        });
         (self.id, self.dirty, self.syncs) = (next.id, false, 0);
         (self.first_seq, self.appended_seq) = (self.last_seq + 1, self.last_seq);
-        (closed, old)
+        closed
     }
 
     fn writer(&mut self) -> &mut LogWriter {
@@ -428,8 +430,7 @@ impl Log {
         }
         let next = self.next()?;
         let id = next.id;
-        let (mut closed, old) = log.replace(next);
-        let mut old = old.expect("checked above");
+        let (mut closed, mut old) = log.replace(next).expect("checked above");
         let finished = old.finish(Some(id));
         if let Err(error) = &finished {
             // The log ends with a torn record, after everything acknowledged, and the next log is
@@ -613,8 +614,7 @@ impl Log {
     /// Puts `next` in place of the current log, whose records are unreliable. Neither it nor
     /// earlier logs are synced again, and it is never overwritten. Returns the number of `next`.
     pub(crate) fn abandon(&self, log: &mut Current, files: &mut LogFiles, next: NextLog) -> LogId {
-        let (closed, old) = log.replace(next);
-        if old.is_some() {
+        if let Some((closed, _)) = log.replace(next) {
             files.rolled.push(ClosedLog { keep: true, abandoned: true, ..closed });
             self.note_rolled(files);
         }
@@ -749,15 +749,15 @@ impl Log {
     /// Reserves space for a record of `bytes`, if needed. On a full disk this removes obsolete logs
     /// and tries again.
     fn reserve(&self, log: &mut LogWriter, bytes: u64) {
-        let growth = self.limits().growth(log, bytes);
-        if growth == 0 || log.preallocate(log.allocated() + growth) {
+        let size = log.allocated() + self.limits().growth(log, bytes);
+        if log.preallocate(size) {
             return;
         }
         self.room.outdated();
         if self.give_back() {
             // If this fails, too, the append reports it.
             log.retry_preallocation();
-            log.preallocate(log.allocated() + growth);
+            log.preallocate(size);
         }
     }
 
@@ -856,3 +856,6 @@ impl Log {
         any
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -150,8 +150,8 @@ pub(super) struct RecordHead {
 }
 
 impl RecordHead {
-    /// Appends the head of a record at `offset` to `buf`, with zeros for the checksum, and returns
-    /// the head's length.
+    /// Replaces the content of `buf` by the head of a record at `offset`, with zeros for the
+    /// checksum.
     pub(super) fn encode(
         buf: &mut Vec<u8>,
         id: LogId,
@@ -159,15 +159,14 @@ impl RecordHead {
         kind: RecordType,
         payload_len: u64,
         synced: u64,
-    ) -> usize {
-        let start = buf.len();
+    ) {
+        buf.clear();
         buf.extend_from_slice(&[0; TYPE_AT]);
         buf.put_u8(kind as u8);
         buf.put_varint(payload_len);
         buf.put_varint(offset - synced);
-        let check = head_check(seed(id, offset), &buf[start + TYPE_AT..]);
-        buf[start + 8..start + TYPE_AT].copy_from_slice(&check.to_le_bytes());
-        buf.len() - start
+        let check = head_check(seed(id, offset), &buf[TYPE_AT..]);
+        buf[8..TYPE_AT].copy_from_slice(&check.to_le_bytes());
     }
 
     /// Parses the head at the start of `bytes`, which were read at `offset` of a log of `file_len`
@@ -215,7 +214,8 @@ mod tests {
     #[test]
     fn a_head_belongs_to_one_log_and_one_offset() {
         let mut buf = Vec::new();
-        let len = RecordHead::encode(&mut buf, 5, 1000, RecordType::Data, 3, 900);
+        RecordHead::encode(&mut buf, 5, 1000, RecordType::Data, 3, 900);
+        let len = buf.len();
         buf.extend_from_slice(b"abc");
         let head = RecordHead::parse(&buf, 5, 1000, 2000).unwrap();
         assert_eq!((head.payload_len, head.synced, head.head_len), (3, 900, len));
@@ -228,9 +228,36 @@ mod tests {
     #[test]
     fn the_longest_and_the_shortest_head_have_the_stated_lengths() {
         let mut buf = Vec::new();
-        assert_eq!(RecordHead::encode(&mut buf, 1, u64::MAX, RecordType::Data, u64::MAX, 0), MAX_HEAD_BYTES);
-        buf.clear();
-        let shortest = RecordHead::encode(&mut buf, 1, 32, RecordType::Close, 0, 32);
-        assert_eq!(shortest as u64, MIN_RECORD_BYTES);
+        RecordHead::encode(&mut buf, 1, u64::MAX, RecordType::Data, u64::MAX, 0);
+        assert_eq!(buf.len(), MAX_HEAD_BYTES);
+        RecordHead::encode(&mut buf, 1, 32, RecordType::Close, 0, 32);
+        assert_eq!(buf.len() as u64, MIN_RECORD_BYTES);
+    }
+
+    /// Other versions read these bytes.
+    #[test]
+    fn headers_and_heads_have_the_specified_bytes() {
+        for (kind, reused) in [(LogKind::Writes, false), (LogKind::Manifest, true)] {
+            let bytes = LogHeader { kind, id: 0x0102, reused }.encode();
+            let fields = [1, 0, 0, 0, kind as u8, u8::from(reused), 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];
+            assert_eq!(bytes[..24], [&b"TAMISLOG"[..], &fields].concat());
+            assert_eq!(bytes[24..], xxh3_64(&bytes[..24]).to_le_bytes());
+        }
+        let mut head = b"what was there before".to_vec();
+        RecordHead::encode(&mut head, 5, 1000, RecordType::Data, 300, 900);
+        assert_eq!(head[..8], [0; 8], "the checksum comes later");
+        assert_eq!(head[8..12], head_check(seed(5, 1000), &head[12..]).to_le_bytes());
+        assert_eq!(head[12..], [1, 0xAC, 2, 100]);
+    }
+
+    #[test]
+    fn a_mark_begins_with_every_shorter_part_of_it() {
+        for len in 0..=MAGIC.len() + 1 {
+            let start = &b"TAMISLOG\x01"[..len];
+            assert_eq!((is_marked(start), begins_mark(start)), (len >= 8, len < 8), "{len} bytes");
+        }
+        for other in [&b"X"[..], b"TAMISLOX", b"TAMISLX", b"another file"] {
+            assert!(!is_marked(other) && !begins_mark(other), "{other:?}");
+        }
     }
 }

@@ -202,3 +202,73 @@ impl GroupHeader {
         Ok((header, operations))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = vec![tag, 3];
+        for part in parts {
+            bytes.put_varint(part.len() as u64);
+            bytes.extend_from_slice(part);
+        }
+        bytes
+    }
+
+    fn is_accepted(tag: u8, parts: &[&[u8]]) -> bool {
+        let bytes = encoded(tag, parts);
+        let all: Vec<_> = Ops::new(&bytes).collect();
+        assert_eq!(all.len(), 1);
+        all[0].is_ok()
+    }
+
+    /// Keys that are too long would not fit into a table.
+    #[test]
+    fn keys_and_bounds_are_as_long_as_they_may_be() {
+        let long = |byte: u8, more: usize| vec![byte; MAX_KEY_BYTES + more];
+        for more in 0..3 {
+            let (key, end) = (long(b'a', more), long(b'b', more));
+            assert_eq!(is_accepted(tag::PUT, &[&key, b"value"]), more == 0, "{more}");
+            assert_eq!(is_accepted(tag::MERGE, &[&key, b"value"]), more == 0, "{more}");
+            assert_eq!(is_accepted(tag::DELETE, &[&key]), more == 0, "{more}");
+            // The first key after the longest one is one byte longer.
+            assert_eq!(is_accepted(tag::DELETE_FROM, &[&key]), more <= 1, "{more}");
+            assert_eq!(is_accepted(tag::DELETE_RANGE, &[&key, b"b"]), more <= 1, "{more}");
+            assert_eq!(is_accepted(tag::DELETE_RANGE, &[b"a", &end]), more <= 1, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_not_empty() {
+        assert!(is_accepted(tag::DELETE_RANGE, &[b"a", b"a\0"]));
+        assert!(!is_accepted(tag::DELETE_RANGE, &[b"a", b"a"]));
+        assert!(!is_accepted(tag::DELETE_RANGE, &[b"b", b"a"]));
+    }
+
+    #[test]
+    fn the_numbers_of_a_group_are_possible() {
+        let is_accepted = |flags: u64, first_seq: u64, count: u64, operations: usize| {
+            let mut bytes = Vec::new();
+            [flags, first_seq, count].into_iter().for_each(|number| bytes.put_varint(number));
+            let header_len = bytes.len();
+            bytes.resize(header_len + operations, 0);
+            let Ok((header, rest)) = GroupHeader::decode(&bytes) else { return false };
+            let older_logs_synced = flags == 1;
+            assert_eq!(header, GroupHeader { first_seq, count, older_logs_synced });
+            assert_eq!(rest.len(), operations);
+            true
+        };
+        for flags in 0..4 {
+            assert_eq!(is_accepted(flags, 1, 1, 3), flags <= 1, "{flags}");
+        }
+        for count in 0..5 {
+            assert_eq!(is_accepted(0, 1, count, 3), (1..=3).contains(&count), "{count}");
+        }
+        for count in [1, 2, 300] {
+            let last = MAX_SEQNO - count;
+            assert!(is_accepted(0, last, count, 300) && is_accepted(0, 1, count, 300));
+            assert!(!is_accepted(0, last + 1, count, 300) && !is_accepted(0, 0, count, 300));
+        }
+    }
+}

@@ -108,7 +108,8 @@ pub struct LogReader {
     reused: bool,
     /// Where the next record starts.
     pos: u64,
-    /// Everything before this offset was once synced, according to the intact records read so far.
+    /// Everything before this offset was once synced, according to the records that searches found.
+    /// Those read say nothing of what follows them.
     proven: u64,
     /// How many bytes the searches for records may still hash.
     budget: u64,
@@ -240,7 +241,6 @@ impl LogReader {
     fn pass(&mut self, head: RecordHead) -> Result<Option<Record<'_>>, StorageError> {
         let offset = self.pos;
         self.pos = head.end(offset);
-        self.proven = self.proven.max(head.synced);
         let (end, synced, is_close) = (self.pos, head.synced, head.kind == RecordType::Close);
         let payload = self.window.get(offset + head.head_len as u64, head.payload_len)?;
         if is_close {
@@ -380,9 +380,8 @@ impl LogReader {
     }
 
     fn is_intact(&mut self, offset: u64, end: u64) -> Result<bool, StorageError> {
-        let mut stored = [0; 8];
-        stored.copy_from_slice(self.window.get(offset, 8)?);
-        Ok(u64::from_le_bytes(stored) == self.window.hash(seed(self.id, offset), offset + 8, end)?)
+        let stored = self.window.get(offset, 8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        Ok(stored == Some(self.window.hash(seed(self.id, offset), offset + 8, end)?))
     }
 }
 
@@ -450,3 +449,6 @@ fn first_head(
 }
 
 const _: () = assert!(CHUNK_BYTES > MAX_HEAD_BYTES);
+
+#[cfg(test)]
+mod tests;

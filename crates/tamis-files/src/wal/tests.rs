@@ -23,19 +23,19 @@ fn writer(fs: &ToyFs) -> LogWriter {
 
 /// The result of reading a whole log.
 #[derive(Debug)]
-struct Outcome {
-    records: Vec<(u64, Vec<u8>)>,
-    end: Option<End>,
-    gaps: Vec<Gap>,
-    error: Option<StorageError>,
+pub(super) struct Outcome {
+    pub(super) records: Vec<(u64, Vec<u8>)>,
+    pub(super) end: Option<End>,
+    pub(super) gaps: Vec<Gap>,
+    pub(super) error: Option<StorageError>,
 }
 
 impl Outcome {
-    fn payloads(&self) -> Vec<&[u8]> {
+    pub(super) fn payloads(&self) -> Vec<&[u8]> {
         self.records.iter().map(|(_, payload)| &payload[..]).collect()
     }
 
-    fn damaged_at(&self) -> Option<u64> {
+    pub(super) fn damaged_at(&self) -> Option<u64> {
         match &self.error {
             Some(StorageError::Corrupt(c)) => c.offset,
             _ => None,
@@ -51,7 +51,7 @@ impl Outcome {
     }
 }
 
-fn read(bytes: &[u8], options: ReadOptions) -> Outcome {
+pub(super) fn read(bytes: &[u8], options: ReadOptions) -> Outcome {
     let fs = ToyFs::default();
     fs.set(NAME, bytes.to_vec());
     read_from(&fs, options)
@@ -81,13 +81,13 @@ fn read_from(fs: &ToyFs, options: ReadOptions) -> Outcome {
     outcome
 }
 
-const PLAIN: ReadOptions = ReadOptions { expect_complete: false, salvage: false };
-const COMPLETE: ReadOptions = ReadOptions { expect_complete: true, salvage: false };
-const SALVAGE: ReadOptions = ReadOptions { expect_complete: false, salvage: true };
+pub(super) const PLAIN: ReadOptions = ReadOptions { expect_complete: false, salvage: false };
+pub(super) const COMPLETE: ReadOptions = ReadOptions { expect_complete: true, salvage: false };
+pub(super) const SALVAGE: ReadOptions = ReadOptions { expect_complete: false, salvage: true };
 
 /// Writes a log of the given records, each synced or not; returns its bytes and the end of every
 /// record.
-fn log_of(records: &[(Vec<u8>, bool)]) -> (Vec<u8>, Vec<u64>) {
+pub(super) fn log_of(records: &[(Vec<u8>, bool)]) -> (Vec<u8>, Vec<u64>) {
     let fs = ToyFs::default();
     let mut log = writer(&fs);
     let mut ends = Vec::new();
@@ -100,7 +100,7 @@ fn log_of(records: &[(Vec<u8>, bool)]) -> (Vec<u8>, Vec<u64>) {
     (fs.bytes(NAME), ends)
 }
 
-fn three(synced: bool) -> (Vec<u8>, Vec<u64>) {
+pub(super) fn three(synced: bool) -> (Vec<u8>, Vec<u64>) {
     log_of(&[(b"first".to_vec(), synced), (b"second".to_vec(), synced), (b"third".to_vec(), synced)])
 }
 
@@ -481,16 +481,17 @@ proptest! {
     ) {
         let (mut bytes, ends) = log_of(&records);
         let claimed = claimed(&records, &ends);
-        let mut first = ends.len();
         let last_starts = if ends.len() > 1 { ends[ends.len() - 2] } else { HEADER_BYTES };
-        let mut proof_hurt = false;
+        let written = bytes.clone();
         for (at, flip) in &hurts {
-            let at = HEADER_BYTES as usize + at.index(bytes.len() - HEADER_BYTES as usize);
-            bytes[at] ^= flip;
-            first = first.min(ends.partition_point(|&end| end <= at as u64));
-            proof_hurt |= at as u64 >= last_starts;
+            bytes[HEADER_BYTES as usize + at.index(written.len() - HEADER_BYTES as usize)] ^= flip;
         }
-        let unhurt = log_of(&records).0 == bytes;
+        // Two changes of one byte may undo each other.
+        let hurt: Vec<u64> =
+            (0..bytes.len()).filter(|&at| bytes[at] != written[at]).map(|at| at as u64).collect();
+        let unhurt = hurt.is_empty();
+        let first = hurt.first().map_or(ends.len(), |at| ends.partition_point(|end| end <= at));
+        let proof_hurt = hurt.last().is_some_and(|&at| at >= last_starts);
         bytes.resize(bytes.len() + tail, 0);
         let outcome = read(&bytes, PLAIN);
         prop_assert!(unhurt || outcome.records.len() == first);

@@ -101,16 +101,14 @@ impl LogWriter {
         if bytes <= self.allocated() || self.len < self.refused || self.failure.is_some() {
             return true;
         }
-        match self.file.preallocate(bytes) {
-            Ok(()) => self.reserved = bytes,
-            Err(e) => {
-                log::debug!("could not reserve {bytes} bytes for {}: {e}", self.path.display());
-                self.refused = bytes;
-                // Part of the space may have been reserved; release it.
-                self.reserved = bytes;
-                self.give_back();
-                return false;
-            }
+        let result = self.file.preallocate(bytes);
+        self.reserved = bytes;
+        if let Err(e) = result {
+            log::debug!("could not reserve {bytes} bytes for {}: {e}", self.path.display());
+            self.refused = bytes;
+            // Part of the space may have been reserved.
+            self.give_back();
+            return false;
         }
         true
     }
@@ -183,7 +181,6 @@ impl LogWriter {
         let offset = self.len;
         let payload_len: u64 = parts.iter().map(|p| p.len() as u64).sum();
         let seed = seed(self.id, offset);
-        self.buf.clear();
         RecordHead::encode(&mut self.buf, self.id, offset, kind, payload_len, self.synced);
         if parts.iter().all(|part| part.len() < LONG_PART) && payload_len <= ASSEMBLE_BYTES as u64 {
             parts.iter().for_each(|p| self.buf.extend_from_slice(p));
@@ -240,3 +237,6 @@ impl LogWriter {
         failure
     }
 }
+
+#[cfg(test)]
+mod tests;
