@@ -145,3 +145,30 @@ impl Workers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::io::MemFs;
+    use crate::observe::events::{Event, EventListener};
+    use crate::open;
+    use crate::options::Options;
+
+    /// If another thread could not be started, this one waited forever.
+    #[test]
+    fn the_listeners_thread_ends_with_what_holds_it() {
+        let listener: Arc<dyn EventListener> = Arc::new(|_: &Event| ());
+        let options = Options {
+            file_system: Some(Arc::new(MemFs::new())),
+            listeners: vec![listener],
+            ..Options::default()
+        };
+        let db = open::open(Path::new("/db"), options, None).unwrap();
+        let mut events = EventThread::start(&db).unwrap().unwrap();
+        let thread = events.thread.take().unwrap();
+        drop(events);
+        thread.join().unwrap();
+    }
+}

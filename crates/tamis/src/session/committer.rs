@@ -346,3 +346,45 @@ impl Committer {
 
 mod gathering;
 pub(crate) mod turns;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reader that nobody woke slept for as long as it was willing to.
+    #[test]
+    fn a_sleeper_is_woken_by_the_number_that_it_waits_for() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        for gives_up in [false, true] {
+            let committer = Committer::new(4);
+            committer.sleep_until(4, HOUR);
+            let naps = AtomicUsize::new(0);
+            sync::thread::scope(|scope| {
+                let sleeper = scope.spawn("sleeper".to_owned(), || {
+                    let is_over = || committer.visible() >= 6 || committer.broken.load(Ordering::SeqCst);
+                    while !is_over() {
+                        committer.sleep_until(6, HOUR);
+                        naps.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+                let sleeper = sleeper.unwrap();
+                let deadline = Instant::now() + Duration::from_secs(20);
+                while committer.sleeping.load(Ordering::SeqCst) != 1 {
+                    assert!(Instant::now() < deadline, "nobody sleeps");
+                    sync::thread::sleep(Duration::from_millis(1));
+                }
+                // It sleeps on, and does not look again and again.
+                sync::thread::sleep(Duration::from_millis(20));
+                assert!(naps.load(Ordering::SeqCst) < 10);
+                if gives_up {
+                    committer.give_up()
+                } else {
+                    committer.publish(6)
+                }
+                sleeper.join().unwrap();
+            });
+            assert_eq!(committer.sleeping.load(Ordering::SeqCst), 0);
+            assert_eq!(committer.wait_for(6), !gives_up);
+        }
+    }
+}

@@ -320,3 +320,114 @@ fn on_a_full_disk_everything_in_memory_becomes_tables() {
     until(&db, "a drop", |db| db.drop_keyspace("gone").is_ok());
     until(&db, "writes", |db| db.put("key", "value").is_ok());
 }
+
+/// A reserve without a database around it.
+fn alone(fs: &Arc<dyn FileSystem>) -> Reserve {
+    let observer = crate::observe::Observer::new(Path::new(DIR), &[], None);
+    let warnings = Arc::new(Warnings::new(Path::new(DIR), &observer));
+    let options = Options { reserve_bytes: 1 << 30, ..Options::default() };
+    Reserve::new(DIR.into(), fs, &options, &Arc::default(), &Arc::default(), &warnings)
+}
+
+/// Lets the reserve look at once.
+fn follow(reserve: &Reserve, tables: u64) {
+    reserve.keeping.lock().looked = None;
+    reserve.follow(|| (tables, 0, 0));
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_reserve_changes_when_what_it_should_be_has_doubled_or_halved() {
+    let fs = FaultyFs::new(10);
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    let reserve = alone(&(Arc::new(fs.clone()) as Arc<dyn FileSystem>));
+    let held = |sixteenth: u64| {
+        follow(&reserve, PART_OF_TABLES * sixteenth);
+        assert_eq!(fs.file_len(&reserve_path(Path::new(DIR))).unwrap(), reserve.held());
+        reserve.held()
+    };
+    assert_eq!(held(4 * MIB), 4 * MIB);
+    assert_eq!(held(2 * MIB + STEP), 4 * MIB);
+    assert_eq!(held(8 * MIB - STEP), 4 * MIB);
+    assert_eq!(held(2 * MIB), 2 * MIB);
+    assert_eq!(held(4 * MIB - STEP), 2 * MIB);
+    assert_eq!(held(4 * MIB), 4 * MIB);
+    follow(&reserve, 0);
+    assert_eq!(reserve.held(), 0);
+    assert!(!fs.exists(&reserve_path(Path::new(DIR))).unwrap());
+}
+
+/// What is left of a file that could not be made is nobody's, and it may hold the last space.
+#[test]
+fn a_reserve_that_could_not_be_made_is_gone() {
+    let mut failed = 0;
+    for at in 0.. {
+        let fs = FaultyFs::new(11);
+        fs.create_dir_all(Path::new(DIR)).unwrap();
+        let reserve = alone(&(Arc::new(fs.clone()) as Arc<dyn FileSystem>));
+        follow(&reserve, PART_OF_TABLES * MIB);
+        assert_eq!(reserve.held(), MIB);
+        // The first operation is the question for the free space.
+        fs.plan(FaultPlan { fail_at: Some(fs.operations() + 1 + at), ..FaultPlan::none() });
+        let failures = fs.failures();
+        follow(&reserve, PART_OF_TABLES * 4 * MIB);
+        let is_there = fs.exists(&reserve_path(Path::new(DIR)));
+        if fs.failures() == failures {
+            assert_eq!((reserve.held(), is_there.ok()), (4 * MIB, Some(true)));
+            break;
+        }
+        failed += 1;
+        assert_eq!((reserve.held(), is_there.ok()), (0, Some(false)), "{at}");
+    }
+    assert!(failed > 0);
+}
+
+#[test]
+fn where_no_space_can_be_reserved_no_file_is_left() {
+    let fs: Arc<dyn FileSystem> = Arc::new(crate::io::MemFs::new());
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    let reserve = alone(&fs);
+    follow(&reserve, PART_OF_TABLES * MIB);
+    assert_eq!((reserve.held(), fs.list(Path::new(DIR)).unwrap()), (0, vec![]));
+    assert!(reserve.keeping.lock().impossible);
+}
+
+#[test]
+fn a_full_disk_is_told_once_until_there_is_room() {
+    let fs = FaultyFs::new(12);
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    let reserve = alone(&(Arc::new(fs.clone()) as Arc<dyn FileSystem>));
+    assert_eq!(reserve.kept(16 * MIB), MIB);
+    reserve.refuse().unwrap();
+    reserve.fill(MIB, "one file");
+    reserve.fill(2 * MIB, "another");
+    let trouble = reserve.trouble();
+    let told = |reserve: &Reserve| reserve.warnings.all();
+    assert_eq!(told(&reserve).len(), 1);
+    assert!(told(&reserve)[0].starts_with("one file: no storage space is left"), "{:?}", told(&reserve));
+    assert!(trouble.ends_with("3.1 MiB are free"), "{trouble}");
+    assert!(matches!(reserve.refuse(), Err(WriteError::Suspended { cause }) if cause == trouble));
+    // Too little, and then enough.
+    fs.set_capacity(Some(3 * MIB));
+    follow(&reserve, 0);
+    assert!(reserve.is_full());
+    fs.set_capacity(Some(4 * MIB));
+    follow(&reserve, 0);
+    assert!(!reserve.is_full());
+    assert_eq!((reserve.missing.load(Relaxed), told(&reserve).len()), (0, 2));
+    reserve.refuse().unwrap();
+    // It is told again.
+    reserve.fill(MIB, "one file");
+    assert_eq!(told(&reserve).len(), 3);
+}
+
+#[test]
+fn a_memtable_needs_at_least_the_space_of_its_entries() {
+    let memtable = crate::memtable::Memtable::with_chunks(1 << 20, 0, None);
+    let slot = MemtableSlot::new(Arc::new(memtable), 1);
+    assert_eq!(bytes_of(&slot), 0);
+    let op = BatchOp::Put { keyspace: 0, key: b"key", value: &[7; 1000] };
+    slot.memtable.writer().insert_op(&op, op.key().map(tamis_filter::Digest::of), 1, None);
+    assert!((1000..2000).contains(&bytes_of(&slot)), "{}", bytes_of(&slot));
+}
