@@ -528,4 +528,4 @@ impl From<StorageError> for NotBegun {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -513,4 +513,4 @@ pub(crate) struct Ends {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,14 +5,17 @@ use tamis_files::tree::manifest::set_current;
 use tamis_files::tree::times::Sample;
 
 use tamis_base::key::MAX_SEQNO;
+use tamis_testkit::FaultyFs;
 
 use tamis_files::wal::ops::GroupHeader;
 use tamis_files::wal::{LogHeader, LogKind, LogWriter};
 
 use super::*;
 use crate::batch::WriteBatch;
+use crate::clock::ManualClock;
 use crate::error::AdminError;
 use crate::io::{MemFs, Usage};
+use crate::open::follow::tests::by_hand;
 use crate::operators::Operators;
 use crate::options::{FilterChoice, SelectorName};
 use crate::{Db, KeyspaceOptions};
@@ -297,4 +300,74 @@ fn a_checkpoint_needs_a_path_of_its_own() {
     assert!(matches!(there, AdminError::TargetExists { .. }), "{there:?}");
     db.checkpoint("copy").unwrap();
     assert_eq!(options(&fs).open("copy").unwrap().get("key").unwrap().unwrap(), "value");
+}
+
+/// The files of a database, by name.
+fn names(fs: &dyn FileSystem) -> Vec<String> {
+    fs.list(Path::new("/db")).unwrap()
+}
+
+fn fill(fs: &FaultyFs) {
+    fs.set_capacity(Some(fs.files().iter().map(|(_, len)| len).sum()));
+}
+
+/// What a crash had left behind held the room that the session needed to begin.
+#[test]
+fn on_a_full_disk_an_opening_removes_what_is_not_needed_first() {
+    let fs = by_hand(&[(5, &[1, 2], false)], 0);
+    let mut table = fs.create(Path::new("/db/000009.tam"), Usage::Table).unwrap();
+    table.append(&[7; 1 << 20]).unwrap();
+    table.sync().unwrap();
+    drop(table);
+    fill(&fs);
+    let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+    let session = open(Path::new("/db"), options, None).unwrap();
+    assert!(!session.gate.is_waiting());
+    assert!(!names(&fs).contains(&"000009.tam".to_owned()), "{:?}", names(&fs));
+    assert_eq!(session.visible(), 2);
+}
+
+/// Of logs that are kept for readers of changes, the one that is torn is the last.
+#[test]
+fn on_a_full_disk_logs_behind_a_torn_record_are_gone_and_that_one_is_kept() {
+    let fs = by_hand(&[(5, &[1, 2], false), (6, &[2], false)], 0);
+    let torn = log_path(Path::new("/db"), 5);
+    fs.truncate(&torn, fs.file_len(&torn).unwrap() - 1).unwrap();
+    fill(&fs);
+    let options = || Options {
+        file_system: Some(Arc::new(fs.clone())),
+        changes_keep_bytes: 1 << 20,
+        ..Options::default()
+    };
+    let session = open(Path::new("/db"), options(), None).unwrap();
+    assert!(session.gate.is_waiting(), "{:?}", names(&fs));
+    assert_eq!((session.visible(), session.state().logs.rolled().0), (1, 1));
+    let (kept, gone) = ("000005.log".to_owned(), "000006.log".to_owned());
+    assert!(names(&fs).contains(&kept) && !names(&fs).contains(&gone), "{:?}", names(&fs));
+    drop(session);
+    fs.set_capacity(None);
+    let db = options().open("/db").unwrap();
+    db.put("key", "value").unwrap();
+    let keys: Vec<_> = db.iter().map(|item| item.unwrap().0.to_vec()).collect();
+    assert_eq!(keys, [&b"key"[..], b"key 1"]);
+}
+
+/// What a checkpoint knows of the times of writes is what the database knew.
+#[test]
+fn a_checkpoint_has_the_times_of_all_writes() {
+    let fs = MemFs::new();
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let mut options = options(&fs);
+    options.clock = Some(clock.clone());
+    options.keyspace.time_to_live = Some(std::time::Duration::from_secs(10));
+    let db = options.open("db").unwrap();
+    for second in 0..4 {
+        clock.set(1_000_000 + second);
+        db.put(second.to_string(), "value").unwrap();
+    }
+    db.checkpoint("copy").unwrap();
+    let copied = Manifest::open(&fs, Path::new("copy")).unwrap().unwrap().state;
+    let times: Vec<_> = copied.times.samples().iter().map(|sample| (sample.time, sample.seq)).collect();
+    let all: Vec<_> = (0..4).map(|second| (1_000_000 + second, second + 1)).collect();
+    assert_eq!(times[times.len() - 4..], all);
 }

@@ -651,6 +651,9 @@ mod tests {
         tx.delete("key").unwrap();
         db.put("key", "newer").unwrap();
         let _pause = db.pause_compaction();
+        // Nothing that ends the stop has room.
+        let lacks = db.inner().state().scheduler.note_room(0, Some("no room".to_owned()));
+        assert_eq!(lacks, None);
         let pressure = &db.default_keyspace().inner.pressure;
         pressure.set(Pressure::Stop);
         assert!(matches!(tx.commit(), Err(TransactionError::Conflict { .. })));
