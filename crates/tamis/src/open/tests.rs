@@ -12,6 +12,7 @@ use tamis_files::wal::{LogHeader, LogKind, LogWriter};
 
 use super::*;
 use crate::batch::WriteBatch;
+use crate::catalogue::tests::session;
 use crate::clock::ManualClock;
 use crate::error::AdminError;
 use crate::io::{MemFs, Usage};
@@ -370,4 +371,20 @@ fn a_checkpoint_has_the_times_of_all_writes() {
     let times: Vec<_> = copied.times.samples().iter().map(|sample| (sample.time, sample.seq)).collect();
     let all: Vec<_> = (0..4).map(|second| (1_000_000 + second, second + 1)).collect();
     assert_eq!(times[times.len() - 4..], all);
+}
+
+/// What filters have to tell would be told with the next work on them, or never.
+#[test]
+fn an_opening_tells_what_its_filters_have_to_tell() {
+    let options = KeyspaceOptions { filter: "grf".parse().unwrap(), ..KeyspaceOptions::default() };
+    let session = session(1, &options, |_| ());
+    let directory = session.keyspaces.directory.load_full();
+    let global = directory.get(&DEFAULT_KEYSPACE).unwrap().filter.global().unwrap();
+    let why = StorageError::corrupt(Path::new("x"), None, "it is damaged");
+    global.grf.notes.note_damaged(7, &why);
+    complete(&session, vec!["of the opening".to_owned()]);
+    let told = session.observed.warnings.all();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[0], "of the opening");
+    assert!(told[1].starts_with("keyspace `default`: table 7"), "{told:?}");
 }

@@ -350,6 +350,32 @@ pub(crate) mod turns;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::tests::session;
+    use crate::options::KeyspaceOptions;
+
+    /// The leader of a group that is not synced waited for others.
+    #[test]
+    fn only_a_leader_that_syncs_waits_and_only_for_those_who_may_return() {
+        let db = session(1, &KeyspaceOptions::default(), |_| ());
+        let committer = Committer::new(0);
+        committer.gathering.note_group(Duration::from_secs(1));
+        let lead = |sync, returning| {
+            let batch = WriteBatch::new();
+            let lead = Lead { batch, sync, condition: None, returning, waiting: 0 };
+            committer.lead(lead, || db.lock_log(), |_, _, _| Ok(())).unwrap();
+        };
+        let waits = || committer.gathering.limit(1).is_some();
+        // Two in a row that waited in vain would keep the next one from waiting.
+        lead(false, 8);
+        lead(false, 8);
+        assert!(waits());
+        lead(true, 8);
+        // One that has nobody to wait for is no success either.
+        lead(true, 0);
+        lead(true, 8);
+        assert!(!waits());
+        assert!(waits());
+    }
 
     /// A reader that nobody woke slept for as long as it was willing to.
     #[test]

@@ -617,3 +617,23 @@ fn a_log_created_ahead_may_go_but_must_be_readable() {
     let error = options(machine).open_follower("/db").unwrap_err();
     assert!(error.to_string().contains("it holds log 7, which is a later one"), "{error}");
 }
+
+/// A reader walks over deleted keys once, and again only after something new was shown.
+#[test]
+fn a_call_that_finds_nothing_new_changes_nothing() {
+    let fs = FaultyFs::new(7);
+    let writer = options(fs.clone()).open("/db").unwrap();
+    (0..200u8).for_each(|i| writer.put([i], "value").unwrap());
+    writer.flush().unwrap();
+    (0..200u8).for_each(|i| writer.delete([i]).unwrap());
+    writer.flush().unwrap();
+    let follower = options(fs.clone()).open_follower("/db").unwrap();
+    let knows_gaps = || !follower.default_keyspace().inner.view.load().gaps.is_empty();
+    assert_eq!((follower.iter().count(), knows_gaps()), (0, true));
+    let before = follower.default_keyspace().inner.view.load_full();
+    assert_eq!(follower.catch_up().unwrap(), 400);
+    assert!(knows_gaps() && Arc::ptr_eq(&before, &follower.default_keyspace().inner.view.load()));
+    writer.put([100], "value").unwrap();
+    assert_eq!((follower.catch_up().unwrap(), knows_gaps()), (401, false));
+    assert_eq!(follower.iter().count(), 1);
+}
