@@ -528,6 +528,22 @@ mod tests {
             if len == long.len() && max == MAX_KEY_BYTES));
     }
 
+    /// The memory of the value is never touched.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_value_that_is_too_long_is_refused() {
+        let long = vec![0; MAX_VALUE_BYTES + 1];
+        check_value(&long[1..]).unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put("key", &long);
+        assert!(matches!(batch.check(), Err(WriteError::ValueTooLong { len, max })
+            if len == long.len() && max == MAX_VALUE_BYTES));
+        let mut batch = WriteBatch::new();
+        batch.merge("key", &long);
+        assert!(matches!(batch.check(), Err(WriteError::ValueTooLong { .. })));
+        assert!(batch.is_empty());
+    }
+
     /// A batch is bound to the database of the keyspaces that it names, until it is cleared.
     #[test]
     fn a_cleared_batch_can_be_written_to_another_database() {

@@ -424,6 +424,59 @@ mod tests {
         }
     }
 
+    /// Reads what is there of the manifest, and where it is damaged, if it is.
+    fn readable(fs: &ToyFs) -> (ManifestState, Option<Option<u64>>) {
+        let (loaded, error) = Manifest::read_what_is_there(fs, Path::new(DIR), 1).unwrap();
+        let damage = error.map(|error| match error {
+            StorageError::Corrupt(damage) => damage.offset,
+            other => panic!("{other}"),
+        });
+        (loaded.state, damage)
+    }
+
+    #[test]
+    fn what_is_there_of_a_truncated_manifest_is_read_and_a_missing_start_is_damage() {
+        let fs = ToyFs::default();
+        let (_, history) = database(&fs, 4);
+        let bytes = fs.bytes(path());
+        for cut in 0..bytes.len() {
+            fs.set(path(), bytes[..cut].to_vec());
+            let whole = history.iter().rev().find(|(_, len)| *len <= cut as u64);
+            let expected = match whole {
+                Some((state, _)) => (state.clone(), None),
+                None => (ManifestState::default(), Some(Some(0))),
+            };
+            assert_eq!(readable(&fs), expected, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_there_of_a_damaged_manifest_ends_before_the_damage() {
+        let fs = ToyFs::default();
+        let (manifest, history) = database(&fs, 3);
+        let bytes = fs.bytes(path());
+        for (edits, (state, start)) in history[..3].iter().enumerate() {
+            let mut hurt = bytes.clone();
+            hurt[*start as usize + 8] ^= 0x20;
+            fs.set(path(), hurt);
+            // Nothing shows that the last one was synced.
+            let damage = (edits < 2).then_some(Some(*start));
+            assert_eq!(readable(&fs), (state.clone(), damage));
+        }
+        let (state, start) = history.last().unwrap();
+        // It is partly applied before it turns out to be wrong.
+        let wrong = VersionEdit {
+            set_options: vec![(0, "changed".into())],
+            removed: vec![(0, 77)],
+            ..VersionEdit::default()
+        };
+        drop(manifest);
+        let (mut manifest, _) = database(&fs, 3);
+        manifest.append(&wrong).unwrap();
+        manifest.append(&VersionEdit { last_seq: Some(100), ..VersionEdit::default() }).unwrap();
+        assert_eq!(readable(&fs), (state.clone(), Some(Some(*start))));
+    }
+
     #[test]
     fn damage_before_the_last_edit_is_an_error_that_names_the_record() {
         let fs = ToyFs::default();
@@ -488,6 +541,34 @@ mod tests {
         assert!(!next.should_roll() && !next.log.is_empty());
         let loaded = open(&fs).unwrap().unwrap();
         assert_eq!((loaded.number, loaded.state), (2, state));
+    }
+
+    /// The bounds themselves are not exceeded yet.
+    #[test]
+    fn a_manifest_rolls_beyond_a_mebibyte_and_four_times_its_first_record() {
+        let fs = ToyFs::default();
+        let (mut manifest, _) = database(&fs, 0);
+        let text = |bytes: u64| VersionEdit {
+            set_options: vec![(0, "x".repeat(bytes as usize))],
+            ..VersionEdit::default()
+        };
+        let before = manifest.len();
+        manifest.append(&text(1 << 19)).unwrap();
+        let head = manifest.len() - before - (1 << 19);
+        manifest.append(&text(MIN_ROLL_BYTES - manifest.len() - head)).unwrap();
+        assert_eq!(manifest.len(), MIN_ROLL_BYTES);
+        assert!(!manifest.should_roll());
+        manifest.append(&VersionEdit::default()).unwrap();
+        assert!(manifest.should_roll());
+        let divides = (1..100).any(|bytes| {
+            manifest.append(&text(bytes)).unwrap();
+            manifest.len().is_multiple_of(ROLL_FACTOR)
+        });
+        assert!(divides);
+        manifest.snapshot_end = manifest.len() / ROLL_FACTOR;
+        assert!(!manifest.should_roll());
+        manifest.snapshot_end -= 1;
+        assert!(manifest.should_roll());
     }
 
     /// Freeing space takes an edit too. If it did not fit, a new manifest would be needed, which

@@ -94,3 +94,69 @@ impl FilterUpkeep {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::scheduler::IN_TURN;
+    use crate::catalogue::state::State;
+    use crate::catalogue::tests::session;
+    use crate::options::KeyspaceOptions;
+
+    /// Work that became due was found only when it was the keyspace's turn.
+    #[test]
+    fn work_is_found_where_it_may_have_become_due() {
+        let options = KeyspaceOptions { filter: "grf".parse().unwrap(), ..KeyspaceOptions::default() };
+        let count = 2 * IN_TURN as KeyspaceId + 4;
+        // Two searches do not come to the last ones in turn.
+        let (one, other) = (count - 2, count - 1);
+        let db = session(count, &options, |db| {
+            for id in [one, other] {
+                let keyspace = db.keyspace(&id.to_string()).unwrap();
+                keyspace.put("key", "value").unwrap();
+                keyspace.flush().unwrap();
+            }
+        });
+        let mut state = db.state();
+        let State { catalogue, .. } = &mut *state;
+        let keyspaces = [one, other].map(|id| catalogue.keyspaces().get(&id).unwrap().clone());
+        let new = || FilterUpkeep::new(true);
+        let next = |filters: &mut FilterUpkeep| filters.next(catalogue).map(|(keyspace, _)| keyspace.id);
+        let task = new().task(&keyspaces[0]).unwrap();
+
+        let mut filters = new();
+        assert_eq!([(); 3].map(|()| next(&mut filters)), [None, None, Some(one)]);
+        // Work that nobody takes does not keep others from being found.
+        let mut filters = new();
+        filters.note_all(catalogue);
+        assert_eq!([(); 3].map(|()| next(&mut filters)), [Some(one), Some(other), Some(one)]);
+        let mut filters = new();
+        filters.note_due(one);
+        assert_eq!(next(&mut filters), Some(one));
+        let mut filters = new();
+        filters.tree_changed(&keyspaces[0]);
+        assert_eq!(next(&mut filters), Some(one));
+
+        // Nobody else takes the same work, and nobody takes it again after a failure...
+        let mut filters = new();
+        filters.note_all(catalogue);
+        filters.start(one, &task);
+        filters.start(other, &task);
+        assert!(filters.is_busy(&keyspaces[0]));
+        assert_eq!(next(&mut filters), None);
+        filters.end(other, false);
+        assert!(!filters.is_busy(&keyspaces[1]));
+        assert_eq!(next(&mut filters), None);
+        // ... unless the tree has changed meanwhile.
+        let mut filters = new();
+        filters.start(one, &task);
+        filters.tree_changed(&keyspaces[0]);
+        assert_eq!(next(&mut filters), None);
+        filters.end(one, false);
+        assert_eq!(next(&mut filters), Some(one));
+        let mut filters = new();
+        filters.start(one, &task);
+        filters.end(one, true);
+        assert_eq!(next(&mut filters), Some(one), "the next part of it");
+    }
+}

@@ -526,3 +526,6 @@ impl From<StorageError> for NotBegun {
         NotBegun::Unchanged(error)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -117,3 +117,58 @@ fn operations(reads: ReadCost, writes: u64) -> Operations {
         writes,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::tests::session;
+
+    fn gets(count: u64) -> ReadCost {
+        ReadCost { gets: count, found: count, ..ReadCost::default() }
+    }
+
+    #[test]
+    fn a_workload_is_the_operations_since_the_last_look_if_there_are_enough() {
+        let db = session(1, &KeyspaceOptions::default(), |_| ());
+        let keyspace = db.keyspaces.directory.load().get(&0).unwrap().clone();
+        let mut tuning = Tuning { flushed: FEWEST_OPERATIONS - 1, ..Tuning::default() };
+        assert_eq!(tuning.look(&keyspace), None);
+        tuning.flushed += 1;
+        tuning.deciding = true;
+        assert_eq!(tuning.look(&keyspace), None, "another thread decides");
+        tuning.deciding = false;
+        let of_writes = tuning.look(&keyspace).unwrap();
+        assert_eq!((tuning.seen, tuning.look(&keyspace)), (Some(of_writes), None));
+        keyspace.reads.add(&gets(FEWEST_OPERATIONS - 1));
+        assert_eq!(tuning.look(&keyspace), None);
+        keyspace.reads.add(&gets(1));
+        let of_both = tuning.look(&keyspace).unwrap();
+        assert_ne!(of_both, of_writes);
+        assert_eq!((tuning.seen, tuning.look(&keyspace)), (Some(of_both), None));
+        // Half the weight is on what was seen before.
+        let mut alone = Tuning::default();
+        let of_gets = alone.look(&keyspace).unwrap();
+        assert_eq!(of_both, of_writes.blended(&of_gets).in_percent());
+        assert_eq!(Tuning::having_seen(of_gets).stored(&KeyspaceOptions::default()).workload, Some(of_gets));
+    }
+
+    #[test]
+    fn a_declared_workload_is_the_one_to_decide_for() {
+        let declared: Workload = "get 10, put 90".parse().unwrap();
+        let options = KeyspaceOptions { workload: Some(declared), ..KeyspaceOptions::default() };
+        let db = session(1, &options, |_| ());
+        let keyspace = db.keyspaces.directory.load().get(&0).unwrap().clone();
+        let mut tuning = Tuning { flushed: FEWEST_OPERATIONS, ..Tuning::default() };
+        assert_eq!((tuning.look(&keyspace), tuning.seen), (Some(declared), None));
+        assert_eq!(tuning.look(&keyspace), None);
+    }
+
+    #[test]
+    fn the_last_decisions_are_kept() {
+        let decision =
+            |reason: usize| TuningDecision { reason: reason.to_string(), ..TuningDecision::default() };
+        let decisions = Decisions::from((0..REMEMBERED + 3).map(decision).collect::<Vec<_>>());
+        let expected: Vec<_> = (3..REMEMBERED + 3).map(decision).collect();
+        assert_eq!(decisions.all(), expected);
+    }
+}

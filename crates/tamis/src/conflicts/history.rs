@@ -217,6 +217,45 @@ mod tests {
     use super::*;
     use tamis_base::key::KeyEnd;
 
+    fn slot(seq: SeqNo) -> Arc<MemtableSlot> {
+        let memtable = crate::memtable::Memtable::with_chunks(1 << 20, 0, None);
+        let op = tamis_files::wal::ops::BatchOp::Put { keyspace: 1, key: b"key", value: b"value" };
+        memtable.writer().insert_op(&op, op.key().map(tamis_filter::Digest::of), seq, None);
+        MemtableSlot::new(Arc::new(memtable), 1)
+    }
+
+    #[test]
+    fn a_memtable_is_kept_if_a_transaction_is_older_and_the_limit_allows() {
+        let slots = [slot(5), slot(9)];
+        let bytes =
+            slots.each_ref().map(|slot| (slot.memtable.memory_bytes() + slot.memtable.logged_bytes()) as u64);
+        let kept = |history: &History, since| {
+            history
+                .since(1, since, |_, _| ())
+                .map(|slots| slots.iter().filter_map(|one| one.memtable.max_seq()).collect())
+        };
+        let history = History::new(bytes[0] + bytes[1]);
+        assert!(history.keep(1, &slots[..1], None).is_empty());
+        assert!(history.keep(1, &slots[..1], Some(5)).is_empty());
+        assert_eq!(history.bytes(), 0, "every transaction has seen it");
+        assert_eq!((kept(&history, 4), kept(&history, 5)), (None, Some(vec![])));
+        let history = History::new(bytes[0] + bytes[1]);
+        for _ in 0..2 {
+            // Together they are as large as allowed.
+            assert!(history.keep(1, &slots, Some(4)).is_empty());
+            assert_eq!(history.bytes(), bytes[0] + bytes[1]);
+        }
+        assert_eq!((kept(&history, 4), kept(&history, 5)), (Some(vec![5, 9]), Some(vec![9])));
+        // The oldest goes for a third.
+        let given_up = history.keep(1, &[slot(12)], Some(4));
+        assert_eq!(given_up.iter().map(|one| one.last).collect::<Vec<_>>(), [5]);
+        assert_eq!((kept(&history, 4), kept(&history, 5)), (None, Some(vec![9, 12])));
+        assert_eq!(history.trim(9).len(), 1);
+        assert_eq!((kept(&history, 8), kept(&history, 9)), (None, Some(vec![12])));
+        history.forget(1);
+        assert_eq!((history.bytes(), kept(&history, 0)), (0, Some(vec![])));
+    }
+
     /// When a transaction ended while an ingestion was being committed, the ingestion used to be
     /// forgotten: transactions that began before its number was visible, and changes of single keys
     /// under way, missed it.

@@ -704,6 +704,34 @@ mod tests {
         assert_eq!(table.blocking(&request(1)), []);
     }
 
+    #[test]
+    fn a_waiter_that_finds_the_lock_taken_again_is_overtaken() {
+        let locks = Locks::default();
+        let request = |owner| Request { owner, keyspace: 0, target: key("a"), mode: Mode::Exclusive };
+        assert!(granted(&locks, 1, key("a"), Mode::Exclusive));
+        std::thread::scope(|scope| {
+            let waiter = scope
+                .spawn(|| locks.acquire(2, (0, "k"), &key("a"), Mode::Exclusive, Duration::from_secs(60)));
+            until_waiting(&locks, 1);
+            {
+                let mut table = locks.table.lock();
+                assert!(!table.waiting[0].overtaken);
+                assert!(table.keyspaces.get_mut(&0).unwrap().give_up(1, &key("a"), Mode::Exclusive));
+                // It cannot look before another has the lock.
+                table.wake();
+                table.grant(request(3));
+            }
+            let started = Instant::now();
+            while !locks.table.lock().waiting[0].overtaken {
+                assert!(started.elapsed() < Duration::from_secs(20));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            locks.release(3);
+            waiter.join().unwrap().unwrap();
+        });
+        locks.release(2);
+    }
+
     /// Threads that want overlapping keys and ranges, and retry after a deadlock, all finish, and
     /// none is inside together with one that excludes it. A waiter left asleep would time out.
     #[test]

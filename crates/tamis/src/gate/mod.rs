@@ -288,3 +288,94 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::events::EventListener;
+
+    fn gate(read_only: bool) -> (Gate, Arc<Observer>, Arc<std::sync::Mutex<Vec<Event>>>) {
+        let events = Arc::<std::sync::Mutex<Vec<Event>>>::default();
+        let told = events.clone();
+        let listener: Arc<dyn EventListener> =
+            Arc::new(move |event: &Event| told.lock().unwrap().push(event.clone()));
+        let observer = Observer::new(Path::new("/db"), &[listener], None);
+        (Gate::new(Path::new("/db"), read_only, &Arc::default(), &observer), observer, events)
+    }
+
+    fn failure(what: &str) -> StorageError {
+        StorageError::io("write", Path::new("x"), std::io::Error::other(what.to_owned()))
+    }
+
+    #[test]
+    fn writes_stop_once_and_for_the_first_reason() {
+        let (gate, observer, events) = gate(false);
+        gate.check_writable().unwrap();
+        assert_eq!(gate.stopped(), None);
+        gate.stop(&"first");
+        gate.stop(&"second");
+        assert_eq!(gate.stopped().unwrap(), "first");
+        let refused = gate.check_writable().unwrap_err();
+        assert!(matches!(refused, WriteError::Poisoned { cause } if cause == "first"));
+        assert!(gate.cancels() && !gate.is_waiting() && !gate.is_leaving());
+        observer.queue().end();
+        observer.queue().deliver();
+        assert_eq!(*events.lock().unwrap(), [Event::WritesStopped { cause: "first".into() }]);
+    }
+
+    #[test]
+    fn a_session_waits_for_room_until_it_begins() {
+        let (gate, ..) = gate(false);
+        assert_eq!((gate.is_waiting(), gate.held_up()), (false, None));
+        gate.note_waiting(&failure("full"));
+        assert_eq!((gate.is_waiting(), gate.held_up()), (true, Some(failure("full").to_string())));
+        assert_eq!(gate.suspended(), None);
+        gate.begin();
+        assert_eq!((gate.is_waiting(), gate.held_up()), (false, None));
+        gate.check_writable().unwrap();
+    }
+
+    #[test]
+    fn writes_are_suspended_for_the_first_reason_until_they_resume() {
+        let (gate, observer, events) = gate(false);
+        assert!(!gate.resume_is_due());
+        gate.suspend(&failure("first"));
+        gate.suspend(&failure("second"));
+        let cause = failure("first").to_string();
+        assert_eq!((gate.is_waiting(), gate.held_up()), (false, Some(cause.clone())));
+        let refused = gate.check_writable().unwrap_err();
+        assert!(matches!(refused, WriteError::Suspended { cause: why } if why == cause));
+        gate.check_open().unwrap();
+        assert!(gate.resume_is_due());
+        assert_eq!(gate.replacement_log(), Some(None));
+        gate.note_replacement_log(7);
+        assert_eq!(gate.replacement_log(), Some(Some(7)));
+        gate.stays_suspended(&failure("again"));
+        let again = failure("again").to_string();
+        assert_eq!((gate.suspended(), gate.resume_is_due()), (Some(again.clone()), false));
+        assert_eq!(gate.end_suspension(), Some(again.clone()));
+        assert_eq!((gate.suspended(), gate.replacement_log(), gate.end_suspension()), (None, None, None));
+        gate.check_writable().unwrap();
+        observer.queue().end();
+        observer.queue().deliver();
+        let told = [Event::WritesSuspended { cause }, Event::WritesResumed { cause: again }];
+        assert_eq!(*events.lock().unwrap(), told);
+        assert_eq!(gate.counters.suspensions.get(), 1);
+    }
+
+    #[test]
+    fn nothing_is_written_while_a_database_is_being_closed_or_only_read() {
+        let (closing, ..) = gate(false);
+        assert!(closing.leave() && !closing.leave());
+        assert!(closing.is_leaving() && !closing.cancels() && !closing.has_ended());
+        assert!(matches!(closing.check_writable(), Err(WriteError::Closed)));
+        closing.close();
+        assert!(closing.cancels() && !closing.has_ended());
+        closing.end();
+        assert!(closing.has_ended());
+        let (reading, ..) = gate(true);
+        assert!(reading.is_read_only() && !reading.is_waiting());
+        assert!(matches!(reading.check_writable(), Err(WriteError::ReadOnly)));
+        assert!(matches!(reading.check_open(), Err(WriteError::ReadOnly)));
+    }
+}

@@ -212,6 +212,27 @@ mod tests {
         }
     }
 
+    /// What flushes take while no compaction waits is not owed to any.
+    #[test]
+    fn flushes_owe_compactions_only_what_they_took_from_them() {
+        let mut bucket = Bucket::new(1_000_000);
+        bucket.passed_by = 10;
+        let flush = bucket.enter(Urgency::Flush, 1000);
+        bucket.grant(flush, MS).unwrap();
+        assert_eq!(bucket.passed_by, 0, "nobody waited");
+        let compaction = bucket.enter(Urgency::Compaction, 10);
+        let flush = bucket.enter(Urgency::Flush, 1000);
+        bucket.grant(flush, 2 * MS).unwrap();
+        assert_eq!(bucket.passed_by, 1000);
+        let flush = bucket.enter(Urgency::Flush, 1000);
+        bucket.grant(compaction, 3 * MS).unwrap();
+        assert_eq!(bucket.passed_by, 1000 - 10 * FLUSH_SHARE);
+        bucket.leave(flush);
+        let compaction = bucket.enter(Urgency::Compaction, 10);
+        bucket.grant(compaction, 4 * MS).unwrap();
+        assert_eq!(bucket.passed_by, 0, "nobody waits");
+    }
+
     #[test]
     fn the_rate_holds_over_time() {
         for (flushes, compactions) in [(true, false), (false, true), (true, true)] {

@@ -145,3 +145,54 @@ impl Workers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::catalogue::scheduler::IN_TURN;
+    use crate::catalogue::tests::session;
+    use crate::io::MemFs;
+    use crate::observe::events::{Event, EventListener};
+    use crate::open;
+    use crate::options::{KeyspaceOptions, Options};
+
+    /// Filters of keyspaces whose turn came late were built late.
+    #[test]
+    fn work_on_all_filters_is_looked_for_when_threads_start() {
+        let options = KeyspaceOptions { filter: "grf".parse().unwrap(), ..KeyspaceOptions::default() };
+        let count = IN_TURN as u32 + 8;
+        let db = session(count, &options, |db| {
+            let last = db.keyspace(&(count - 1).to_string()).unwrap();
+            last.put("key", "value").unwrap();
+            last.flush().unwrap();
+        });
+        // The threads find that they should end, and nothing else.
+        assert!(db.gate.leave());
+        db.gate.close();
+        {
+            let _state = db.state();
+            db.gate.end();
+        }
+        Workers::start(&db).unwrap().join().end_events();
+        let found = db.state().next_filter_work().map(|(keyspace, _)| keyspace.id);
+        assert_eq!(found, Some(count - 1));
+    }
+
+    /// If another thread could not be started, this one waited forever.
+    #[test]
+    fn the_listeners_thread_ends_with_what_holds_it() {
+        let listener: Arc<dyn EventListener> = Arc::new(|_: &Event| ());
+        let options = Options {
+            file_system: Some(Arc::new(MemFs::new())),
+            listeners: vec![listener],
+            ..Options::default()
+        };
+        let db = open::open(Path::new("/db"), options, None).unwrap();
+        let mut events = EventThread::start(&db).unwrap().unwrap();
+        let thread = events.thread.take().unwrap();
+        drop(events);
+        thread.join().unwrap();
+    }
+}

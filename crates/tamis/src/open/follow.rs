@@ -190,9 +190,7 @@ pub(crate) fn follow_loop(db: &Session, follower: &Mutex<Follower>) {
             continue;
         };
         // The condition variable is shared: sleep out the interval, whatever the signal.
-        let passed = sync::since(last);
-        if passed < interval {
-            let left = (interval - passed).max(Duration::from_micros(100));
+        if let Some(left) = left_of(interval, sync::since(last)) {
             state = db.monitor.wait_for(state, left);
             continue;
         }
@@ -208,6 +206,12 @@ pub(crate) fn follow_loop(db: &Session, follower: &Mutex<Follower>) {
         }
         state = db.state();
     }
+}
+
+/// Returns what is left of an interval; `None` if it has passed.
+fn left_of(interval: Duration, passed: Duration) -> Option<Duration> {
+    let left = interval.checked_sub(passed).filter(|left| !left.is_zero())?;
+    Some(left.max(Duration::from_micros(100)))
 }
 
 impl Follower {
@@ -509,4 +513,4 @@ pub(crate) struct Ends {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

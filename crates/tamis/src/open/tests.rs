@@ -5,10 +5,21 @@ use tamis_files::tree::manifest::set_current;
 use tamis_files::tree::times::Sample;
 
 use tamis_base::key::MAX_SEQNO;
+use tamis_testkit::FaultyFs;
+
+use tamis_files::wal::ops::GroupHeader;
+use tamis_files::wal::{LogHeader, LogKind, LogWriter};
 
 use super::*;
-use crate::Db;
+use crate::batch::WriteBatch;
+use crate::catalogue::tests::session;
+use crate::clock::ManualClock;
+use crate::error::AdminError;
 use crate::io::{MemFs, Usage};
+use crate::open::follow::tests::by_hand;
+use crate::operators::Operators;
+use crate::options::{FilterChoice, SelectorName};
+use crate::{Db, KeyspaceOptions};
 
 fn options(fs: &MemFs) -> Options {
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
@@ -141,4 +152,239 @@ fn times_of_lost_writes_are_forgotten() {
         assert_eq!(db.get("key").unwrap().unwrap(), "value");
         db.close().unwrap();
     }
+}
+
+/// Returns a database that needs log 5, which holds these records, each with the number of its
+/// first write, and was closed after write `last_seq`.
+fn with_log(records: &[(SeqNo, &WriteBatch)], last_seq: SeqNo) -> MemFs {
+    let mut state = ManifestState::new(DEFAULT_NAME, "");
+    let edit = VersionEdit {
+        log_floor: vec![(0, 5)],
+        next_file: Some(6),
+        last_seq: Some(last_seq),
+        ..VersionEdit::default()
+    };
+    state.apply(&edit).unwrap();
+    let fs = stored(&state);
+    let path = log_path(Path::new("db"), 5);
+    let header = LogHeader { kind: LogKind::Writes, id: 5, reused: false };
+    let mut log = LogWriter::create(fs.create(&path, Usage::Log).unwrap(), &path, header).unwrap();
+    for &(first_seq, batch) in records {
+        let mut head = Vec::new();
+        let header = GroupHeader { first_seq, count: batch.len() as u64, older_logs_synced: true };
+        header.encode(&mut head);
+        log.append(&[&head, batch.bytes()]).unwrap();
+    }
+    log.close().unwrap();
+    fs
+}
+
+/// A closed database whose log had lost its last records was opened without them.
+#[test]
+fn a_log_that_ends_before_the_database_was_closed_is_damage() {
+    let mut batch = WriteBatch::new();
+    batch.put("a", "1").put("b", "2");
+    let records = [(1, &batch), (3, &batch)];
+    let both = with_log(&records, 4);
+    for opened in [options(&both).open_read_only("db"), options(&both).open("db")] {
+        assert_eq!(opened.unwrap().get("a").unwrap().unwrap(), "1");
+    }
+    let one = with_log(&records[..1], 4);
+    for opened in [options(&one).open_read_only("db"), options(&one).open("db")] {
+        let message = refusal(opened);
+        assert!(
+            message.contains("the log ends with write 2, but the database was closed after write 4"),
+            "{message}"
+        );
+    }
+    let none = with_log(&[], 4);
+    assert_eq!(options(&none).open("db").unwrap().iter().count(), 0, "everything was in tables");
+}
+
+fn repair(fs: &dyn FileSystem) -> Result<Option<Repair>, OpenError> {
+    let manifest = Manifest::open(fs, Path::new("db"))?.unwrap();
+    Ok(Some(Repair {
+        manifest,
+        covered: HashMap::default(),
+        unreadable: Default::default(),
+        rebuilt: false,
+        needed: false,
+        warnings: Vec::new(),
+        preserve: Box::new(|_| Ok(HashMap::default())),
+    }))
+}
+
+/// A keyspace is in the manifest before it gets its first write. A repair keeps the rest.
+#[test]
+fn a_write_to_an_unknown_keyspace_is_damage() {
+    let mut batch = WriteBatch::new();
+    batch.put_id(7, b"a", b"1").put("b", "2");
+    let fs = with_log(&[(1, &batch)], 2);
+    for opened in [options(&fs).open_read_only("db"), options(&fs).open("db")] {
+        let message = refusal(opened);
+        assert!(message.contains("a write to keyspace 7, which is not in the manifest"), "{message}");
+    }
+    let session = open(Path::new("db"), options(&fs), Some(&repair)).unwrap();
+    let default = session.keyspaces.directory.load().get(&DEFAULT_KEYSPACE).unwrap().clone();
+    assert_eq!(session.visible(), 2);
+    assert_eq!(default.view.load().version.tables.iter().map(|table| table.meta.entries).sum::<u64>(), 1);
+}
+
+/// Nothing in it shows that it ever was a database, so a repair has no business there.
+#[test]
+fn a_directory_with_current_alone_is_damage_and_is_not_repaired() {
+    let fs = MemFs::new();
+    fs.create_dir_all(Path::new("db")).unwrap();
+    crate::io::write_file_atomically(&fs, Path::new("db/CURRENT"), b"MANIFEST-000001\n").unwrap();
+    for opened in [options(&fs).open_read_only("db"), options(&fs).open("db")] {
+        let error = opened.unwrap_err();
+        assert!(matches!(error, OpenError::Storage(_)), "{error:?}");
+    }
+    let plan = |_: &dyn FileSystem| -> Result<Option<Repair>, OpenError> { panic!("it is not looked at") };
+    let refused = open(Path::new("db"), options(&fs), Some(&plan)).unwrap_err();
+    assert!(matches!(refused, OpenError::Foreign { .. }), "{refused:?}");
+    let again = open(Path::new("db"), Options { error_if_exists: true, ..options(&fs) }, None).unwrap_err();
+    assert!(matches!(again, OpenError::Exists { .. }), "{again:?}");
+}
+
+fn with_second(options: &KeyspaceOptions) -> MemFs {
+    let mut state = ManifestState::new(DEFAULT_NAME, "");
+    let second = (1, "second".into(), options.to_text());
+    state.apply(&VersionEdit { create_keyspaces: vec![second], ..VersionEdit::default() }).unwrap();
+    stored(&state)
+}
+
+#[test]
+fn a_workload_is_declared_for_the_default_keyspace() {
+    let fs = with_second(&KeyspaceOptions::default());
+    let mut options = options(&fs);
+    let declared: Workload = "get 10, put 90".parse().unwrap();
+    options.keyspace.workload = Some(declared);
+    let session = open(Path::new("db"), options, None).unwrap();
+    let directory = session.keyspaces.directory.load();
+    let declared_for = |id| directory.get(&id).unwrap().declared;
+    assert_eq!((declared_for(DEFAULT_KEYSPACE), declared_for(1)), (Some(declared), None));
+}
+
+/// Reads are right without it, but whoever asks for it should get it.
+#[test]
+fn a_filter_that_is_not_registered_is_done_without_if_the_opener_did_not_ask_for_it() {
+    let mine = FilterChoice::External(SelectorName::new("mine").unwrap());
+    let asks = KeyspaceOptions { filter: mine.into(), ..KeyspaceOptions::default() };
+    let told = |db: &Db, name: &str| {
+        let text = format!("keyspace `{name}` is read without a filter");
+        db.stats().warnings.iter().filter(|warning| warning.contains(&text)).count()
+    };
+    let fs = with_second(&asks);
+    let db = options(&fs).open("db").unwrap();
+    assert_eq!((told(&db, "second"), told(&db, "default")), (1, 0));
+    let second = db.keyspace("second").unwrap();
+    second.put("key", "value").unwrap();
+    assert_eq!(second.get("key").unwrap().unwrap(), "value");
+    db.close().unwrap();
+
+    let refused = Options { keyspace: asks.clone(), ..options(&fs) }.open("db").unwrap_err();
+    assert!(matches!(refused, OpenError::Unregistered { option: "filter", .. }), "{refused:?}");
+    let operators = Operators::new().with_unknown();
+    let db = Options { keyspace: asks, operators, ..options(&fs) }.open("db").unwrap();
+    assert_eq!((told(&db, "second"), told(&db, "default")), (1, 1));
+}
+
+#[test]
+fn a_checkpoint_needs_a_path_of_its_own() {
+    let fs = MemFs::new();
+    let db = options(&fs).open("db").unwrap();
+    db.put("key", "value").unwrap();
+    let refused = db.checkpoint("").unwrap_err();
+    assert!(refused.to_string().contains("the path is empty"), "{refused}");
+    let there = db.checkpoint("db").unwrap_err();
+    assert!(matches!(there, AdminError::TargetExists { .. }), "{there:?}");
+    db.checkpoint("copy").unwrap();
+    assert_eq!(options(&fs).open("copy").unwrap().get("key").unwrap().unwrap(), "value");
+}
+
+/// The files of a database, by name.
+fn names(fs: &dyn FileSystem) -> Vec<String> {
+    fs.list(Path::new("/db")).unwrap()
+}
+
+fn fill(fs: &FaultyFs) {
+    fs.set_capacity(Some(fs.files().iter().map(|(_, len)| len).sum()));
+}
+
+/// What a crash had left behind held the room that the session needed to begin.
+#[test]
+fn on_a_full_disk_an_opening_removes_what_is_not_needed_first() {
+    let fs = by_hand(&[(5, &[1, 2], false)], 0);
+    let mut table = fs.create(Path::new("/db/000009.tam"), Usage::Table).unwrap();
+    table.append(&[7; 1 << 20]).unwrap();
+    table.sync().unwrap();
+    drop(table);
+    fill(&fs);
+    let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+    let session = open(Path::new("/db"), options, None).unwrap();
+    assert!(!session.gate.is_waiting());
+    assert!(!names(&fs).contains(&"000009.tam".to_owned()), "{:?}", names(&fs));
+    assert_eq!(session.visible(), 2);
+}
+
+/// Of logs that are kept for readers of changes, the one that is torn is the last.
+#[test]
+fn on_a_full_disk_logs_behind_a_torn_record_are_gone_and_that_one_is_kept() {
+    let fs = by_hand(&[(5, &[1, 2], false), (6, &[2], false)], 0);
+    let torn = log_path(Path::new("/db"), 5);
+    fs.truncate(&torn, fs.file_len(&torn).unwrap() - 1).unwrap();
+    fill(&fs);
+    let options = || Options {
+        file_system: Some(Arc::new(fs.clone())),
+        changes_keep_bytes: 1 << 20,
+        ..Options::default()
+    };
+    let session = open(Path::new("/db"), options(), None).unwrap();
+    assert!(session.gate.is_waiting(), "{:?}", names(&fs));
+    assert_eq!((session.visible(), session.state().logs.rolled().0), (1, 1));
+    let (kept, gone) = ("000005.log".to_owned(), "000006.log".to_owned());
+    assert!(names(&fs).contains(&kept) && !names(&fs).contains(&gone), "{:?}", names(&fs));
+    drop(session);
+    fs.set_capacity(None);
+    let db = options().open("/db").unwrap();
+    db.put("key", "value").unwrap();
+    let keys: Vec<_> = db.iter().map(|item| item.unwrap().0.to_vec()).collect();
+    assert_eq!(keys, [&b"key"[..], b"key 1"]);
+}
+
+/// What a checkpoint knows of the times of writes is what the database knew.
+#[test]
+fn a_checkpoint_has_the_times_of_all_writes() {
+    let fs = MemFs::new();
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let mut options = options(&fs);
+    options.clock = Some(clock.clone());
+    options.keyspace.time_to_live = Some(std::time::Duration::from_secs(10));
+    let db = options.open("db").unwrap();
+    for second in 0..4 {
+        clock.set(1_000_000 + second);
+        db.put(second.to_string(), "value").unwrap();
+    }
+    db.checkpoint("copy").unwrap();
+    let copied = Manifest::open(&fs, Path::new("copy")).unwrap().unwrap().state;
+    let times: Vec<_> = copied.times.samples().iter().map(|sample| (sample.time, sample.seq)).collect();
+    let all: Vec<_> = (0..4).map(|second| (1_000_000 + second, second + 1)).collect();
+    assert_eq!(times[times.len() - 4..], all);
+}
+
+/// What filters have to tell would be told with the next work on them, or never.
+#[test]
+fn an_opening_tells_what_its_filters_have_to_tell() {
+    let options = KeyspaceOptions { filter: "grf".parse().unwrap(), ..KeyspaceOptions::default() };
+    let session = session(1, &options, |_| ());
+    let directory = session.keyspaces.directory.load_full();
+    let global = directory.get(&DEFAULT_KEYSPACE).unwrap().filter.global().unwrap();
+    let why = StorageError::corrupt(Path::new("x"), None, "it is damaged");
+    global.grf.notes.note_damaged(7, &why);
+    complete(&session, vec!["of the opening".to_owned()]);
+    let told = session.observed.warnings.all();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[0], "of the opening");
+    assert!(told[1].starts_with("keyspace `default`: table 7"), "{told:?}");
 }

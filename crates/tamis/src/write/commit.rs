@@ -384,10 +384,10 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         // Only in a panic after the append.
         if self.ticket.is_some() {
-            // First, so that no write follows those that waited in vain.
-            self.db.gate.stop(&PANICKED);
-            self.db.committer.give_up();
+            // First, so that no write follows those that waited in vain. Nobody waits for them with
+            // the state locked.
             self.db.monitor.poison(&PANICKED);
+            self.db.committer.give_up();
         }
     }
 }
@@ -633,11 +633,48 @@ mod tests {
                 panic!("in flight");
             }));
             assert!(panicked.is_err());
+            assert_eq!(inner.gate.stopped().unwrap(), PANICKED);
             assert!(matches!(behind.join().unwrap(), Err(WriteError::Poisoned { .. })));
         });
         assert!(matches!(db.put("key", "later"), Err(WriteError::Poisoned { .. })));
         drop(inner.lock_log());
         assert_eq!(db.get("key").unwrap().unwrap(), "value");
+    }
+
+    /// Deletes go ahead of what waits for room, but not of their condition.
+    #[test]
+    fn a_transaction_of_deletes_is_judged_while_writes_are_stopped() {
+        let db = open();
+        db.put("key", "value").unwrap();
+        let mut tx = db.transaction();
+        assert_eq!(tx.get("key").unwrap().unwrap(), "value");
+        tx.delete("key").unwrap();
+        db.put("key", "newer").unwrap();
+        let _pause = db.pause_compaction();
+        // Nothing that ends the stop has room.
+        let lacks = db.inner().state().scheduler.note_room(0, Some("no room".to_owned()));
+        assert_eq!(lacks, None);
+        let pressure = &db.default_keyspace().inner.pressure;
+        pressure.set(Pressure::Stop);
+        assert!(matches!(tx.commit(), Err(TransactionError::Conflict { .. })));
+        assert_eq!(db.get("key").unwrap().unwrap(), "newer");
+        db.delete_range("a"..="z").unwrap();
+        pressure.set(Pressure::None);
+        assert_eq!(db.get("key").unwrap(), None);
+    }
+
+    #[test]
+    fn the_time_of_a_delete_is_noted_where_deletes_have_a_maximum_age() {
+        for age in [None, Some(std::time::Duration::from_secs(3600))] {
+            let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+            options.keyspace.max_tombstone_age = age;
+            let db = options.open("/db").unwrap();
+            let noted = || db.default_keyspace().inner.view.load().memtables.active.first_delete();
+            db.put("key", "value").unwrap();
+            assert_eq!(noted(), None);
+            db.delete("key").unwrap();
+            assert_eq!(noted().is_some(), age.is_some());
+        }
     }
 
     #[cfg(debug_assertions)]

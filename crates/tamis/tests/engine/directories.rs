@@ -77,6 +77,13 @@ fn others() -> Vec<(&'static str, Vec<NamedFile>)> {
         ),
         ("LMDB", vec![("data.mdb", b"\0\0\0\0"), ("lock.mdb", b"")]),
         ("Badger", vec![("MANIFEST", b"Bdgr"), ("000001.vlog", b""), ("KEYREGISTRY", b"")]),
+        ("Badger", vec![("MANIFEST", b"Bdgr"), ("000001.vlog", b"")]),
+        ("files of others: `MANIFEST`", vec![("MANIFEST", b"of a ship")]),
+        ("files of others: `1.vlog`", vec![("1.vlog", b"a video")]),
+        (
+            "files of others: `000001.log`, `letter.txt`",
+            vec![("000001.log", b"Jan 1"), ("letter.txt", b"dear")],
+        ),
         ("files of others", vec![("000001.log", b"Jan 1 00:00:00 started\n"), ("000002.log", b"Jan 2\n")]),
         ("files of others", vec![("MANIFEST-000001", b"Cargo manifest")]),
         ("files of others", vec![("CURRENT", b"MANIFEST-000001\n"), ("CURRENT.txt", b"the month")]),
@@ -124,12 +131,13 @@ fn nothing_of_others_is_touched() {
 fn a_file_is_called_a_file() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("file");
-    let cases: [(&[u8], &str); 5] = [
+    let cases: [(&[u8], &str); 6] = [
         (b"SQLite format 3\0\x10\0", "SQLite"),
         (b"redb\x1a\x0a\xa9\x0d\x0a\0", "redb"),
         (b"", "a file"),
         (b"dear", "a file"),
         (b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xde\xc0\xef\xbe\x01\0\0\0", "LMDB"),
+        (b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xed\xda\x0c\xed\x02\0\0\0", "bbolt"),
     ];
     for (bytes, what) in cases {
         fs::write(&path, bytes).unwrap();

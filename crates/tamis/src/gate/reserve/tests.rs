@@ -320,3 +320,201 @@ fn on_a_full_disk_everything_in_memory_becomes_tables() {
     until(&db, "a drop", |db| db.drop_keyspace("gone").is_ok());
     until(&db, "writes", |db| db.put("key", "value").is_ok());
 }
+
+/// A reserve without a database around it.
+fn alone(fs: &Arc<dyn FileSystem>) -> Reserve {
+    let observer = crate::observe::Observer::new(Path::new(DIR), &[], None);
+    let warnings = Arc::new(Warnings::new(Path::new(DIR), &observer));
+    let options = Options { reserve_bytes: 1 << 30, ..Options::default() };
+    Reserve::new(DIR.into(), fs, &options, &Arc::default(), &Arc::default(), &warnings)
+}
+
+/// Lets the reserve look at once.
+fn follow(reserve: &Reserve, tables: u64) {
+    reserve.keeping.lock().looked = None;
+    reserve.follow(|| (tables, 0, 0));
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_reserve_changes_when_what_it_should_be_has_doubled_or_halved() {
+    let fs = FaultyFs::new(10);
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    let reserve = alone(&(Arc::new(fs.clone()) as Arc<dyn FileSystem>));
+    let held = |sixteenth: u64| {
+        follow(&reserve, PART_OF_TABLES * sixteenth);
+        assert_eq!(fs.file_len(&reserve_path(Path::new(DIR))).unwrap(), reserve.held());
+        reserve.held()
+    };
+    assert_eq!(held(4 * MIB), 4 * MIB);
+    assert_eq!(held(2 * MIB + STEP), 4 * MIB);
+    assert_eq!(held(8 * MIB - STEP), 4 * MIB);
+    assert_eq!(held(2 * MIB), 2 * MIB);
+    assert_eq!(held(4 * MIB - STEP), 2 * MIB);
+    assert_eq!(held(4 * MIB), 4 * MIB);
+    follow(&reserve, 0);
+    assert_eq!(reserve.held(), 0);
+    assert!(!fs.exists(&reserve_path(Path::new(DIR))).unwrap());
+}
+
+/// What is left of a file that could not be made is nobody's, and it may hold the last space.
+#[test]
+fn a_reserve_that_could_not_be_made_is_gone() {
+    let mut failed = 0;
+    for at in 0.. {
+        let fs = FaultyFs::new(11);
+        fs.create_dir_all(Path::new(DIR)).unwrap();
+        let reserve = alone(&(Arc::new(fs.clone()) as Arc<dyn FileSystem>));
+        follow(&reserve, PART_OF_TABLES * MIB);
+        assert_eq!(reserve.held(), MIB);
+        // The first operation is the question for the free space.
+        fs.plan(FaultPlan { fail_at: Some(fs.operations() + 1 + at), ..FaultPlan::none() });
+        let failures = fs.failures();
+        follow(&reserve, PART_OF_TABLES * 4 * MIB);
+        let has_failed = fs.failures() > failures;
+        fs.plan(FaultPlan::none());
+        let is_there = fs.exists(&reserve_path(Path::new(DIR))).unwrap();
+        if !has_failed {
+            assert_eq!((reserve.held(), is_there), (4 * MIB, true));
+            break;
+        }
+        failed += 1;
+        assert_eq!((reserve.held(), is_there), (0, false), "{at}");
+    }
+    assert!(failed > 0);
+}
+
+/// A file system that reserves no space, and says that it does.
+#[derive(Debug)]
+struct Unreserved(FaultyFs);
+
+#[derive(Debug)]
+struct Growing(Box<dyn crate::io::WriteFile>);
+
+impl crate::io::WriteFile for Growing {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn preallocate(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn truncate_to_written(&mut self) -> io::Result<()> {
+        self.0.truncate_to_written()
+    }
+}
+
+impl FileSystem for Unreserved {
+    fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn crate::io::WriteFile>> {
+        Ok(Box::new(Growing(self.0.create(path, usage)?)))
+    }
+
+    fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn crate::io::WriteFile>> {
+        Ok(Box::new(Growing(self.0.reuse(old, new)?)))
+    }
+
+    fn open(&self, path: &Path, access: crate::io::Access) -> io::Result<Arc<dyn crate::io::ReadFile>> {
+        self.0.open(path, access)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.remove_dir_all(path)
+    }
+
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.link_or_copy(from, to)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.0.create_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.list(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.sync_dir(dir)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.exists(path)
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.0.file_len(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn crate::io::DirLock>>> {
+        self.0.lock(path)
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.0.available_space(path)
+    }
+}
+
+#[test]
+fn where_no_space_can_be_reserved_no_file_is_left() {
+    let fs: Arc<dyn FileSystem> = Arc::new(Unreserved(FaultyFs::new(13)));
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    let reserve = alone(&fs);
+    for _ in 0..2 {
+        follow(&reserve, PART_OF_TABLES * MIB);
+        assert_eq!((reserve.held(), fs.list(Path::new(DIR)).unwrap()), (0, vec![]));
+        assert!(reserve.keeping.lock().impossible);
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_once_until_there_is_room() {
+    let fs = FaultyFs::new(12);
+    fs.create_dir_all(Path::new(DIR)).unwrap();
+    let reserve = alone(&(Arc::new(fs.clone()) as Arc<dyn FileSystem>));
+    assert_eq!(reserve.kept(16 * MIB), MIB);
+    reserve.refuse().unwrap();
+    reserve.fill(MIB, "one file");
+    reserve.fill(2 * MIB, "another");
+    let trouble = reserve.trouble();
+    let told = |reserve: &Reserve| reserve.warnings.all();
+    assert_eq!(told(&reserve).len(), 1);
+    assert!(told(&reserve)[0].starts_with("one file: no storage space is left"), "{:?}", told(&reserve));
+    assert!(trouble.ends_with("3.1 MiB are free"), "{trouble}");
+    assert!(matches!(reserve.refuse(), Err(WriteError::Suspended { cause }) if cause == trouble));
+    // Too little, and then enough.
+    fs.set_capacity(Some(3 * MIB));
+    follow(&reserve, 0);
+    assert!(reserve.is_full());
+    fs.set_capacity(Some(4 * MIB));
+    follow(&reserve, 0);
+    assert!(!reserve.is_full());
+    assert_eq!((reserve.missing.load(Relaxed), told(&reserve).len()), (0, 2));
+    reserve.refuse().unwrap();
+    // It is told again.
+    reserve.fill(3 * MIB, "a third");
+    assert_eq!(told(&reserve).len(), 3);
+}
+
+#[test]
+fn a_memtable_needs_at_least_the_space_of_its_entries() {
+    let memtable = crate::memtable::Memtable::with_chunks(1 << 20, 0, None);
+    let slot = MemtableSlot::new(Arc::new(memtable), 1);
+    assert_eq!(bytes_of(&slot), 0);
+    let op = BatchOp::Put { keyspace: 0, key: b"key", value: &[7; 1000] };
+    slot.memtable.writer().insert_op(&op, op.key().map(tamis_filter::Digest::of), 1, None);
+    assert!((1000..2000).contains(&bytes_of(&slot)), "{}", bytes_of(&slot));
+}

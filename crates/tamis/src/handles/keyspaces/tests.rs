@@ -189,3 +189,23 @@ fn many_small_memtables_keep_within_the_budget() {
         assert!(keyspace.get("key").unwrap().is_some());
     }
 }
+
+/// Deletes of other keyspaces were timed for as long as the database was open.
+#[test]
+fn what_a_dropped_keyspace_needed_is_needed_no_more() {
+    let aged = |ttl: Option<u64>, deletes: Option<u64>| KeyspaceOptions {
+        time_to_live: ttl.map(std::time::Duration::from_secs),
+        max_tombstone_age: deletes.map(std::time::Duration::from_secs),
+        ..KeyspaceOptions::default()
+    };
+    let db = options().open("/db").unwrap();
+    for options in [aged(None, Some(3600)), aged(Some(3600), None)] {
+        let ages_deletes = options.max_tombstone_age.is_some();
+        let keyspace = db.create_keyspace("aged", options).unwrap();
+        assert!(keyspace.inner.is_timed());
+        assert_eq!(db.inner().expiry.ages_deletes(), ages_deletes);
+        db.drop_keyspace("aged").unwrap();
+        assert!(!db.inner().expiry.ages_deletes());
+    }
+    assert!(!db.default_keyspace().inner.is_timed());
+}

@@ -288,3 +288,52 @@ fn logs_begun_after_each_listing_are_no_damage() {
     let db = options(beside).open_read_only("/db").unwrap();
     assert!(content(&db).len() >= 2);
 }
+
+/// Four errors in a row count, but not if anything has changed in between.
+#[test]
+fn an_error_is_believed_once_it_came_four_times_in_a_row_with_the_same_manifest() {
+    let fail = |what: &str| match what {
+        "format" => OpenError::Format { path: "x".into(), found: 9, supported: 1 },
+        what => {
+            crate::error::StorageError::io("read", Path::new("x"), io::Error::other(what.to_owned())).into()
+        }
+    };
+    let attempts = |each: &[(u64, &str)]| {
+        let mut at = 0;
+        let result = repeat(Path::new("db"), || {
+            let (mark, what) = each[at];
+            at += 1;
+            let result = match what {
+                "done" => Ok(Some(())),
+                "changed" => Ok(None),
+                what => Err(fail(what)),
+            };
+            (Some((mark, 0)), result)
+        });
+        (at, result.map_err(|error| error.to_string()))
+    };
+    let a = (1, "a");
+    let believed = Err(fail("a").to_string());
+    assert_eq!(attempts(&[a, a, a, a]), (4, believed.clone()));
+    assert_eq!(attempts(&[a, a, a, (1, "changed"), a, a, a, (1, "done")]), (8, Ok(())));
+    assert_eq!(attempts(&[a, a, a, (2, "a"), (2, "a"), (2, "a"), (2, "done")]), (7, Ok(())));
+    assert_eq!(attempts(&[a, a, a, (1, "b"), a, a, a, a]), (8, believed));
+    assert_eq!(attempts(&[(1, "format")]), (1, Err(fail("format").to_string())), "it will not change");
+}
+
+/// A reader wrote tables of what it replayed, into a directory that was another's.
+#[test]
+fn a_read_only_opening_keeps_logs_of_any_size_in_memory() {
+    let fs = FaultyFs::new(1);
+    let mut large = options(fs.clone());
+    large.keyspace.memtable_bytes = 1 << 20;
+    let db = large.open("/db").unwrap();
+    (0..2000u32).for_each(|i| db.put(i.to_be_bytes(), [7; 100]).unwrap());
+    let fs = fs.after_crash(CrashMode::KeepAll);
+    let before = fs.files();
+    let reader = options(fs.clone()).open_read_only("/db").unwrap();
+    assert_eq!(reader.iter().count(), 2000);
+    assert_eq!(reader.default_keyspace().stats().runs, 0);
+    drop(reader);
+    assert_eq!(fs.files(), before);
+}

@@ -110,5 +110,30 @@ mod tests {
         while gathering.limit(8).is_none() {}
         gathering.note_returned(4, 8);
         assert_eq!(waits(100, 8), 100);
+        // A failure after a success is the first in a row.
+        gathering.note_returned(0, 8);
+        assert!(gathering.limit(8).is_some());
+    }
+
+    #[test]
+    fn a_group_counts_an_eighth_and_at_most_four_times_the_average() {
+        let gathering = Gathering::default();
+        let after = |nanos: u64| {
+            gathering.note_group(Duration::from_nanos(nanos));
+            gathering.nanos.load(Relaxed)
+        };
+        assert_eq!(after(8000), 8000, "the first one");
+        assert_eq!(after(16_000), 9000);
+        assert_eq!(after(1 << 40), 9000 - 1125 + 4500);
+    }
+
+    #[test]
+    fn a_group_that_ended_longer_ago_than_a_sync_takes_is_not_recent() {
+        let gathering = Gathering::default();
+        gathering.note_group(Duration::from_millis(1));
+        let now = sync::now();
+        let before = now.checked_sub(Duration::from_millis(2)).unwrap_or(now);
+        // A clock that has just begun to run knows no earlier time.
+        assert!(before == now || !gathering.is_recent(before));
     }
 }

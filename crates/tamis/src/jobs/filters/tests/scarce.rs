@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::Options;
 use crate::io::DiskFs;
 use crate::options::Compression;
 use crate::select::Selector;
+use crate::{Db, Options};
 
 /// Statistics said that the filters were copied while readers probed those in the files: they have
 /// what the selector has.
@@ -17,17 +17,18 @@ fn readers_probe_the_copies() {
     let mut options = Options { file_system: Some(fs), ..Options::default() };
     options.keyspace.auto_compaction = false;
     options.keyspace.compression = Compression::None.into();
-    let db = options.open(dir.path()).expect("a database");
+    let db = options.clone().open(dir.path()).expect("a database");
     let write = |table: u32| {
         for i in 0..4000u32 {
             db.put(format!("{i:08}of{table}"), [7; 80]).expect("a write");
         }
         db.flush().expect("a flush");
     };
-    let in_place = || match &*db.default_keyspace().inner.view.load().selector {
+    let in_place_of = |db: &Db| match &*db.default_keyspace().inner.view.load().selector {
         Selector::PerTable(filters, _) => filters.in_place_bytes(),
         other => panic!("{other:?}"),
     };
+    let in_place = || in_place_of(&db);
     write(0);
     assert!(in_place() > 4000, "a table of less than half of the memory");
     write(1);
@@ -39,5 +40,10 @@ fn readers_probe_the_copies() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     assert_eq!(in_place(), 0, "of more, together with the second");
+    assert_eq!(db.get(b"00000017of0").expect("a read").expect("a value"), [7; 80]);
+    // The table that is opened first does not know of the other.
+    db.close().expect("a close");
+    let db = options.open(dir.path()).expect("a database");
+    assert_eq!(in_place_of(&db), 0);
     assert_eq!(db.get(b"00000017of0").expect("a read").expect("a value"), [7; 80]);
 }
