@@ -377,7 +377,7 @@ impl Check for HeldBack {
             engine.settle().unwrap();
         }
         let runs = engine.inside().unwrap().runs.unwrap();
-        assert!((9..27).contains(&runs), "{}: {runs} runs", E::NAME);
+        assert!((9..=27).contains(&runs), "{}: {runs} runs", E::NAME);
         check_reads::<E>(&mut engine.session().unwrap(), 9);
         engine.close().unwrap();
 

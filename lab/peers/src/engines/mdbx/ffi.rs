@@ -72,6 +72,8 @@ impl Env {
     /// Opens or creates an environment of at most so many bytes.
     pub(super) fn open(dir: &Path, flags: c::MDBX_env_flags_t, most_bytes: isize) -> Result<Env, String> {
         let path = CString::new(dir.as_os_str().as_encoded_bytes()).map_err(|error| error.to_string())?;
+        // SAFETY: only sets what is logged to standard error: errors, no notices.
+        unsafe { c::mdbx_setup_debug(c::MDBX_LOG_ERROR, c::MDBX_DBG_DONTCHANGE, None) };
         let mut raw = ptr::null_mut();
         // SAFETY: it sets the pointer.
         checked(unsafe { c::mdbx_env_create(&mut raw) })?;
@@ -213,7 +215,7 @@ impl<'e> Reader<'e> {
     #[inline]
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<&[u8]>, String> {
         let (key, mut value) = (val(key), EMPTY);
-        // SAFETY: a live read transaction.
+        // SAFETY: a read transaction; MDBX refuses one that has ended.
         match unsafe { c::mdbx_get(self.txn.as_ptr(), self.table, &key, &mut value) } {
             c::MDBX_NOTFOUND => Ok(None),
             // SAFETY: on success the value is set, and in the map until the transaction ends, for which it is borrowed.
@@ -224,7 +226,7 @@ impl<'e> Reader<'e> {
     /// Makes the cursor one of the present transaction.
     #[inline]
     pub(super) fn rewind(&mut self) -> Result<(), String> {
-        // SAFETY: a live read transaction, and a cursor of it or of none.
+        // SAFETY: a read transaction, and a cursor of it or of none; MDBX refuses one that has ended.
         checked(unsafe { c::mdbx_cursor_bind(self.txn.as_ptr(), self.cursor.as_ptr(), self.table) })
     }
 
@@ -238,7 +240,7 @@ impl<'e> Reader<'e> {
             Go::Next => c::MDBX_NEXT,
             Go::Back => c::MDBX_PREV,
         };
-        // SAFETY: a cursor of a live read transaction.
+        // SAFETY: a cursor of this reader; MDBX refuses one whose transaction has ended.
         match unsafe { c::mdbx_cursor_get(self.cursor.as_ptr(), &mut key, &mut value, operation) } {
             c::MDBX_NOTFOUND | c::MDBX_ENODATA => Ok(None),
             code => {
