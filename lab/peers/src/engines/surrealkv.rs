@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::surrealkv::{
-    CompactRangeOptions, Durability, Error, FilterPolicy, LSMIterator, Mode, Options, ReadOptions, RibbonFilter,
-    Transaction, Tree, TreeBuilder,
+    CompactRangeOptions, Durability, Error, FilterPolicy, LSMIterator, Mode, Options, ReadOptions,
+    RibbonFilter, Transaction, Tree, TreeBuilder,
 };
 use tamis_bench::BenchError;
 use tamis_bench::store::{Session, Store};
@@ -143,7 +143,10 @@ impl Engine for SurrealKv {
             ("max_bytes_for_level", limits.bytes.to_string()),
             ("level_multiplier", limits.ratio.to_string()),
             ("compression_per_level", "none".to_owned()),
-            ("vlog_value_threshold", setup.separated_bytes.map_or("no value log".into(), |least| least.to_string())),
+            (
+                "vlog_value_threshold",
+                setup.separated_bytes.map_or("no value log".into(), |least| least.to_string()),
+            ),
             ("durability", durability_name.to_owned()),
             ("wal_preallocation", setup.sync.to_string()),
             ("transactions", "one for each operation".to_owned()),
@@ -160,7 +163,11 @@ impl Engine for SurrealKv {
     }
 
     fn settle(&self) -> Result<(), BenchError> {
-        self.merge(&CompactRangeOptions { flush_memtable: true, target_level: Some(0), rewrite_bottommost: false })?;
+        self.merge(&CompactRangeOptions {
+            flush_memtable: true,
+            target_level: Some(0),
+            rewrite_bottommost: false,
+        })?;
         {
             let _on_runtime = self.runtime.enter();
             if self.tree.create_checkpoint(&self.dir).is_ok() {

@@ -26,8 +26,8 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use ::tidesdb::{
-    ColumnFamily, ColumnFamilyConfig, CompressionAlgorithm, Config, Error, ErrorCode, IsolationLevel, Iterator,
-    LogLevel, SyncMode, TidesDB, Transaction,
+    ColumnFamily, ColumnFamilyConfig, CompressionAlgorithm, Config, Error, ErrorCode, IsolationLevel,
+    Iterator, LogLevel, SyncMode, TidesDB, Transaction,
 };
 use tamis_bench::BenchError;
 use tamis_bench::store::{Session, Store};
@@ -117,7 +117,10 @@ impl Engine for Tides {
             ("memtable_sync_interval_us", SYNC_INTERVAL.as_micros().to_string()),
             ("value_separation_threshold", separation.to_string()),
             ("btree_klog_block_size", NODE_BYTES.to_string()),
-            ("bloom_fpr", if family.enable_bloom_filter { family.bloom_fpr.to_string() } else { "none".into() }),
+            (
+                "bloom_fpr",
+                if family.enable_bloom_filter { family.bloom_fpr.to_string() } else { "none".into() },
+            ),
             ("encoding_pipeline", format!("{:?}", family.encoding_pipeline)),
             ("transactions", "read committed, one for each put".to_owned()),
         ]);
@@ -233,7 +236,8 @@ impl Store for Tides {
     type Session<'s> = TidesSession<'s>;
 
     fn session(&self) -> Result<TidesSession<'_>, BenchError> {
-        let begin = || self.db.begin_transaction_with_isolation(IsolationLevel::ReadCommitted).map_err(failed);
+        let begin =
+            || self.db.begin_transaction_with_isolation(IsolationLevel::ReadCommitted).map_err(failed);
         Ok(TidesSession { family: self.family()?, reading: begin()?, writing: begin()? })
     }
 }
@@ -327,9 +331,12 @@ impl Session for TidesSession<'_> {
     }
 }
 
+/// A key and its value, copied twice: by TidesDB for its caller, and by the crate.
+type Entry = (Vec<u8>, Vec<u8>);
+
 /// Returns the entry at an iterator, if there is one.
 #[inline]
-fn entry(entries: &Iterator<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>, BenchError> {
+fn entry(entries: &Iterator<'_>) -> Result<Option<Entry>, BenchError> {
     if entries.is_valid() { again(|| entries.key_value()).map(Some) } else { Ok(None) }
 }
 

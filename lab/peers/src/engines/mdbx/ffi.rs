@@ -87,7 +87,9 @@ impl Env {
         let mut table = 0;
         env.write(|writer| {
             // SAFETY: a live transaction; no name stands for the unnamed table.
-            checked(unsafe { c::mdbx_dbi_open(writer.txn.as_ptr(), ptr::null(), c::MDBX_DB_DEFAULTS, &mut table) })
+            checked(unsafe {
+                c::mdbx_dbi_open(writer.txn.as_ptr(), ptr::null(), c::MDBX_DB_DEFAULTS, &mut table)
+            })
         })?;
         env.table = table;
         Ok(env)
@@ -104,10 +106,7 @@ impl Env {
 
     /// Executes a write transaction, which commits if `change` succeeds. Waits for other writers.
     #[inline]
-    pub(super) fn write(
-        &self,
-        change: impl FnOnce(&Writer<'_>) -> Result<(), String>,
-    ) -> Result<(), String> {
+    pub(super) fn write(&self, change: impl FnOnce(&Writer<'_>) -> Result<(), String>) -> Result<(), String> {
         let txn = self.begin(c::MDBX_TXN_READWRITE)?;
         let writer = Writer { txn, table: self.table, _env: PhantomData };
         change(&writer)?;
@@ -161,6 +160,9 @@ impl Drop for Writer<'_> {
         unsafe { c::mdbx_txn_abort_ex(self.txn.as_ptr(), ptr::null_mut()) };
     }
 }
+
+/// A key and its value, in the map.
+type Entry<'t> = (&'t [u8], &'t [u8]);
 
 /// A position of a cursor to go to.
 #[derive(Clone, Copy)]
@@ -232,7 +234,7 @@ impl<'e> Reader<'e> {
 
     /// Moves the cursor, and returns the entry there. Must come after [`Reader::rewind`] in the same transaction.
     #[inline]
-    pub(super) fn go(&mut self, go: Go, key: &[u8]) -> Result<Option<(&[u8], &[u8])>, String> {
+    pub(super) fn go(&mut self, go: Go, key: &[u8]) -> Result<Option<Entry<'_>>, String> {
         let (mut key, mut value) = (val(key), EMPTY);
         let operation = match go {
             Go::AtOrAfter => c::MDBX_SET_RANGE,

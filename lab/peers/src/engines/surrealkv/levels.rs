@@ -64,7 +64,8 @@ impl Levels {
 
     /// Returns the number of sorted runs.
     pub(super) fn runs(&self) -> u64 {
-        let runs = |(level, &(tables, _)): (usize, &(usize, u64))| if level == 0 { tables } else { tables.min(1) };
+        let runs =
+            |(level, &(tables, _)): (usize, &(usize, u64))| if level == 0 { tables } else { tables.min(1) };
         self.0.iter().enumerate().map(|level| runs(level) as u64).sum()
     }
 }
