@@ -44,6 +44,10 @@ pub(super) const ON_DEVICE: &str = "on the device: a put survives a power cut";
 /// See [`Engine::durability`](crate::engines::Engine::durability).
 pub(super) const WITH_SYSTEM: &str = "with the operating system: a put survives the death of the process, and a power cut loses the latest ones";
 
+/// See [`Engine::durability`](crate::engines::Engine::durability).
+#[cfg(any(feature = "lmdb", feature = "mdbx"))]
+pub(super) const MAYBE_DAMAGED: &str = "with the operating system: a put survives the death of the process, and a power cut may damage the database";
+
 /// How [`Engine::durability`](crate::engines::Engine::durability) begins if the death of the process loses puts.
 #[cfg(test)]
 pub(super) const WITH_PROCESS: &str = "in the memory of the process";
