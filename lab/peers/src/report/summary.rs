@@ -398,12 +398,14 @@ mod tests {
     }
 
     #[test]
-    fn redb_and_strangers_are_never_the_best() {
+    fn b_trees_and_strangers_are_never_the_best() {
         let systems: &[(&str, &[f64])] = &[
             ("tamis", &[10.0]),
             ("rocksdb", &[30.0]),
             ("leveldb", &[20.0]),
+            ("tidesdb", &[25.0]),
             ("redb", &[1.0]),
+            ("mdbx", &[1.0]),
             ("rocks", &[1.0]),
         ];
         let group = group(&rows_of("settled", "seek", systems));

@@ -378,7 +378,14 @@ mod tests {
         let without: Vec<_> = all[..3].to_vec();
         assert!(absent(&Summary::of(&without)).unwrap().contains("Not measured: fjall."));
         let only = vec![row("load", "fill-seq", "tamis", 0, 1.0), refused("load", "fill-seq", "fjall", "no")];
-        assert!(absent(&Summary::of(&only)).unwrap().starts_with("None"));
+        assert!(absent(&Summary::of(&only)).unwrap().starts_with("No other LSM-tree"));
+        // It is compared with whichever of the others were measured.
+        let newer = [row("load", "fill-seq", "tamis", 0, 1.0), row("load", "fill-seq", "tidesdb", 0, 1.0)];
+        assert!(
+            absent(&Summary::of(&newer))
+                .unwrap()
+                .ends_with("leveldb, fjall. The best is that of the others.")
+        );
         assert_eq!(Tally::of(&Summary::of(&only), "tamis").sentence(), "nothing to compare with");
     }
 
