@@ -133,7 +133,7 @@ const STEADY_OPS: u64 = 1 << 16;
 /// Size of blocks, the same in all engines.
 const BLOCK_BYTES: u64 = 4096;
 
-/// What an index has for a block beside its key: a position, a length, and what it takes to find them.
+/// What an index has for a block beside its key: a position, a length, and what leads to them.
 const INDEX_ENTRY_BYTES: u64 = 32;
 
 /// Minimum number of operations of a step.
@@ -738,8 +738,8 @@ impl Plan {
         self.cache_bytes > self.loaded_bytes()
     }
 
-    /// Returns about how much memory the filters and the indexes of all keys take: a key and what leads to its block, for
-    /// each block.
+    /// Returns about how much memory the filters and the indexes of all keys take: a key and what leads to
+    /// its block, for each block.
     fn metadata_bytes(&self) -> u64 {
         let filters = self.data.keys * u64::from(self.filter_bits) / 8;
         let blocks = (self.data.keys as f64 * self.data.entry_bytes()) as u64 / BLOCK_BYTES;

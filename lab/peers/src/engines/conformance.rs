@@ -214,7 +214,7 @@ const KILLED: [&str; 3] =
 /// What it says when it has put everything.
 const ALL_PUT: &str = "all was put";
 
-/// Returns the number of entries that it puts: enough for some memtables, but few if each is synced.
+/// Returns the number of entries that it puts: enough for some memtables, few if synced.
 fn entries_put(setup: &Setup) -> u32 {
     if setup.sync { 60 } else { 3000 }
 }

@@ -1,18 +1,21 @@
 //! MDBX: a copy-on-write B+tree in a mapped file, in C; LMDB's descendant.
 //!
-//! Source: the comments of `mdbx.h` (`mdbx_env_set_geometry`, `MDBX_NOSTICKYTHREADS`, `MDBX_UTTERLY_NOSYNC`, `MDBX_LIFORECLAIM`,
-//! `mdbx_txn_reset`, `mdbx_cursor_bind`).
+//! Source: the comments of `mdbx.h` (`mdbx_env_set_geometry`, `MDBX_NOSTICKYTHREADS`,
+//! `MDBX_UTTERLY_NOSYNC`, `MDBX_LIFORECLAIM`, `mdbx_txn_reset`, `mdbx_cursor_bind`).
 //!
-//! * Its own C API, as the crate `mdbx-sys` declares it: the crate `libmdbx` above that hands each write transaction to a
-//!   thread of its own and waits for it twice, which a program in C does not.
-//! * A put is a write transaction of its own. With `sync` it is committed as by default. Without, with
-//!   `MDBX_UTTERLY_NOSYNC`, "exactly LMDB's `MDB_NOSYNC`": the pages are written, as the other engines' logs are, and a failure of the
-//!   machine may damage the database. `MDBX_SAFE_NOSYNC` would keep it whole, but syncs in the middle of puts, whenever
-//!   it needs pages that are free since the last sync: then a put takes 20 times as long.
-//! * A session keeps its read transaction open until anything was written, then resets and renews it. Its cursor is
-//!   made once, and bound again for each scan.
-//! * `MDBX_NORDAHEAD`, for random reads of a file that is not in memory; if synced, `MDBX_LIFORECLAIM`, for disks with a
-//!   cache of writes. Not used, as in LMDB: `MDBX_WRITEMAP`, with which a stray pointer of the program damages the database, and `MDBX_APPEND`, which takes
+//! * Its own C API, as the crate `mdbx-sys` declares it: the crate `libmdbx` above that hands each
+//!   write transaction to a thread of its own and waits for it twice, which a program in C does
+//!   not.
+//! * A put is a write transaction of its own. With `sync` it is committed as by default. Without,
+//!   with `MDBX_UTTERLY_NOSYNC`, which is LMDB's `MDB_NOSYNC`: the pages are written, as the other
+//!   engines' logs are, and a failure of the machine may damage the database. `MDBX_SAFE_NOSYNC`
+//!   would keep it whole, but syncs in the middle of puts, whenever it needs pages that are free
+//!   since the last sync: then a put takes 20 times as long.
+//! * A session keeps its read transaction open until anything was written, then resets and renews
+//!   it. Its cursor is made once, and bound again for each scan.
+//! * `MDBX_NORDAHEAD`, for random reads of a file that is not in memory; if synced,
+//!   `MDBX_LIFORECLAIM`, for disks with a cache of writes. Not used, as in LMDB: `MDBX_WRITEMAP`,
+//!   with which a stray pointer of the program damages the database, and `MDBX_APPEND`, which takes
 //!   keys in order only.
 //! * `settle` syncs. There is no background compaction, and no cache but the system's.
 //!
@@ -48,8 +51,8 @@ pub struct Mdbx {
     env: Env,
     /// The number of write transactions committed.
     ///
-    /// Stored with release ordering after a commit, and loaded with acquire ordering before a read: who has learnt of a write begins
-    /// a transaction that sees it.
+    /// Stored with release ordering after a commit, and loaded with acquire ordering before a read:
+    /// who has learnt of a write begins a transaction that sees it.
     commits: AtomicU64,
 }
 

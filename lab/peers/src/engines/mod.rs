@@ -41,8 +41,8 @@ pub struct Setup {
     pub dir: PathBuf,
     /// Size of the block cache (redb: the page cache) in bytes.
     pub cache_bytes: u64,
-    /// Estimated size of the filters and indexes of all tables, 0 if unknown. Engines that keep these in their block
-    /// cache get so much more of it, since the others have them outside.
+    /// Estimated size of the filters and indexes of all tables, 0 if unknown. Engines that keep these in
+    /// their block cache get so much more of it, since the others have them outside.
     pub metadata_bytes: u64,
     /// Size of a memtable, and of table files, in bytes.
     pub memtable_bytes: u64,

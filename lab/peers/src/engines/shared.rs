@@ -48,7 +48,8 @@ pub(super) const WITH_SYSTEM: &str = "with the operating system: a put survives 
 #[cfg(any(feature = "lmdb", feature = "mdbx"))]
 pub(super) const MAYBE_DAMAGED: &str = "with the operating system: a put survives the death of the process, and a power cut may damage the database";
 
-/// How [`Engine::durability`](crate::engines::Engine::durability) begins if the death of the process loses puts.
+/// How [`Engine::durability`](crate::engines::Engine::durability) begins if the death of the process
+/// loses puts.
 #[cfg(test)]
 pub(super) const WITH_PROCESS: &str = "in the memory of the process";
 

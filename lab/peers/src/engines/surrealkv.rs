@@ -1,25 +1,29 @@
 //! SurrealKV: an LSM-tree in Rust whose commits are asynchronous.
 //!
-//! Source: the crate's README, `docs/ARCHITECTURE.md`, and the documentation of `Options`, `Durability` and `Tree`.
+//! Source: the crate's README, `docs/ARCHITECTURE.md`, and the documentation of `Options`,
+//! `Durability` and `Tree`.
 //!
-//! * A Tokio runtime with a thread per processor, at least two, as in its examples: flushes and compaction are tasks on it. A put is a transaction
-//!   of its own, whose commit the caller waits for; gets and scans are synchronous calls in a read-only transaction.
-//! * Its block cache holds filters and indexes, too. They are outside in the other engines, so this cache is larger by
-//!   [`Setup::metadata_bytes`].
-//! * Its own Bloom filter, which has 10 bits per key. For other numbers its `RibbonFilter`, the only one
-//!   that can be told; it is a Bloom filter in blocks of 64 bytes.
-//! * Blocks of 4 KiB (by default 64 KiB); level 1 as large as the 4 memtables that level 0 may have, the ratio of its
-//!   defaults; tables of a memtable's size.
-//! * `Durability::Eventual` unless synced: a commit is with the operating system before it returns. `Immediate` if
-//!   synced, and the log keeps zeros written ahead (`with_wal_preallocation`), which its documentation gives for small synced commits.
+//! * A Tokio runtime with a thread per processor, at least two, as in its examples: flushes and
+//!   compaction are tasks on it. A put is a transaction of its own, whose commit the caller waits
+//!   for; gets and scans are synchronous calls in a read-only transaction.
+//! * Its block cache holds filters and indexes, too. They are outside in the other engines, so this
+//!   cache is larger by [`Setup::metadata_bytes`].
+//! * Its own Bloom filter, which has 10 bits per key. For other numbers its `RibbonFilter`, the
+//!   only one that can be told; it is a Bloom filter in blocks of 64 bytes.
+//! * Blocks of 4 KiB (by default 64 KiB); level 1 as large as the 4 memtables that level 0 may
+//!   have, the ratio of its defaults; tables of a memtable's size.
+//! * `Durability::Eventual` unless synced: a commit is with the operating system before it returns.
+//!   `Immediate` if synced, and the log keeps zeros written ahead (`with_wal_preallocation`), which
+//!   its documentation gives for small synced commits.
 //! * Large values go to its value log if asked for, as by default of no value.
 //! * **Held back**, compaction has thresholds that are never reached.
-//! * Two sessions may write the same key at once. One of them then gets a conflict, and repeats its put: it means
-//!   to write whatever is there.
+//! * Two sessions may write the same key at once. One of them then gets a conflict, and repeats its
+//!   put: it means to write whatever is there.
 //!
-//! `settle` flushes, which its manual compaction does down to level 0. Only flushes of full memtables and checkpoints
-//! wake the compaction in the background; so `settle` asks for a checkpoint inside the database, which is refused before
-//! anything is written, but wakes it. Then it waits until no level is due, which only files say: see [`levels`].
+//! `settle` flushes, which its manual compaction does down to level 0. Only flushes of full
+//! memtables and checkpoints wake the compaction in the background; so `settle` asks for a
+//! checkpoint inside the database, which is refused before anything is written, but wakes it. Then
+//! it waits until no level is due, which only files say: see [`levels`].
 //!
 //! Threads: any may use the tree. Each call of a session blocks its thread.
 
@@ -190,7 +194,8 @@ impl Engine for SurrealKv {
         self.settle()
     }
 
-    /// Returns the runs only: filters and indexes are in the block cache, of which it reports nothing.
+    /// Returns the runs only: filters and indexes are in the block cache, of which it reports
+    /// nothing.
     fn inside(&self) -> Result<Inside, BenchError> {
         Ok(Inside { runs: Some(self.levels()?.runs()), ..Inside::default() })
     }

@@ -1,25 +1,32 @@
 //! TidesDB through its official crate: an LSM-tree in C, whose tables are B+trees.
 //!
-//! Source: the comments of `db.h` (`tidesdb_config_t`, `tidesdb_column_family_config_t`, `tidesdb_sync_mode_t`), and the
-//! crate's documentation. One database with one column family, and:
+//! Source: the comments of `db.h` (`tidesdb_config_t`, `tidesdb_column_family_config_t`,
+//! `tidesdb_sync_mode_t`), and the crate's documentation. One database with one column family, and:
 //!
-//! * Its block cache holds filters and inner nodes, too. They are outside in the other engines, so this cache is larger
-//!   by [`Setup::metadata_bytes`].
-//! * A Bloom filter with the rate of false positives that the bits per key promise; nodes of 4 KiB, as by default.
-//! * As many threads for flushes, and as many for compaction, as there are processors (both 2 by default).
-//! * A put is a transaction of its own, as read committed, the default: such puts never conflict. The session's transaction
-//!   is reset for the next put. Gets and scans share another one, which sees all commits.
-//! * `TDB_SYNC_INTERVAL` unless synced: a commit is with the operating system before it returns. The interval of its
-//!   syncs in the background is an hour, so that there are none, as in the other engines; by default it is a second.
-//!   `TDB_SYNC_NONE`, its default, would leave puts in the memory of the process. `TDB_SYNC_FULL` if synced.
-//! * Values from 1 KiB on go to its value log, as by default, or from the size that the setup says. They are compressed like all else.
-//! * Compaction cannot be held back: whatever the options, level 1 is merged once it is as large as a memtable.
+//! * Its block cache holds filters and inner nodes, too. They are outside in the other engines, so
+//!   this cache is larger by [`Setup::metadata_bytes`].
+//! * A Bloom filter with the rate of false positives that the bits per key promise; nodes of 4 KiB,
+//!   as by default.
+//! * As many threads for flushes, and as many for compaction, as there are processors (both 2 by
+//!   default).
+//! * A put is a transaction of its own, as read committed, the default: such puts never conflict.
+//!   The session's transaction is reset for the next put. Gets and scans share another one, which
+//!   sees all commits.
+//! * `TDB_SYNC_INTERVAL` unless synced: a commit is with the operating system before it returns.
+//!   The interval of its syncs in the background is an hour, so that there are none, as in the
+//!   other engines; by default it is a second. `TDB_SYNC_NONE`, its default, would leave puts in
+//!   the memory of the process. `TDB_SYNC_FULL` if synced.
+//! * Values from 1 KiB on go to its value log, as by default, or from the size that the setup says.
+//!   They are compressed like all else.
+//! * Compaction cannot be held back: whatever the options, level 1 is merged once it is as large as
+//!   a memtable.
 //!
-//! `settle` flushes, and waits until no compaction has been due for longer than the interval of its scheduler. `compact` repeats its forced
-//! pass, which merges one level into the next ones, until there is one run.
+//! `settle` flushes, and waits until no compaction has been due for longer than the interval of its
+//! scheduler. `compact` repeats its forced pass, which merges one level into the next ones, until
+//! there is one run.
 //!
-//! Threads: any may use the database; a transaction belongs to one session. `TDB_ERR_LOCKED` asks to try again, and
-//! every call does.
+//! Threads: any may use the database; a transaction belongs to one session. `TDB_ERR_LOCKED` asks
+//! to try again, and every call does.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -46,7 +53,8 @@ const NODE_BYTES: usize = 4096;
 /// The interval of syncs in the background: none within a measurement.
 const SYNC_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// The tree counts as idle if nothing has been due for this long. Its scheduler looks once a second.
+/// The tree counts as idle if nothing has been due for this long. Its scheduler looks once a
+/// second.
 const AT_REST: Duration = Duration::from_millis(1200);
 
 /// Interval at which it is polled.

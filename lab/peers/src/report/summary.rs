@@ -1,8 +1,8 @@
 //! From rows to medians: the suites, the figures of each system under each set of conditions, and the best peer.
 //!
 //! A figure of a system under some conditions is the median over the rounds; its spread extends from minimum to
-//! maximum. The best is the best median of the other LSM-trees: LMDB, MDBX, redb and Bf-Tree, B-trees, are shown but not counted. Of two
-//! rows with the same system, conditions and round the later one counts, since files of rows are appended to.
+//! maximum. The best is the best median of the other LSM-trees: LMDB, MDBX, redb and Bf-Tree, B-trees,
+//! are shown but not counted. Of two rows with the same system, conditions and round the later one counts, since files of rows are appended to.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ pub(super) const ROW_CACHE: &str = "rocksdb-row-cache";
 pub(super) const PEERS: [&str; 7] =
     ["rocksdb", "rocksdb-native", ROW_CACHE, "leveldb", "fjall", "tidesdb", "surrealkv"];
 
-/// Those of them that are not missed in a report: they are measured only if they are named, or came later than its rows.
+/// Those of them that no report misses: they are measured only if they are named, or came later than
+/// its rows.
 pub(super) const NOT_MISSED: [&str; 3] = [ROW_CACHE, "tidesdb", "surrealkv"];
 
 /// Suites in the order of reports; others follow by name.

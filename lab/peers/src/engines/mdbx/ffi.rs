@@ -2,11 +2,13 @@
 //!
 //! Source: `mdbx.h` of MDBX 0.14, in the crate `mdbx-sys`.
 //!
-//! Invariants: the pointers in [`Env`], [`Reader`] and [`Writer`] came from the C function that creates them, and are
-//! freed once. No pointer leaves this module except as a slice that borrows its transaction.
+//! Invariants: the pointers in [`Env`], [`Reader`] and [`Writer`] came from the C function that
+//! creates them, and are freed once. No pointer leaves this module except as a slice that borrows
+//! its transaction.
 //!
-//! Threads: an environment accepts calls from any thread. With `MDBX_NOSTICKYTHREADS` a read transaction belongs to no
-//! thread, but has one user at a time; a write transaction ends in the thread that began it, and so in [`Env::write`].
+//! Threads: an environment accepts calls from any thread. With `MDBX_NOSTICKYTHREADS` a read
+//! transaction belongs to no thread, but has one user at a time; a write transaction ends in the
+//! thread that began it, and so in [`Env::write`].
 
 use std::ffi::{CStr, CString, c_int};
 use std::marker::PhantomData;
@@ -149,7 +151,8 @@ impl Writer<'_> {
     #[inline]
     pub(super) fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
         let (key, mut value) = (val(key), val(value));
-        // SAFETY: a live transaction of this thread; MDBX copies key and value, and changes neither.
+        // SAFETY: a live transaction of this thread; MDBX copies key and value, and changes
+        // neither.
         checked(unsafe { c::mdbx_put(self.txn.as_ptr(), self.table, &key, &mut value, c::MDBX_UPSERT) })
     }
 }
@@ -220,7 +223,8 @@ impl<'e> Reader<'e> {
         // SAFETY: a read transaction; MDBX refuses one that has ended.
         match unsafe { c::mdbx_get(self.txn.as_ptr(), self.table, &key, &mut value) } {
             c::MDBX_NOTFOUND => Ok(None),
-            // SAFETY: on success the value is set, and in the map until the transaction ends, for which it is borrowed.
+            // SAFETY: on success the value is set, and in the map until the transaction ends, for
+            // which it is borrowed.
             code => checked(code).map(|()| Some(unsafe { bytes(&value) })),
         }
     }
@@ -228,11 +232,13 @@ impl<'e> Reader<'e> {
     /// Makes the cursor one of the present transaction.
     #[inline]
     pub(super) fn rewind(&mut self) -> Result<(), String> {
-        // SAFETY: a read transaction, and a cursor of it or of none; MDBX refuses one that has ended.
+        // SAFETY: a read transaction, and a cursor of it or of none; MDBX refuses one that has
+        // ended.
         checked(unsafe { c::mdbx_cursor_bind(self.txn.as_ptr(), self.cursor.as_ptr(), self.table) })
     }
 
-    /// Moves the cursor, and returns the entry there. Must come after [`Reader::rewind`] in the same transaction.
+    /// Moves the cursor, and returns the entry there. Must come after [`Reader::rewind`] in the
+    /// same transaction.
     #[inline]
     pub(super) fn go(&mut self, go: Go, key: &[u8]) -> Result<Option<Entry<'_>>, String> {
         let (mut key, mut value) = (val(key), EMPTY);
@@ -247,7 +253,8 @@ impl<'e> Reader<'e> {
             c::MDBX_NOTFOUND | c::MDBX_ENODATA => Ok(None),
             code => {
                 checked(code)?;
-                // SAFETY: on success both are set, and in the map until the transaction ends, for which they are borrowed.
+                // SAFETY: on success both are set, and in the map until the transaction ends, for
+                // which they are borrowed.
                 Ok(Some(unsafe { (bytes(&key), bytes(&value)) }))
             }
         }

@@ -1,9 +1,10 @@
 //! The levels of a tree, read from its files, since SurrealKV tells them of closed databases only.
 //!
-//! Its `inspect` module reads the manifest of a directory and opens the tables that it lists. It also removes what unfinished writes of
-//! the manifest have left, which would break one that is going on. So it looks at a directory of its own,
-//! with a copy of the manifest, which is replaced as a whole, and links to logs and tables. A compaction may remove a
-//! table before it is opened there: then the manifest is a newer one, and is read again.
+//! Its `inspect` module reads the manifest of a directory and opens the tables that it lists. It
+//! also removes what unfinished writes of the manifest have left, which would break one that is
+//! going on. So it looks at a directory of its own, with a copy of the manifest, which is replaced
+//! as a whole, and links to logs and tables. A compaction may remove a table before it is opened
+//! there: then the manifest is a newer one, and is read again.
 
 use std::fs;
 use std::io;
