@@ -24,7 +24,8 @@ Every system runs in its own process, and only one works at a time. Systems are 
 rotates. Figures are medians over rounds; only ratios within a run count. `tamis-peers list` shows suites and systems.
 
 Systems: tamis, tamis-grf (one filter for the whole tree), tamis:OPTION=VALUE,OPTION=VALUE (as `tamis options` lists them), and
-the engines that were compiled in with --features rocksdb,leveldb,fjall,lmdb,redb,bf-tree or --features all;
+the engines that were compiled in with --features rocksdb,leveldb,fjall,tidesdb,surrealkv,lmdb,mdbx,redb,bf-tree
+or --features all;
 rocksdb-native, RocksDB built for the present processor and with mapped tables, whose worker is another program, see
 --native; rocksdb-row-cache. bf-tree and rocksdb-row-cache are measured only if they are named.
 

@@ -130,6 +130,12 @@ const SEPARATED_BYTES: u64 = 1 << 10;
 /// Operations of a part of steady overwrites, after each of which the time is checked.
 const STEADY_OPS: u64 = 1 << 16;
 
+/// Size of blocks, the same in all engines.
+const BLOCK_BYTES: u64 = 4096;
+
+/// What an index has for a block beside its key: a position, a length, and what leads to them.
+const INDEX_ENTRY_BYTES: u64 = 32;
+
 /// Minimum number of operations of a step.
 const FEWEST_OPS: u64 = 64;
 
@@ -662,6 +668,7 @@ impl Plan {
         Setup {
             dir,
             cache_bytes: self.cache_bytes,
+            metadata_bytes: self.metadata_bytes(),
             memtable_bytes: self.memtable_bytes,
             filter_bits: self.filter_bits,
             compression: self.compression,
@@ -729,6 +736,14 @@ impl Plan {
     /// Reports whether the block cache is larger than all that is loaded.
     pub(crate) fn cache_holds_all(&self) -> bool {
         self.cache_bytes > self.loaded_bytes()
+    }
+
+    /// Returns about how much memory the filters and the indexes of all keys take: a key and what leads to
+    /// its block, for each block.
+    fn metadata_bytes(&self) -> u64 {
+        let filters = self.data.keys * u64::from(self.filter_bits) / 8;
+        let blocks = (self.data.keys as f64 * self.data.entry_bytes()) as u64 / BLOCK_BYTES;
+        filters + blocks * (self.data.key_bytes + INDEX_ENTRY_BYTES)
     }
 
     fn loaded_bytes(&self) -> u64 {

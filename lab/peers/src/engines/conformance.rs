@@ -2,21 +2,24 @@
 //!
 //! Sizes are small, and memtables as small as the engines permit, so that there are tables and compactions.
 
+use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use tamis_bench::run::{Fill, RunSpec, run};
 use tamis_bench::store::Session;
 use tamis_bench::{BenchError, KeySet, NoProgress, ValueSizes, Workload};
 
 use crate::engines::system::{System, Visitor};
-use crate::engines::{Compression, Engine, Setup};
+use crate::engines::{Compression, Engine, Setup, shared};
 
 /// Returns a small setup that no engine refuses.
 pub(super) fn setup(dir: &Path) -> Setup {
     Setup {
         dir: dir.to_owned(),
         cache_bytes: 1 << 20,
+        metadata_bytes: 0,
         memtable_bytes: 128 << 10,
         filter_bits: 10,
         compression: Compression::None,
@@ -204,14 +207,98 @@ fn operations_give_the_same_answers_from_memory_from_tables_and_after_reopening(
     check_all(&Operations);
 }
 
+/// What the process that is killed puts into which directory, and whether synced.
+const KILLED: [&str; 3] =
+    ["TAMIS_PEERS_KILLED_SYSTEM", "TAMIS_PEERS_KILLED_DIRECTORY", "TAMIS_PEERS_KILLED_SYNCED"];
+
+/// What it says when it has put everything.
+const ALL_PUT: &str = "all was put";
+
+/// Returns the number of entries that it puts: enough for some memtables, few if synced.
+fn entries_put(setup: &Setup) -> u32 {
+    if setup.sync { 60 } else { 3000 }
+}
+
+struct Puts;
+
+impl Check for Puts {
+    #[expect(clippy::print_stdout, reason = "the test that started it reads this")]
+    fn check<E: Engine>(&self, setup: &Setup) {
+        let engine: E = open(setup);
+        let mut session = engine.session().unwrap();
+        put(&mut session, 0, entries_put(setup), 1);
+        println!("{ALL_PUT}");
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[test]
+#[ignore = "runs until it is killed, by the test that starts it"]
+fn puts_until_it_is_killed() {
+    let [name, dir, synced] = KILLED.map(|variable| std::env::var(variable).unwrap());
+    let system: System = name.parse().unwrap();
+    let setup =
+        Setup { sync: synced == "true", overrides: system.overrides().to_vec(), ..setup(Path::new(&dir)) };
+    system.with(Checked(&Puts, setup));
+}
+
+/// Has a process put entries, and kills it then.
+fn put_and_kill(name: &str, setup: &Setup) {
+    let values = [name.to_owned(), setup.dir.to_str().unwrap().to_owned(), setup.sync.to_string()];
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "engines::conformance::puts_until_it_is_killed"])
+        .envs(KILLED.into_iter().zip(values))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let all_put = lines.map(Result::unwrap).any(|line| line.contains(ALL_PUT));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(all_put, "{name}");
+}
+
+struct Deaths<'n>(&'n str);
+
+impl Check for Deaths<'_> {
+    fn check<E: Engine>(&self, setup: &Setup) {
+        for sync in [false, true] {
+            let setup = beside(&Setup { sync, ..setup.clone() }, if sync { "synced" } else { "buffered" });
+            if E::refuses(&setup).is_some() || E::durability(&setup).starts_with(shared::WITH_PROCESS) {
+                continue;
+            }
+            put_and_kill(self.0, &setup);
+            let engine: E = open(&setup);
+            let found = scan(&mut engine.session().unwrap(), b"", None, usize::MAX);
+            assert!(found == entries(0..entries_put(&setup), 1), "{}: {} entries", self.0, found.len());
+            engine.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn puts_survive_the_death_of_the_process_unless_they_are_said_not_to() {
+    for name in System::compiled_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let system: System = name.parse().unwrap();
+        let setup = Setup { overrides: system.overrides().to_vec(), ..setup(&dir.path().join("db")) };
+        system.with(Checked(&Deaths(name), setup));
+    }
+}
+
 /// Settings that engines refuse.
-const REFUSALS: [(&str, &[&str]); 8] = [
+const REFUSALS: [(&str, &[&str]); 11] = [
     ("tamis", &[]),
     ("rocksdb", &["overrides"]),
     ("rocksdb-row-cache", &["overrides"]),
     ("leveldb", &["lz4", "direct", "held back", "overrides"]),
     ("fjall", &["direct", "overrides"]),
+    ("tidesdb", &["direct", "held back", "overrides"]),
+    ("surrealkv", &["lz4", "direct", "overrides"]),
     ("lmdb", &["lz4", "direct", "held back", "overrides"]),
+    ("mdbx", &["lz4", "direct", "held back", "overrides"]),
     ("redb", &["lz4", "direct", "held back", "overrides"]),
     ("bf-tree", &["lz4", "direct", "held back", "sync", "overrides"]),
 ];
@@ -293,7 +380,7 @@ impl Check for HeldBack {
             engine.settle().unwrap();
         }
         let runs = engine.inside().unwrap().runs.unwrap();
-        assert!((9..27).contains(&runs), "{}: {runs} runs", E::NAME);
+        assert!((9..=27).contains(&runs), "{}: {runs} runs", E::NAME);
         check_reads::<E>(&mut engine.session().unwrap(), 9);
         engine.close().unwrap();
 

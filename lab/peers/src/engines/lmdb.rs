@@ -103,11 +103,7 @@ impl Engine for Lmdb {
     }
 
     fn durability(setup: &Setup) -> &'static str {
-        if setup.sync {
-            shared::ON_DEVICE
-        } else {
-            "with the operating system: a put survives the death of the process, and a power cut may damage the database"
-        }
+        if setup.sync { shared::ON_DEVICE } else { shared::MAYBE_DAMAGED }
     }
 
     fn inside(&self) -> Result<Inside, BenchError> {

@@ -20,13 +20,19 @@ pub mod fjall;
 pub mod leveldb;
 #[cfg(feature = "lmdb")]
 pub mod lmdb;
+#[cfg(feature = "mdbx")]
+pub mod mdbx;
 #[cfg(feature = "redb")]
 pub mod redb;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 pub(crate) mod shared;
+#[cfg(feature = "surrealkv")]
+pub mod surrealkv;
 pub mod system;
 pub mod tamis;
+#[cfg(feature = "tidesdb")]
+pub mod tidesdb;
 
 /// The common setup of all engines. Each engine translates it into its own options as its documentation advises.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +41,9 @@ pub struct Setup {
     pub dir: PathBuf,
     /// Size of the block cache (redb: the page cache) in bytes.
     pub cache_bytes: u64,
+    /// Estimated size of the filters and indexes of all tables, 0 if unknown. Engines that keep these in
+    /// their block cache get so much more of it, since the others have them outside.
+    pub metadata_bytes: u64,
     /// Size of a memtable, and of table files, in bytes.
     pub memtable_bytes: u64,
     /// Filter bits per key.

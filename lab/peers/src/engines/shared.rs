@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tamis_bench::BenchError;
 
-#[cfg(any(feature = "lmdb", feature = "redb", feature = "bf-tree"))]
+#[cfg(any(feature = "lmdb", feature = "mdbx", feature = "redb", feature = "bf-tree"))]
 use crate::engines::Compression;
 use crate::engines::Setup;
 
@@ -13,14 +13,17 @@ use crate::engines::Setup;
     feature = "rocksdb",
     feature = "fjall",
     feature = "leveldb",
+    feature = "tidesdb",
+    feature = "surrealkv",
     feature = "lmdb",
+    feature = "mdbx",
     feature = "redb",
     feature = "bf-tree"
 ))]
 pub(super) const NO_OVERRIDES: &str = "it takes no options of tamis";
 
 /// Returns the reason why a B-tree that neither compresses nor bypasses the page cache refuses a setup.
-#[cfg(any(feature = "lmdb", feature = "redb", feature = "bf-tree"))]
+#[cfg(any(feature = "lmdb", feature = "mdbx", feature = "redb", feature = "bf-tree"))]
 pub(super) fn refused_by_b_tree(setup: &Setup) -> Option<&'static str> {
     if !setup.overrides.is_empty() {
         Some(NO_OVERRIDES)
@@ -41,6 +44,15 @@ pub(super) const ON_DEVICE: &str = "on the device: a put survives a power cut";
 /// See [`Engine::durability`](crate::engines::Engine::durability).
 pub(super) const WITH_SYSTEM: &str = "with the operating system: a put survives the death of the process, and a power cut loses the latest ones";
 
+/// See [`Engine::durability`](crate::engines::Engine::durability).
+#[cfg(any(feature = "lmdb", feature = "mdbx"))]
+pub(super) const MAYBE_DAMAGED: &str = "with the operating system: a put survives the death of the process, and a power cut may damage the database";
+
+/// How [`Engine::durability`](crate::engines::Engine::durability) begins if the death of the process
+/// loses puts.
+#[cfg(test)]
+pub(super) const WITH_PROCESS: &str = "in the memory of the process";
+
 /// The workspace's lock file, which contains the version of every dependency.
 const LOCK: &str = include_str!("../../../Cargo.lock");
 
@@ -57,7 +69,10 @@ pub(crate) fn locked_version(name: &str) -> String {
     feature = "rocksdb",
     feature = "fjall",
     feature = "leveldb",
+    feature = "tidesdb",
+    feature = "surrealkv",
     feature = "lmdb",
+    feature = "mdbx",
     feature = "redb",
     feature = "bf-tree"
 ))]
@@ -81,7 +96,14 @@ pub(crate) fn make_dir(setup: &Setup) -> Result<&Path, BenchError> {
 }
 
 /// Converts a size in memory, saturating.
-#[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "redb", feature = "bf-tree"))]
+#[cfg(any(
+    feature = "rocksdb",
+    feature = "leveldb",
+    feature = "tidesdb",
+    feature = "surrealkv",
+    feature = "redb",
+    feature = "bf-tree"
+))]
 pub(crate) fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -4,7 +4,8 @@
 //! tamis                                    tamis with its defaults
 //! tamis-grf                                tamis with `keyspace.filter=grf`
 //! tamis:keyspace.merge=partitioned         tamis with any options, separated by commas
-//! rocksdb, leveldb, fjall, lmdb, redb      if compiled in
+//! rocksdb, leveldb, fjall, tidesdb,        if compiled in
+//! surrealkv, lmdb, mdbx, redb
 //! rocksdb-row-cache, bf-tree               if compiled in and named
 //! rocksdb-native                           RocksDB for the present processor, mapped: see `--native`
 //! ```
@@ -25,14 +26,17 @@ pub const NATIVE: &str = "rocksdb-native";
 const NAMED_ONLY: [&str; 2] = ["rocksdb-row-cache", "bf-tree"];
 
 /// The engines of the command line, and the options of tamis that a name implies.
-const KNOWN: [(&str, Kind, &[&str]); 10] = [
+const KNOWN: [(&str, Kind, &[&str]); 13] = [
     ("tamis", Kind::Tamis, &[]),
     ("tamis-grf", Kind::Tamis, &["keyspace.filter=grf"]),
     ("rocksdb", Kind::RocksDb, &[]),
     (NATIVE, Kind::NativeRocksDb, &[]),
     ("leveldb", Kind::LevelDb, &[]),
     ("fjall", Kind::Fjall, &[]),
+    ("tidesdb", Kind::TidesDb, &[]),
+    ("surrealkv", Kind::SurrealKv, &[]),
     ("lmdb", Kind::Lmdb, &[]),
+    ("mdbx", Kind::Mdbx, &[]),
     ("redb", Kind::Redb, &[]),
     (NAMED_ONLY[0], Kind::RowCachedRocksDb, &[]),
     (NAMED_ONLY[1], Kind::BfTree, &[]),
@@ -46,7 +50,10 @@ enum Kind {
     RowCachedRocksDb,
     LevelDb,
     Fjall,
+    TidesDb,
+    SurrealKv,
     Lmdb,
+    Mdbx,
     Redb,
     BfTree,
 }
@@ -58,7 +65,10 @@ impl Kind {
             Kind::RocksDb | Kind::NativeRocksDb | Kind::RowCachedRocksDb => cfg!(feature = "rocksdb"),
             Kind::LevelDb => cfg!(feature = "leveldb"),
             Kind::Fjall => cfg!(feature = "fjall"),
+            Kind::TidesDb => cfg!(feature = "tidesdb"),
+            Kind::SurrealKv => cfg!(feature = "surrealkv"),
             Kind::Lmdb => cfg!(feature = "lmdb"),
+            Kind::Mdbx => cfg!(feature = "mdbx"),
             Kind::Redb => cfg!(feature = "redb"),
             Kind::BfTree => cfg!(feature = "bf-tree"),
         }
@@ -151,8 +161,14 @@ impl System {
             Kind::LevelDb => visitor.visit::<crate::engines::leveldb::LevelDb>(),
             #[cfg(feature = "fjall")]
             Kind::Fjall => visitor.visit::<crate::engines::fjall::Fjall>(),
+            #[cfg(feature = "tidesdb")]
+            Kind::TidesDb => visitor.visit::<crate::engines::tidesdb::Tides>(),
+            #[cfg(feature = "surrealkv")]
+            Kind::SurrealKv => visitor.visit::<crate::engines::surrealkv::SurrealKv>(),
             #[cfg(feature = "lmdb")]
             Kind::Lmdb => visitor.visit::<crate::engines::lmdb::Lmdb>(),
+            #[cfg(feature = "mdbx")]
+            Kind::Mdbx => visitor.visit::<crate::engines::mdbx::Mdbx>(),
             #[cfg(feature = "redb")]
             Kind::Redb => visitor.visit::<crate::engines::redb::Redb>(),
             #[cfg(feature = "bf-tree")]

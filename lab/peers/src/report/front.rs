@@ -27,17 +27,20 @@ struct Pick {
 pub(super) type Engine = (&'static str, &'static str);
 
 /// The engines of the README. RocksDB is what a user of its crate gets.
-pub(super) const ENGINES: [Engine; 6] = [
+pub(super) const ENGINES: [Engine; 9] = [
     ("tamis", "tamis"),
     ("rocksdb", "RocksDB"),
     ("fjall", "fjall"),
     ("leveldb", "LevelDB"),
+    ("tidesdb", "TidesDB"),
+    ("surrealkv", "SurrealKV"),
     ("lmdb", "LMDB"),
+    ("mdbx", "MDBX"),
     ("redb", "redb"),
 ];
 
 /// The engines of docs/performance.md: RocksDB as fast as it can be built, too.
-const ALL_ENGINES: [Engine; 7] = [
+const ALL_ENGINES: [Engine; 10] = [
     ENGINES[0],
     ENGINES[1],
     ("rocksdb-native", "RocksDB, native, mapped"),
@@ -45,11 +48,15 @@ const ALL_ENGINES: [Engine; 7] = [
     ENGINES[3],
     ENGINES[4],
     ENGINES[5],
+    ENGINES[6],
+    ENGINES[7],
+    ENGINES[8],
 ];
 
 /// The names of the others, which no table in the README has that is not made from rows.
 #[cfg(test)]
-pub(super) const PEERS: [&str; 5] = ["RocksDB", "fjall", "LevelDB", "LMDB", "redb"];
+pub(super) const PEERS: [&str; 8] =
+    ["RocksDB", "fjall", "LevelDB", "TidesDB", "SurrealKV", "LMDB", "MDBX", "redb"];
 
 /// The rows of the README, in its table and its picture.
 static FRONT: [Pick; 6] = [

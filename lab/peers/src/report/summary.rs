@@ -1,8 +1,8 @@
 //! From rows to medians: the suites, the figures of each system under each set of conditions, and the best peer.
 //!
 //! A figure of a system under some conditions is the median over the rounds; its spread extends from minimum to
-//! maximum. The best is the best median of RocksDB, LevelDB and fjall: LMDB, redb and Bf-Tree, B-trees, are shown but not counted. Of two
-//! rows with the same system, conditions and round the later one counts, since files of rows are appended to.
+//! maximum. The best is the best median of the other LSM-trees: LMDB, MDBX, redb and Bf-Tree, B-trees,
+//! are shown but not counted. Of two rows with the same system, conditions and round the later one counts, since files of rows are appended to.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,12 @@ use crate::record::{Conditions, Row};
 pub(super) const ROW_CACHE: &str = "rocksdb-row-cache";
 
 /// The systems that tamis is compared with.
-pub(super) const PEERS: [&str; 5] = ["rocksdb", "rocksdb-native", ROW_CACHE, "leveldb", "fjall"];
+pub(super) const PEERS: [&str; 7] =
+    ["rocksdb", "rocksdb-native", ROW_CACHE, "leveldb", "fjall", "tidesdb", "surrealkv"];
+
+/// Those of them that no report misses: they are measured only if they are named, or came later than
+/// its rows.
+pub(super) const NOT_MISSED: [&str; 3] = [ROW_CACHE, "tidesdb", "surrealkv"];
 
 /// Suites in the order of reports; others follow by name.
 const SUITES: [&str; 21] = [
@@ -252,7 +257,7 @@ pub(super) fn is_tamis(system: &str) -> bool {
 
 /// Returns the position of a system in reports: tamis, its variants, the peers, the B-trees, others.
 fn rank(system: &str) -> (usize, &str) {
-    let peer = PEERS.iter().chain(&["lmdb", "redb", "bf-tree"]).position(|peer| *peer == system);
+    let peer = PEERS.iter().chain(&["lmdb", "mdbx", "redb", "bf-tree"]).position(|peer| *peer == system);
     match (is_tamis(system), peer) {
         (true, _) => (0, system),
         (false, Some(at)) => (1 + at, system),
@@ -394,12 +399,14 @@ mod tests {
     }
 
     #[test]
-    fn redb_and_strangers_are_never_the_best() {
+    fn b_trees_and_strangers_are_never_the_best() {
         let systems: &[(&str, &[f64])] = &[
             ("tamis", &[10.0]),
             ("rocksdb", &[30.0]),
             ("leveldb", &[20.0]),
+            ("tidesdb", &[25.0]),
             ("redb", &[1.0]),
+            ("mdbx", &[1.0]),
             ("rocks", &[1.0]),
         ];
         let group = group(&rows_of("settled", "seek", systems));

@@ -1,7 +1,7 @@
 //! The tables of the report as cells of plain text, shared by Markdown and HTML.
 
 use super::figure::{COSTS, Figure, QUANTILES};
-use super::summary::{Group, Outcome, PEERS, ROW_CACHE, Spread, Standing, Suite, Summary};
+use super::summary::{Group, NOT_MISSED, Outcome, PEERS, Spread, Standing, Suite, Summary};
 use super::targets::{self, Verdict};
 use super::text::{self, Labels};
 
@@ -87,10 +87,9 @@ pub(super) fn absent(summary: &Summary) -> Option<String> {
     let there =
         |peer: &str| groups().any(|group| matches!(group.outcomes.get(peer), Some(Outcome::Measured(_))));
     if !PEERS.into_iter().any(there) {
-        return Some("None of RocksDB, LevelDB and fjall was measured: there are no ratios.".to_owned());
+        return Some("No other LSM-tree was measured: there are no ratios.".to_owned());
     }
-    // A system that is measured only if it is named is not missed.
-    let missed = |peer: &&str| !there(peer) && *peer != ROW_CACHE;
+    let missed = |peer: &&str| !there(peer) && !NOT_MISSED.contains(peer);
     let absent: Vec<&str> = PEERS.into_iter().filter(missed).collect();
     match absent.as_slice() {
         [] => None,
@@ -123,7 +122,7 @@ pub(super) fn overview(summary: &Summary) -> Grid {
         GridRow { cells, ratio: Some(comparison.ratio), strong: Vec::new() }
     });
     Grid {
-        caption: "Every row, tamis against the best of RocksDB, LevelDB and fjall, worst first".to_owned(),
+        caption: "Every row, tamis against the best other LSM-tree, worst first".to_owned(),
         head: texts(&["suite", "workload", "system", "ratio", "tamis is", "tamis takes", "the best"]),
         rows: rows.collect(),
         names: 3,
@@ -379,7 +378,14 @@ mod tests {
         let without: Vec<_> = all[..3].to_vec();
         assert!(absent(&Summary::of(&without)).unwrap().contains("Not measured: fjall."));
         let only = vec![row("load", "fill-seq", "tamis", 0, 1.0), refused("load", "fill-seq", "fjall", "no")];
-        assert!(absent(&Summary::of(&only)).unwrap().starts_with("None"));
+        assert!(absent(&Summary::of(&only)).unwrap().starts_with("No other LSM-tree"));
+        // It is compared with whichever of the others were measured.
+        let newer = [row("load", "fill-seq", "tamis", 0, 1.0), row("load", "fill-seq", "tidesdb", 0, 1.0)];
+        assert!(
+            absent(&Summary::of(&newer))
+                .unwrap()
+                .ends_with("leveldb, fjall. The best is that of the others.")
+        );
         assert_eq!(Tally::of(&Summary::of(&only), "tamis").sentence(), "nothing to compare with");
     }
 

@@ -1,4 +1,4 @@
-//! Targets of tamis, as ratios to the best of RocksDB, LevelDB and fjall in the same run.
+//! Targets of tamis, as ratios to the best other LSM-tree in the same run.
 //!
 //! Targets apply to keys of 8 and values of 256 bytes, and to exactly the system they name: `tamis` is tamis with its
 //! defaults. Targets that are no ratios, and those of large values, are not judged here. A target is judged where its

@@ -23,17 +23,19 @@ pub(super) const HAD: &str = "with";
 pub(super) const HOW_TO_READ: [&str; 7] = [
     "Every figure is the median over the rounds; minimum and maximum are in brackets. In every round each system \
      executed the same operations on the same keys, in turn, in its own process, and every answer was checked.",
-    "A ratio is the factor by which tamis is better than the best of RocksDB (any of its systems), LevelDB and fjall in the same row: best \
-     time / ours, our throughput / the best, best bytes / ours. Above 1 tamis is ahead, below 1 it is behind; \
-     within 2 % of 1 it counts as even. LMDB, redb and Bf-Tree, B-trees, are shown but not counted.",
+    "A ratio is the factor by which tamis is better than the best other LSM-tree in the same row, of those that were measured: RocksDB (any \
+     of its systems), LevelDB, fjall, TidesDB and SurrealKV. Best time / ours, our throughput / the best, best bytes / ours. Above 1 tamis \
+     is ahead, below 1 it is behind; within 2 % of 1 it counts as even. LMDB, MDBX, redb and Bf-Tree, B-trees, are shown but not \
+     counted.",
     "Only figures within a table are comparable. Absolute times vary between machines and over time.",
     "* fewer than 5 rounds. † the rounds differ by more than 20 % of the median. ‡ the rounds of tamis and of the \
      best overlap, so the ratio is not certain. § the filters of some system take more than 2 % more or less memory per key \
      than those of the first.",
     "Below each time or throughput is what the system had: bits per key of all filters in memory + of all indexes; sorted \
      runs; anonymous memory of the process; instructions of the calling thread per operation, counted by callgrind in a pass \
-     of its own, without background threads, and with the check of the answer. LevelDB, LMDB, redb and Bf-Tree do not report filters and \
-     indexes: LevelDB's are in mapped tables, the others are B-trees.",
+     of its own, without background threads, and with the check of the answer. LevelDB, TidesDB and SurrealKV do not report filters \
+     and indexes: LevelDB's are in mapped tables, the others' in their block caches, which are larger by about as much. Neither do LMDB, MDBX, \
+     redb and Bf-Tree, B-trees.",
     "\"refused\": the engine does not support this; the reason is below the table. \"—\": not measured or not \
      reported.",
     "A target is a ratio that tamis should reach; \"missed by 20 %\" means that the ratio was a fifth below it. \

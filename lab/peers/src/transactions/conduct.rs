@@ -81,6 +81,7 @@ impl Plan {
         let setup = Setup {
             dir: dir.to_owned(),
             cache_bytes: self.cache_bytes,
+            metadata_bytes: 0,
             memtable_bytes: self.memtable_bytes,
             filter_bits: FILTER_BITS,
             compression: Compression::None,

@@ -16,6 +16,7 @@ fn setup(dir: &std::path::Path) -> Setup {
     Setup {
         dir: dir.to_owned(),
         cache_bytes: 8 << 20,
+        metadata_bytes: 0,
         memtable_bytes: 1 << 20,
         filter_bits: 10,
         compression: Compression::None,

@@ -99,6 +99,7 @@ fn measure<E: Engine>(args: &WaitsArgs, dir: &Path) -> Result<String, Failure> {
     let setup = Setup {
         dir: dir.join("db"),
         cache_bytes: args.cache,
+        metadata_bytes: 0,
         memtable_bytes: args.memtable,
         filter_bits: 10,
         compression: Compression::None,

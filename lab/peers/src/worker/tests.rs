@@ -14,6 +14,7 @@ pub(crate) fn setup(dir: &Path) -> Setup {
     Setup {
         dir: dir.to_owned(),
         cache_bytes: 1 << 20,
+        metadata_bytes: 0,
         memtable_bytes: 256 << 10,
         filter_bits: 10,
         compression: Compression::None,
