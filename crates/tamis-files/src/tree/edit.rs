@@ -722,6 +722,12 @@ pub(crate) mod tests {
         assert!(refused(with(|m| m.extra.oldest_delete = Some(OldestDelete { seq: 31, since: 1 }))));
         assert!(!refused(with(|m| m.extra.oldest_delete = Some(OldestDelete { seq: 30, since: u64::MAX }))));
         assert!(refused(with(|m| m.id = NUMBER_LIMIT)));
+        assert!(!refused(with(|m| m.extra.pinned = vec![(5, 1), (6, 2)])));
+        assert!(refused(with(|m| m.extra.pinned = vec![(5, 1), (5, 2)])));
+        assert!(!refused(with(|m| m.extra.blobs = vec![(5, 1), (6, 2)])));
+        assert!(refused(with(|m| m.extra.blobs = vec![(5, 1), (5, 2)])));
+        assert!(!refused(with(|m| m.largest = KeyEnd::Excluded(vec![b'c'; MAX_KEY_BYTES + 1].into()))));
+        assert!(refused(with(|m| m.largest = KeyEnd::Excluded(vec![b'c'; MAX_KEY_BYTES + 2].into()))));
         assert!(refused(VersionEdit { last_seq: Some(u64::MAX), ..Default::default() }));
         let filter = |file| VersionEdit { added_filters: vec![(0, file, 5)], ..Default::default() };
         assert!(!refused(filter(NUMBER_LIMIT - 1)) && refused(filter(NUMBER_LIMIT)));

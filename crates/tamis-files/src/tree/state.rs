@@ -525,4 +525,41 @@ mod tests {
         assert!(!state.keyspaces.contains_key(&1));
         assert!(state.keyspaces[&2].filter_files.is_empty());
     }
+
+    #[test]
+    fn writes_are_forgotten_down_to_what_tables_and_ages_reach() {
+        assert_eq!(ManifestState::new("default", "").cut_at(0), Ok(()));
+        let mut state = state();
+        let times = vec![Sample { time: 100, seq: 20 }, Sample { time: 200, seq: 70 }];
+        state.apply(&VersionEdit { last_seq: Some(90), times, ..Default::default() }).unwrap();
+        assert_eq!(state.cut_at(29), Err(30));
+        let ages = vec![(1, Ages { since: 40, expired: 35 })];
+        state.apply(&VersionEdit { ages, ..Default::default() }).unwrap();
+        assert_eq!((state.cut_at(39), state.last_seq), (Err(40), 90));
+        assert_eq!((state.cut_at(60), state.last_seq), (Ok(()), 60));
+        assert_eq!(state.times.newest().map(|newest| newest.seq), Some(20));
+        assert_eq!((state.cut_at(80), state.last_seq), (Ok(()), 60));
+    }
+
+    #[test]
+    fn nothing_of_a_dropped_keyspace_stays() {
+        let mut state = state();
+        let hotness = vec![(12, vec![1]), (13, vec![2])];
+        state.apply(&VersionEdit { hotness, ..Default::default() }).unwrap();
+        state.apply(&VersionEdit { drop_keyspaces: vec![1], ..Default::default() }).unwrap();
+        assert_eq!(state.snapshot().hotness, vec![(12, vec![1])]);
+        assert_eq!((state.log_floor(), ManifestState::default().log_floor()), (8, 0));
+        let again = VersionEdit { added: vec![(0, 1, 9, table(13, "a", "b"))], ..Default::default() };
+        state.apply(&again).unwrap();
+    }
+
+    #[test]
+    fn numbers_of_tables_levels_and_runs_have_limits() {
+        let takes = |level, run, id| {
+            let added = vec![(0, level, run, table(id, "a", "b"))];
+            state().apply(&VersionEdit { added, ..Default::default() }).is_ok()
+        };
+        assert!(takes(MAX_LEVEL, NUMBER_LIMIT - 1, NUMBER_LIMIT - 1));
+        assert!(!takes(MAX_LEVEL + 1, 9, 20) && !takes(1, NUMBER_LIMIT, 20) && !takes(1, 9, NUMBER_LIMIT));
+    }
 }

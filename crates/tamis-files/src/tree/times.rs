@@ -178,6 +178,14 @@ mod tests {
         assert_eq!(times.after(5), &times.samples()[1..]);
     }
 
+    #[test]
+    fn stored_samples_of_numbers_that_are_known_change_nothing() {
+        let mut times = times(&[(100, 5)], 1, YEAR);
+        let stored = [(100, 5), (110, 5), (120, 7)].map(|(time, seq)| Sample { time, seq });
+        times.note_all(&stored);
+        assert_eq!(pairs(&times), [(100, 5), (120, 7)]);
+    }
+
     /// If sample times went back, new writes would seem old.
     #[test]
     fn a_clock_that_goes_back_does_not_affect_the_samples() {

@@ -27,6 +27,7 @@ fn bytes_that_encode_never_writes_are_rejected() {
         (&[1, 2, 1, 5, 0], "no sequence numbers"),
         (&[1, 2, 1, 5, 1, 0], "sequence number 0"),
         (&[1, 2, 1, 5, 2, 3, 3], "a distance down to 0"),
+        (&[1, 2, 1, 5, 2, 3, 0], "one sequence number twice"),
         (&[1, 2, 1, 5, 1, 3, 0], "bytes behind the end"),
         (&[2, 2, 1, 5, 1, 3, 2, 1, 6, 1, 2], "a fragment behind one without end"),
         (&[2, 0, 1, 1, 1, 5, 1, 3, 1, 1, 6, 1, 3], "equal neighbours"),
@@ -141,6 +142,14 @@ proptest! {
             prop_assert_eq!(again, bytes, "one form for one set");
         }
     }
+}
+
+#[test]
+fn memory_is_that_of_fragments_keys_and_numbers() {
+    let set = Tombstones::fragment(vec![tombstone(1, Some(5), 7), tombstone(1, Some(5), 9)]);
+    assert_eq!(set.memory_bytes(), size_of::<Fragment>() + 2 + 2 * size_of::<SeqNo>());
+    let endless = Tombstones::fragment(vec![tombstone(1, None, 7)]);
+    assert_eq!(endless.memory_bytes(), size_of::<Fragment>() + 1 + size_of::<SeqNo>());
 }
 
 /// A set of nested tombstones had the square of their number in it before a flush reduced it.
