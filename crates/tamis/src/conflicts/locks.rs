@@ -539,6 +539,38 @@ mod tests {
     }
 
     #[test]
+    fn requests_conflict_if_owners_differ_and_one_place_is_asked_for_exclusively() {
+        use Mode::{Exclusive, Shared};
+        let request = |owner, keyspace, target, mode| Request { owner, keyspace, target, mode };
+        let first = request(1, 0, range("a", "c"), Exclusive);
+        for (other, conflicts) in [
+            (request(2, 0, key("b"), Exclusive), true),
+            (request(2, 0, key("b"), Shared), true),
+            (request(1, 0, key("b"), Exclusive), false),
+            (request(2, 1, key("b"), Exclusive), false),
+            (request(2, 0, key("c"), Exclusive), false),
+        ] {
+            assert_eq!((first.conflicts(&other), other.conflicts(&first)), (conflicts, conflicts));
+        }
+        let shared = request(1, 0, range("a", "c"), Shared);
+        assert!(!shared.conflicts(&request(2, 0, key("b"), Shared)));
+    }
+
+    #[test]
+    fn memory_grows_with_the_keys_that_are_locked() {
+        let locks = Locks::default();
+        let taken = |locks: &Locks, target: Target| {
+            let before = locks.memory_bytes();
+            assert!(granted(locks, 1, target, Mode::Exclusive));
+            locks.memory_bytes() - before
+        };
+        let (short, long) = (taken(&locks, key("a")), taken(&locks, key("a longer key")));
+        assert_eq!((short - 2, long - 24), (taken(&locks, range("b", "c")), short - 2));
+        locks.release(1);
+        assert_eq!(locks.memory_bytes(), 0);
+    }
+
+    #[test]
     fn a_shared_lock_becomes_exclusive_if_nobody_shares_it() {
         let locks = Locks::default();
         assert!(granted(&locks, 1, key("a"), Mode::Shared));
