@@ -257,6 +257,7 @@ fn a_keyspace_that_gets_the_number_of_another_replaces_it() {
     let handle = follower.keyspace("other").unwrap();
     let mut edit = needs(5, 6);
     edit.create_keyspaces[0].1 = "another".into();
+    edit.create_keyspaces[0].2 = crate::KeyspaceOptions::default().to_text();
     manifest(&fs, 2, &edit);
     follower.catch_up().unwrap();
     assert_eq!(follower.keyspaces(), ["default", "another"]);

@@ -198,3 +198,38 @@ fn entries_of_a_keyspace_that_came_later_expire() {
         assert_eq!(followed.iter().count(), left, "after {passed} s");
     }
 }
+
+/// While a table waits for its keys to be added to the filter, the one that replaces it must count
+/// as unseen, too.
+#[test]
+fn no_epochs_are_settled_while_a_table_is_unseen() {
+    let fs = FaultyFs::new(7);
+    let filtered = || {
+        let mut options = Options { follow_interval: None, ..options(fs.clone()) };
+        options.keyspace.filter = "grf".parse().unwrap();
+        options
+    };
+    let writer = filtered().open("/db").unwrap();
+    let follower = filtered().open_follower("/db").unwrap();
+    let settled = || {
+        let follower = follower_of(&follower).lock();
+        (follower.settled[&0].until, follower.settled[&0].pending.len())
+    };
+    // One mark for all manifests until the next flush.
+    for name in ["a", "b", "c"] {
+        assert_eq!(settled(), (0, 1));
+        writer.create_keyspace(name, KeyspaceOptions::default()).unwrap();
+        follower.catch_up().unwrap();
+    }
+    for i in 0..3 {
+        writer.put(i.to_string(), "value").unwrap();
+        writer.flush().unwrap();
+        follower.catch_up().unwrap();
+        assert_eq!(settled().0, 0, "{i}");
+        follower.wait_for_filters().unwrap();
+    }
+    writer.create_keyspace("d", KeyspaceOptions::default()).unwrap();
+    follower.catch_up().unwrap();
+    // The last flush may not have been the only one of its time.
+    assert!(settled().0 > 0 && settled().0 < writer.default_keyspace().stats().next_epoch);
+}
