@@ -152,7 +152,8 @@ pub(crate) fn catch_up(db: &Session, follower: &Mutex<Follower>) -> Result<SeqNo
     beside::repeat(&db.dir, || {
         let done = follower.attempt(db);
         if done.is_err() {
-            follower.doubt();
+            // The next attempt reads the files from scratch; the manifest was let go at once.
+            follower.logs.open_anew();
         }
         (follower.mark, done.map(|done| done.then(|| db.visible())))
     })
@@ -224,12 +225,6 @@ impl Follower {
             ends.logs.splice(..0, kept.into_iter().rev());
         }
         ends
-    }
-
-    /// Makes the next attempt read the files from scratch.
-    fn doubt(&mut self) {
-        self.manifest = None;
-        self.logs.open_anew();
     }
 
     /// Returns `false` if the writer has changed something meanwhile.

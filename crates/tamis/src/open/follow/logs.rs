@@ -234,7 +234,6 @@ impl FollowedLogs {
             }
             let first = first.map(|first| first.first_seq);
             if let Some(first) = first.filter(|first| !following.jumped && *first != self.last_seq + 1) {
-                position.look_behind(true)?;
                 let what = format!("its first write is number {first}, expected {}", self.last_seq + 1);
                 return Err(StorageError::corrupt(&log_path(&db.dir, next), None, what).into());
             }
@@ -297,7 +296,7 @@ impl FollowedLogs {
             let (header, operations) =
                 GroupHeader::decode(record.payload).map_err(|e| damaged(&e.to_string()))?;
             let last = header.first_seq.saturating_add(header.count).saturating_sub(1);
-            if position.last_seq > 0 && last <= position.last_seq {
+            if last <= position.last_seq {
                 continue;
             }
             let begins = position.last_seq == 0 && position.jumped;
@@ -313,7 +312,7 @@ impl FollowedLogs {
                 count += 1;
                 unknown |= op.keyspace() >= state.next_keyspace;
             }
-            if count != header.count || count == 0 {
+            if count != header.count {
                 return Err(damaged("a record whose count of operations is wrong").into());
             }
             if unknown {
@@ -455,3 +454,6 @@ fn apply(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! A writer that acts between any two file operations of a follower, and faults of those
 //! operations.
 
+mod catalogue;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -498,7 +500,7 @@ fn epochs_of_flushes_that_have_ended_are_settled() {
     };
     let writer = filtered().open("/db").unwrap();
     let follower = filtered().open_follower("/db").unwrap();
-    let settled = || follower.handle().follower.as_ref().unwrap().lock().settled[&0].until;
+    let settled = || follower_of(&follower).lock().settled[&0].until;
     let mut before = settled();
     for i in 0..3 {
         for _ in 0..2 {
@@ -574,7 +576,11 @@ pub(crate) fn by_hand(logs: &[(LogId, &[SeqNo], bool)], last_seq: SeqNo) -> Faul
     fs
 }
 
-fn keys(db: &Db) -> Vec<String> {
+pub(super) fn follower_of(db: &Db) -> &crate::sync::Mutex<super::Follower> {
+    db.handle().follower.as_ref().unwrap()
+}
+
+pub(super) fn keys(db: &Db) -> Vec<String> {
     content(db).into_keys().map(|key| String::from_utf8(key).unwrap()).collect()
 }
 
@@ -636,4 +642,5 @@ fn a_call_that_finds_nothing_new_changes_nothing() {
     writer.put([100], "value").unwrap();
     assert_eq!((follower.catch_up().unwrap(), knows_gaps()), (401, false));
     assert_eq!(follower.iter().count(), 1);
+    assert!(knows_gaps());
 }
