@@ -105,9 +105,11 @@ mod tests {
     use tamis_base::ids::DEFAULT_KEYSPACE;
     use tamis_files::tree::manifest::Manifest;
 
-    use crate::Options;
+    use crate::catalogue::state::State;
     use crate::io::MemFs;
     use crate::observe::events::{Event, EventListener};
+    use crate::sync::Mutex;
+    use crate::{Options, open};
 
     /// Whoever closes a database may go on to read what its listeners have gathered.
     #[test]
@@ -141,13 +143,24 @@ mod tests {
     fn a_filter_is_saved_when_a_database_is_closed() {
         let fs = MemFs::new();
         let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
-        options.keyspace.filter = "grf".parse().unwrap();
-        let db = options.open("/db").unwrap();
+        let db = options.clone().open("/db").unwrap();
         db.put("key", "value").unwrap();
         db.flush().unwrap();
         db.close().unwrap();
+        options.keyspace.filter = "grf".parse().unwrap();
+        let db = open::open(Path::new("/db"), options, None).unwrap();
+        // It is built, and there is no thread that saves it.
+        let (keyspace, task) = {
+            let mut state = db.state();
+            let State { catalogue, filters, .. } = &mut *state;
+            filters.note_all(catalogue);
+            let (keyspace, task) = state.next_filter_work().unwrap();
+            state.filters.start(keyspace.id, &task);
+            (keyspace, task)
+        };
+        db.work_on_filter(&keyspace, task);
+        super::close(&db, &Mutex::default()).unwrap();
         let state = Manifest::open(&fs, Path::new("/db")).unwrap().unwrap().state;
-        let files = &state.keyspaces[&DEFAULT_KEYSPACE].filter_files;
-        assert_eq!(files.len(), 1);
+        assert_eq!(state.keyspaces[&DEFAULT_KEYSPACE].filter_files.len(), 1);
     }
 }

@@ -253,15 +253,15 @@ fn an_opening_that_cannot_write_fails() {
 /// A state between none of the writes and all of them.
 #[test]
 fn the_state_after_any_write_in_the_logs_is_restored() {
-    for until in 0..4 {
-        let fs = by_hand(&[(5, &[1, 2], true), (6, &[3], false)], 3);
+    for (until, known) in (0..4).flat_map(|until| [(until, 0), (until, 3)]) {
+        let fs = by_hand(&[(5, &[1, 2], true), (6, &[3], false)], known);
         // What is below the floor is no part of it, whatever it holds.
         let mut other = fs.create(&log_path(Path::new(DIR), 3), Usage::Log).unwrap();
         other.append(&[7; 1000]).unwrap();
         drop(other);
         let session = opened(Options { recover_to: Some(until), ..on(&fs) }).unwrap();
         let entries: u64 = entries_in_tables(&session).iter().sum();
-        assert_eq!((session.visible(), entries), (until, until));
+        assert_eq!((session.visible(), entries), (until, until), "{known}");
     }
 }
 
