@@ -269,9 +269,10 @@ fn with_second(options: &KeyspaceOptions) -> MemFs {
 
 #[test]
 fn a_workload_is_declared_for_the_default_keyspace() {
-    let fs = with_second(&KeyspaceOptions::default());
-    let mut options = options(&fs);
     let declared: Workload = "get 10, put 90".parse().unwrap();
+    let stored = "get 50, put 50".parse().unwrap();
+    let fs = with_second(&KeyspaceOptions { workload: Some(stored), ..KeyspaceOptions::default() });
+    let mut options = options(&fs);
     options.keyspace.workload = Some(declared);
     let session = open(Path::new("db"), options, None).unwrap();
     let directory = session.keyspaces.directory.load();
