@@ -152,6 +152,8 @@ mod tests {
 
     use super::*;
     use crate::catalogue::scheduler::IN_TURN;
+    use tamis_policy::compaction::policy::Pressure;
+
     use crate::catalogue::tests::session;
     use crate::io::MemFs;
     use crate::observe::events::{Event, EventListener};
@@ -163,21 +165,77 @@ mod tests {
     fn work_on_all_filters_is_looked_for_when_threads_start() {
         let options = KeyspaceOptions { filter: "grf".parse().unwrap(), ..KeyspaceOptions::default() };
         let count = IN_TURN as u32 + 8;
-        let db = session(count, &options, |db| {
-            let last = db.keyspace(&(count - 1).to_string()).unwrap();
-            last.put("key", "value").unwrap();
-            last.flush().unwrap();
-        });
-        // The threads find that they should end, and nothing else.
+        let ended = || {
+            let db = session(count, &options, |db| {
+                let last = db.keyspace(&(count - 1).to_string()).unwrap();
+                last.put("key", "value").unwrap();
+                last.flush().unwrap();
+            });
+            // The threads find that they should end, and nothing else.
+            end(&db);
+            db
+        };
+        let db = ended();
+        Workers::start(&db).unwrap().join().end_events();
+        let mut state = db.state();
+        let found = state.next_filter_work().map(|(keyspace, _)| keyspace.id);
+        assert_eq!(found, Some(count - 1));
+        let State { catalogue, scheduler, .. } = &mut *state;
+        assert_eq!(scheduler.rounds.next(catalogue.keyspaces()).len(), count as usize);
+        // A reader has a thread for it.
+        let reading = Workers::start_reading(&ended(), None).unwrap();
+        assert_eq!(reading.work.len(), 1);
+        reading.join().end_events();
+    }
+
+    /// Ends the work of a database whose threads have not started.
+    fn end(db: &Session) {
         assert!(db.gate.leave());
         db.gate.close();
-        {
-            let _state = db.state();
-            db.gate.end();
+        let _state = db.state();
+        db.gate.end();
+    }
+
+    #[test]
+    fn there_is_a_thread_for_each_kind_of_work() {
+        let threads = |durability, scrub_bytes_per_second| {
+            let options = Options {
+                file_system: Some(Arc::new(MemFs::new())),
+                background_threads: 3,
+                durability,
+                scrub_bytes_per_second,
+                ..Options::default()
+            };
+            let db = open::open(Path::new("/db"), options, None).unwrap();
+            end(&db);
+            let workers = Workers::start(&db).unwrap();
+            let threads = workers.work.len();
+            workers.join().end_events();
+            threads
+        };
+        assert_eq!(threads(Durability::Buffered, 0), 4);
+        assert_eq!(threads(Durability::Buffered, 1), 5);
+        assert_eq!(threads(Durability::Every(std::time::Duration::from_millis(1)), 1), 6);
+    }
+
+    /// Writers were not slowed down until the first compaction ended.
+    #[test]
+    fn the_pressure_of_a_tree_is_known_when_threads_start() {
+        let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
+        options.keyspace.auto_compaction = false;
+        let db = options.clone().open("/db").unwrap();
+        for i in 0..options.keyspace.slowdown_runs + 4 {
+            db.put("key", i.to_string()).unwrap();
+            db.flush().unwrap();
         }
+        db.close().unwrap();
+        options.keyspace.auto_compaction = true;
+        let db = open::open(Path::new("/db"), options, None).unwrap();
+        end(&db);
+        let keyspace = db.keyspaces.directory.load().values().next().unwrap().clone();
+        assert_eq!(keyspace.pressure.get(), Pressure::None);
         Workers::start(&db).unwrap().join().end_events();
-        let found = db.state().next_filter_work().map(|(keyspace, _)| keyspace.id);
-        assert_eq!(found, Some(count - 1));
+        assert_ne!(keyspace.pressure.get(), Pressure::None);
     }
 
     /// If another thread could not be started, this one waited forever.

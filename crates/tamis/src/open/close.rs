@@ -94,3 +94,79 @@ impl Drop for EndEvents {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use tamis_base::ids::DEFAULT_KEYSPACE;
+    use tamis_files::tree::manifest::Manifest;
+
+    use crate::catalogue::state::State;
+    use crate::io::MemFs;
+    use crate::observe::events::{Event, EventListener};
+    use crate::select::Task;
+    use crate::sync::Mutex;
+    use crate::{Options, open};
+
+    /// Whoever closes a database may go on to read what its listeners have gathered.
+    #[test]
+    fn listeners_have_been_told_of_everything_when_a_database_is_closed() {
+        let (begun, ended) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
+        let (begins, ends) = (begun.clone(), ended.clone());
+        let listener: Arc<dyn EventListener> = Arc::new(move |event: &Event| {
+            if matches!(event, Event::FlushEnded(_)) {
+                begins.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+                ends.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let options = Options {
+            file_system: Some(Arc::new(MemFs::new())),
+            listeners: vec![listener],
+            ..Options::default()
+        };
+        let db = options.open("/db").unwrap();
+        for i in 0..3 {
+            db.put("key", i.to_string()).unwrap();
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let told = [begun, ended].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(told, [3, 3]);
+    }
+
+    /// The next opening would read all tables to make it again.
+    #[test]
+    fn a_filter_is_saved_when_a_database_is_closed() {
+        let fs = MemFs::new();
+        let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+        let db = options.clone().open("/db").unwrap();
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        options.keyspace.filter = "grf".parse().unwrap();
+        let db = open::open(Path::new("/db"), options, None).unwrap();
+        // It is built, and there is no thread that saves it.
+        {
+            let State { catalogue, filters, .. } = &mut *db.state();
+            filters.note_all(catalogue);
+        }
+        loop {
+            let mut state = db.state();
+            let Some((keyspace, task)) = state.next_filter_work() else { break };
+            if matches!(task, Task::Save) {
+                break;
+            }
+            state.filters.start(keyspace.id, &task);
+            drop(state);
+            db.work_on_filter(&keyspace, task);
+        }
+        super::close(&db, &Mutex::default()).unwrap();
+        let state = Manifest::open(&fs, Path::new("/db")).unwrap().unwrap().state;
+        assert_eq!(state.keyspaces[&DEFAULT_KEYSPACE].filter_files.len(), 1);
+    }
+}

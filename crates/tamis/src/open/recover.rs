@@ -206,8 +206,7 @@ fn replay_into_memtables(
                 let what = format!("it holds a write to keyspace {id}, which is not in the manifest");
                 return Err(StorageError::corrupt(&log_path(&db.dir, log), None, what).into());
             }
-            let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors.get(&id).copied().unwrap_or(0))
-            else {
+            let Some(keyspace) = keyspaces.get(&id).filter(|_| log >= floors[&id]) else {
                 return Ok(());
             };
             if covered.get(&id).is_some_and(|covered| seq <= *covered) {
@@ -367,3 +366,6 @@ pub(super) fn cut(
     tree.cut_at(last).map_err(unreachable)?;
     Ok(last)
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,14 +21,14 @@ use crate::operators::Operators;
 use crate::options::{FilterChoice, SelectorName};
 use crate::{Db, KeyspaceOptions};
 
-fn options(fs: &MemFs) -> Options {
+pub(super) fn options(fs: &MemFs) -> Options {
     let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
     options.keyspace.memtable_bytes = 64 << 10;
     options
 }
 
 /// Returns a database whose manifest has exactly this state.
-fn stored(state: &ManifestState) -> MemFs {
+pub(super) fn stored(state: &ManifestState) -> MemFs {
     let (fs, dir) = (MemFs::new(), Path::new("db"));
     fs.create_dir_all(dir).unwrap();
     Manifest::create(&fs, dir, 1, state).unwrap().close().unwrap();
@@ -36,7 +36,7 @@ fn stored(state: &ManifestState) -> MemFs {
     fs
 }
 
-fn refusal(opened: Result<Db, OpenError>) -> String {
+pub(super) fn refusal(opened: Result<Db, OpenError>) -> String {
     match opened.unwrap_err() {
         OpenError::Storage(StorageError::Corrupt(damage)) => damage.to_string(),
         other => panic!("{other}"),
@@ -108,13 +108,15 @@ fn a_stray_file_with_a_huge_number_is_named_or_ignored() {
         fs.create(&Path::new("db").join(name), Usage::Log).unwrap();
         options(&fs).open("db")
     };
-    for name in ["72057594037927935.log", "72057594037927935.tam", "MANIFEST-72057594037927935"] {
+    let first = format!("MANIFEST-{}", NUMBER_LIMIT / 2);
+    for name in ["72057594037927935.log", "72057594037927935.tam", "MANIFEST-72057594037927935", &first] {
         let message = refusal(stray(name));
         assert!(message.contains(name), "{message}");
     }
     for name in ["18446744073709551615.log", "MANIFEST-18446744073709551615", "72057594037927936.tam"] {
         stray(name).expect("no file of a database is called that");
     }
+    stray(&format!("MANIFEST-{}", NUMBER_LIMIT / 2 - 1)).expect("a larger number is left");
 }
 
 /// Ages of writes that were never made were believed: the session's writes expired early, or at
@@ -144,7 +146,11 @@ fn times_of_lost_writes_are_forgotten() {
     let mut state = ManifestState::new(DEFAULT_NAME, "");
     let times = vec![Sample { time: 1, seq: 2 }, Sample { time: 2, seq: 6 }];
     state.apply(&VersionEdit { times, last_seq: Some(5), ..Default::default() }).unwrap();
-    let mut options = options(&stored(&state));
+    let fs = stored(&state);
+    let mut options = options(&fs);
+    drop(open(Path::new("db"), options.clone(), None).unwrap());
+    let kept = Manifest::open(&fs, Path::new("db")).unwrap().unwrap().state.times;
+    assert!(kept.samples().iter().all(|sample| sample.seq <= 5), "{kept:?}");
     options.keyspace.time_to_live = Some(std::time::Duration::from_secs(3600));
     for _ in 0..2 {
         let db = options.clone().open("db").unwrap();
@@ -156,7 +162,7 @@ fn times_of_lost_writes_are_forgotten() {
 
 /// Returns a database that needs log 5, which holds these records, each with the number of its
 /// first write, and was closed after write `last_seq`.
-fn with_log(records: &[(SeqNo, &WriteBatch)], last_seq: SeqNo) -> MemFs {
+pub(super) fn with_log(records: &[(SeqNo, &WriteBatch)], last_seq: SeqNo) -> MemFs {
     let mut state = ManifestState::new(DEFAULT_NAME, "");
     let edit = VersionEdit {
         log_floor: vec![(0, 5)],
@@ -201,7 +207,7 @@ fn a_log_that_ends_before_the_database_was_closed_is_damage() {
     assert_eq!(options(&none).open("db").unwrap().iter().count(), 0, "everything was in tables");
 }
 
-fn repair(fs: &dyn FileSystem) -> Result<Option<Repair>, OpenError> {
+pub(super) fn repair(fs: &dyn FileSystem) -> Result<Option<Repair>, OpenError> {
     let manifest = Manifest::open(fs, Path::new("db"))?.unwrap();
     Ok(Some(Repair {
         manifest,
@@ -217,13 +223,20 @@ fn repair(fs: &dyn FileSystem) -> Result<Option<Repair>, OpenError> {
 /// A keyspace is in the manifest before it gets its first write. A repair keeps the rest.
 #[test]
 fn a_write_to_an_unknown_keyspace_is_damage() {
-    let mut batch = WriteBatch::new();
-    batch.put_id(7, b"a", b"1").put("b", "2");
-    let fs = with_log(&[(1, &batch)], 2);
-    for opened in [options(&fs).open_read_only("db"), options(&fs).open("db")] {
-        let message = refusal(opened);
-        assert!(message.contains("a write to keyspace 7, which is not in the manifest"), "{message}");
+    let with_write_to = |keyspace| {
+        let mut batch = WriteBatch::new();
+        batch.put_id(keyspace, b"a", b"1").put("b", "2");
+        with_log(&[(1, &batch)], 2)
+    };
+    for keyspace in [1, 7] {
+        let fs = with_write_to(keyspace);
+        for opened in [options(&fs).open_read_only("db"), options(&fs).open("db")] {
+            let message = refusal(opened);
+            let expected = format!("a write to keyspace {keyspace}, which is not in the manifest");
+            assert!(message.contains(&expected), "{message}");
+        }
     }
+    let fs = with_write_to(7);
     let session = open(Path::new("db"), options(&fs), Some(&repair)).unwrap();
     let default = session.keyspaces.directory.load().get(&DEFAULT_KEYSPACE).unwrap().clone();
     assert_eq!(session.visible(), 2);
@@ -256,9 +269,10 @@ fn with_second(options: &KeyspaceOptions) -> MemFs {
 
 #[test]
 fn a_workload_is_declared_for_the_default_keyspace() {
-    let fs = with_second(&KeyspaceOptions::default());
-    let mut options = options(&fs);
     let declared: Workload = "get 10, put 90".parse().unwrap();
+    let stored = "get 50, put 50".parse().unwrap();
+    let fs = with_second(&KeyspaceOptions { workload: Some(stored), ..KeyspaceOptions::default() });
+    let mut options = options(&fs);
     options.keyspace.workload = Some(declared);
     let session = open(Path::new("db"), options, None).unwrap();
     let directory = session.keyspaces.directory.load();
@@ -304,11 +318,11 @@ fn a_checkpoint_needs_a_path_of_its_own() {
 }
 
 /// The files of a database, by name.
-fn names(fs: &dyn FileSystem) -> Vec<String> {
+pub(super) fn names(fs: &dyn FileSystem) -> Vec<String> {
     fs.list(Path::new("/db")).unwrap()
 }
 
-fn fill(fs: &FaultyFs) {
+pub(super) fn fill(fs: &FaultyFs) {
     fs.set_capacity(Some(fs.files().iter().map(|(_, len)| len).sum()));
 }
 
@@ -326,6 +340,7 @@ fn on_a_full_disk_an_opening_removes_what_is_not_needed_first() {
     assert!(!session.gate.is_waiting());
     assert!(!names(&fs).contains(&"000009.tam".to_owned()), "{:?}", names(&fs));
     assert_eq!(session.visible(), 2);
+    assert!(names(&fs).contains(&"OPTIONS".to_owned()), "{:?}", names(&fs));
 }
 
 /// Of logs that are kept for readers of changes, the one that is torn is the last.
@@ -387,4 +402,164 @@ fn an_opening_tells_what_its_filters_have_to_tell() {
     assert_eq!(told.len(), 2, "{told:?}");
     assert_eq!(told[0], "of the opening");
     assert!(told[1].starts_with("keyspace `default`: table 7"), "{told:?}");
+}
+
+#[test]
+fn the_empty_path_names_no_database() {
+    let fs = MemFs::new();
+    for opened in [options(&fs).open(""), options(&fs).open_read_only("")] {
+        let error = opened.unwrap_err();
+        assert!(error.to_string().contains("the path is empty"), "{error}");
+    }
+}
+
+/// With a mapping reads do not block, and one read at a time overlaps with none.
+#[test]
+fn block_reads_overlap_if_the_options_allow() {
+    let reads = |read_mode, async_reads, read_queue_depth| {
+        let options = Options { read_mode, async_reads, read_queue_depth, ..Options::default() };
+        let mut warnings = Vec::new();
+        let reads = overlapping_reads(&options, &mut warnings);
+        (reads.map(|reads| reads.method()), warnings.len())
+    };
+    for async_reads in [AsyncReads::Threads, AsyncReads::IoUring, AsyncReads::Auto] {
+        assert_eq!(reads(ReadMode::Mapped, async_reads, 8), (None, 0));
+        assert_eq!(reads(ReadMode::Direct, async_reads, 1), (None, 0));
+    }
+    for read_mode in [ReadMode::Buffered, ReadMode::Direct] {
+        assert_eq!(reads(read_mode, AsyncReads::Off, 8), (None, 0));
+        assert_eq!(reads(read_mode, AsyncReads::Threads, 2), (Some("threads"), 0));
+        // Whether there are rings depends on the system.
+        let best = BatchReader::new(2, true).method();
+        assert_eq!(reads(read_mode, AsyncReads::Auto, 2), (Some(best), 0));
+        assert_eq!(reads(read_mode, AsyncReads::IoUring, 2), (Some(best), usize::from(best == "threads")));
+    }
+}
+
+#[test]
+fn logs_are_mapped_where_reads_are_unless_the_options_say_otherwise() {
+    for read_mode in [ReadMode::Mapped, ReadMode::Buffered, ReadMode::Direct] {
+        let of = |log_writes| {
+            format!("{:?}", file_system(&Options { read_mode, log_writes, ..Options::default() }))
+        };
+        let (mapped, system) = (of(LogWrites::Mapped), of(LogWrites::System));
+        assert_ne!(mapped, system);
+        assert_eq!(of(LogWrites::Auto), if read_mode == ReadMode::Mapped { mapped } else { system });
+    }
+}
+
+#[test]
+fn the_memory_of_one_memtable_is_kept_and_none_of_what_others_share() {
+    let mut options = Options { memtable_budget_bytes: 1 << 20, ..Options::default() };
+    options.keyspace.memtable_bytes = 5000;
+    assert_eq!(kept_chunk_bytes(&options), 5000);
+    options.keyspace.memtable_bytes = 1 << 20;
+    assert_eq!(kept_chunk_bytes(&options), 1 << 18);
+    options.shared_write_memory = Some(crate::options::SharedWriteMemory::new(1 << 20));
+    assert_eq!(kept_chunk_bytes(&options), 0);
+}
+
+/// An interrupted opening may have created the directory, and its name was lost with the power.
+#[test]
+fn the_names_of_a_directory_and_of_its_new_parents_are_durable() {
+    for existing in ["/", "/a", "/a/b", "/a/b/c"] {
+        let fs = FaultyFs::new(1);
+        // The last one is there, but its name is not durable.
+        for dir in Path::new(existing).ancestors().collect::<Vec<_>>().into_iter().rev().skip(1) {
+            fs.create_dir_all(dir).unwrap();
+            if dir != Path::new("/a/b/c") {
+                fs.sync_dir(dir.parent().unwrap()).unwrap();
+            }
+        }
+        create_dir_durably(&fs, Path::new("/a/b/c")).unwrap();
+        let left = fs.after_crash(tamis_testkit::CrashMode::DropUnsynced);
+        assert!(left.exists(Path::new("/a/b/c")).unwrap(), "with {existing}");
+    }
+}
+
+#[test]
+fn files_are_numbered_without_gaps() {
+    let fs = MemFs::new();
+    drop(open(Path::new("/db"), options(&fs), None).unwrap());
+    let mut listed = names(&fs);
+    listed.sort_unstable();
+    assert_eq!(listed, ["000001.log", "CURRENT", "LOCK", "MANIFEST-000002", "OPTIONS"]);
+    // A table that a crash has left behind.
+    fs.create(Path::new("/db/000009.tam"), Usage::Table).unwrap();
+    let session = open(Path::new("/db"), options(&fs), None).unwrap();
+    assert_eq!(session.state().catalogue.manifest_number(), 10, "{:?}", names(&fs));
+}
+
+/// What an opening finds wrong and does without is told.
+#[test]
+fn an_opening_warns_of_what_it_does_without() {
+    let dir = Path::new("/db");
+    let warnings = |options: Options, plan: Option<&Plan<'_>>| {
+        open(dir, options, plan).unwrap().observed.warnings.all().join("\n")
+    };
+
+    let torn = FaultyFs::new(1);
+    torn.create_dir_all(dir).unwrap();
+    let mut manifest = Manifest::create(&torn, dir, 1, &ManifestState::new(DEFAULT_NAME, "")).unwrap();
+    manifest.append(&VersionEdit { last_seq: Some(3), ..VersionEdit::default() }).unwrap();
+    set_current(&torn, dir, 1).unwrap();
+    let (_, end) = beside::mark(&torn, dir).unwrap();
+    torn.truncate(manifest_path(dir, 1), end - 1).unwrap();
+    let of_torn = Options { file_system: Some(Arc::new(torn)), ..Options::default() };
+    let told = warnings(of_torn, None);
+    assert!(told.contains("MANIFEST-000001: cut at offset") && told.contains("last edit is torn"), "{told}");
+
+    let fs = MemFs::new();
+    let db = options(&fs).open(dir).unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let table = names(&fs).into_iter().find(|name| name.ends_with(".tam")).unwrap();
+    fs.create(&dir.join(&table), Usage::Table).unwrap();
+    let lenient = Options { on_damage: OnDamage::Quarantine, ..options(&fs) };
+    let told = warnings(lenient, None);
+    assert!(told.contains("of keyspace `default` is quarantined: "), "{told}");
+}
+
+/// Writes in it are in no table. A repair does without them.
+#[test]
+fn a_log_that_is_missing_is_damage() {
+    for floor in [1, 5] {
+        let mut state = ManifestState::new(DEFAULT_NAME, "");
+        let edit =
+            VersionEdit { log_floor: vec![(0, floor)], next_file: Some(floor + 1), ..VersionEdit::default() };
+        state.apply(&edit).unwrap();
+        let fs = stored(&state);
+        let message = refusal(options(&fs).open("db"));
+        assert!(message.contains("the log is missing, and writes in it are in no table"), "{message}");
+        let session = open(Path::new("db"), options(&fs), Some(&repair)).unwrap();
+        let told = session.observed.warnings.all().join("\n");
+        assert!(told.contains("the log is missing"), "{told}");
+    }
+}
+
+#[test]
+fn a_keyspace_that_comes_to_a_follower_has_its_ages_and_warnings() {
+    let db = session(1, &KeyspaceOptions::default(), |_| ());
+    let mine = FilterChoice::External(SelectorName::new("mine").unwrap());
+    let hour = Some(std::time::Duration::from_secs(3600));
+    let theirs = KeyspaceOptions { filter: mine.into(), time_to_live: hour, ..KeyspaceOptions::default() };
+    let state = ManifestState::new("second", &theirs.to_text());
+    let newcomer = open_newcomer(&db, 1, &state.keyspaces[&DEFAULT_KEYSPACE], 7).unwrap();
+    assert_eq!(newcomer.age.ages(), Some(Ages { since: 7, expired: 0 }));
+    let told = db.observed.warnings.all().join("\n");
+    assert!(told.contains("keyspace `second` is read without a filter"), "{told}");
+}
+
+/// The file that an earlier session has left is accounted for.
+#[test]
+fn an_opening_finds_the_reserve() {
+    let fs = MemFs::new();
+    drop(options(&fs).open("/db").unwrap());
+    let path = tamis_files::tree::files::reserve_path(Path::new("/db"));
+    let mut reserve = fs.create(&path, Usage::Table).unwrap();
+    reserve.append(&[0; 1000]).unwrap();
+    drop(reserve);
+    let session = open(Path::new("/db"), options(&fs), None).unwrap();
+    assert_eq!(session.space.reserve.held(), 1000);
 }
