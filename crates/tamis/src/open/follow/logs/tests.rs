@@ -110,7 +110,7 @@ fn damage_after_the_last_record_is_reported_once_the_log_stands_still() {
         let damaged = current.len();
         put(&mut current, 0, 9);
         put(&mut current, 0, 10);
-        fs.corrupt(&log_path(dir(), 5), damaged + 25, 0x41).unwrap();
+        fs.corrupt(log_path(dir(), 5), damaged + 25, 0x41).unwrap();
         assert_eq!(follower.catch_up().unwrap(), 8, "{has_next}");
         let error = follower.catch_up().unwrap_err();
         assert!(matches!(error, OpenError::Storage(_)), "{has_next}: {error}");
@@ -137,7 +137,7 @@ fn a_log_without_its_closing_record_ends_the_logs_or_is_damaged() {
         put(&mut first, 0, 8);
         put(&mut first, 0, 9);
         if damages {
-            fs.corrupt(&log_path(dir(), 5), damaged + 25, 0x41).unwrap();
+            fs.corrupt(log_path(dir(), 5), damaged + 25, 0x41).unwrap();
         }
         let mut batch = WriteBatch::new();
         batch.put("key 10", "value");

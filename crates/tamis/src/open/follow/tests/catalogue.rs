@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use tamis_files::tree::manifest::ManifestReader;
+
 use super::*;
 use crate::clock::ManualClock;
 use crate::live_files::LiveFileKind;
@@ -99,6 +101,7 @@ fn nothing_is_left_of_a_keyspace_that_was_dropped() {
         follower.catch_up().unwrap();
         assert_eq!((follower.keyspaces(), knows()), (writer.keyspaces(), (false, false)));
         assert!(follower.keyspace("other").is_err() && followed.get("key").is_err());
+        assert_eq!(follower.inner().keyspaces.directory.load().len(), 1);
         assert_eq!((segments(&follower), segments(&writer)), (0, 0));
     }
 }
@@ -197,6 +200,36 @@ fn entries_of_a_keyspace_that_came_later_expire() {
         clock.set(START + passed);
         assert_eq!(followed.iter().count(), left, "after {passed} s");
     }
+}
+
+/// The next session gave the number to another keyspace.
+#[test]
+fn the_tables_of_a_withdrawn_keyspace_have_no_part_in_the_budget_of_filters() {
+    let fs = FaultyFs::new(7);
+    let writer = options(fs.clone()).open("/db").unwrap();
+    let mut elastic = options(fs.clone()).keyspace;
+    elastic.filter = "elastic".parse().unwrap();
+    let other = creates_other(&writer, elastic);
+    (0..2000u32).for_each(|i| other.put(i.to_be_bytes(), [7; 20]).unwrap());
+    other.flush().unwrap();
+    let follower = options(fs.clone()).open_follower("/db").unwrap();
+    let segments = || follower.stats().elastic.map_or(0, |elastic| elastic.segments);
+    assert!(segments() > 0);
+    let (dir, id) = (Path::new("/db"), other.inner.id);
+    let manifest = ManifestReader::open(&fs, dir).unwrap().unwrap();
+    let mut state = manifest.state().clone();
+    let edit = VersionEdit {
+        rename_keyspaces: vec![(id, "another".into())],
+        set_options: vec![(id, KeyspaceOptions::default().to_text())],
+        removed: state.keyspaces[&id].tables().map(|meta| (id, meta.id)).collect(),
+        ..VersionEdit::default()
+    };
+    state.apply(&edit).unwrap();
+    let number = manifest.mark().0 + 1;
+    Manifest::create(&fs, dir, number, &state).unwrap();
+    set_current(&fs, dir, number).unwrap();
+    follower.catch_up().unwrap();
+    assert_eq!((follower.keyspaces(), segments()), (vec!["default".to_owned(), "another".to_owned()], 0));
 }
 
 /// While a table waits for its keys to be added to the filter, the one that replaces it must count
