@@ -222,29 +222,6 @@ fn on_a_disk_with_any_room_all_writes_are_replayed_once() {
     assert!(waited > 5, "{waited}");
 }
 
-/// A memtable that has reached its size is full, as it is for writers.
-#[test]
-fn a_full_memtable_becomes_a_table_before_the_next_write() {
-    let mut batch = WriteBatch::new();
-    batch.put("a", [7; 5000]);
-    let sized = |fs: &MemFs, bytes| {
-        let mut options = options(fs);
-        options.keyspace.memtable_bytes = bytes;
-        options
-    };
-    let used = |bytes| {
-        let db = sized(&with_log(&[(1, &batch)], 1), bytes).open_read_only("db").unwrap();
-        db.default_keyspace().inner.view.load().memtables.active.memtable.used_bytes() as u64
-    };
-    let full = used(64 << 10);
-    assert_eq!(used(full), full);
-    for (bytes, tables) in [(full, 2), (full + 1, 1)] {
-        let fs = with_log(&[(1, &batch), (2, &batch)], 2);
-        let session = open::open(Path::new("db"), sized(&fs, bytes), None).unwrap();
-        assert_eq!(entries_in_tables(&session).len(), tables, "{bytes} of {full}");
-    }
-}
-
 /// Only a lack of room is waited for.
 #[test]
 fn an_opening_that_cannot_write_fails() {
