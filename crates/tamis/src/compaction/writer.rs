@@ -4,8 +4,10 @@
 //! With [`protect_writes`](crate::Options::protect_writes), records are checked on their way. A
 //! version is hashed when it is read, and again when it is added to its table. The sums of all that
 //! was read and of all that each table was given are part of the result: the caller compares them
-//! with the memtables, and with the finished tables.
+//! with the memtables, and with the finished tables. A sum says nothing about the order, so that is
+//! checked too: of two versions of a key, the one that comes first hides the other.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -130,6 +132,8 @@ impl MergeWriter<'_, '_> {
         // The current key, and its first bytes: most keys differ there.
         let mut key: Option<Vec<u8>> = None;
         let mut prefix = 0;
+        // The number of the version before, if writes are protected.
+        let mut before = MAX_SEQNO;
         let end_prefix = end.as_deref().map_or(u64::MAX, prefix_of);
         let mut digest = Digest::from_u64(0);
         let (mut next_border, mut next_edge) = (0, 0);
@@ -146,6 +150,12 @@ impl MergeWriter<'_, '_> {
             }
             let origin = self.sink.protect.then(|| Origin::of(next, (seq, kind, value)));
             if let Some(origin) = origin {
+                let in_order = |last: &[u8]| (last, Reverse(before)) <= (next, Reverse(seq));
+                if !key.as_deref().is_none_or(in_order) {
+                    let what = "the records to merge are out of order: memory has changed";
+                    return Err(StorageError::corrupt(self.sink.dir, None, what));
+                }
+                before = seq;
                 self.output.read.add(origin.hash, seq);
             }
             steps += 1;

@@ -43,6 +43,34 @@ fn a_value_that_changed_in_a_memtable_does_not_get_into_a_table_and_the_log_has_
     }
 }
 
+/// A memtable finds keys by their first bytes, which each node has beside the key. A bit of them
+/// changed, and the next version of the key came behind the old one: the flush kept the old one.
+/// In a debug build, the merge's own assertion fails first.
+#[test]
+fn a_key_that_is_not_in_its_place_does_not_hide_its_next_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = options().open(dir.path()).unwrap();
+    for i in 0..100 {
+        db.put(format!("key{i:02}"), "the old value").unwrap();
+    }
+    let value = db.get("key42").unwrap().unwrap();
+    let memory = File::open("/proc/self/mem").unwrap();
+    let mut before = [0; 64];
+    let start = &raw const value[0] as u64 - before.len() as u64;
+    memory.read_exact_at(&mut before, start).unwrap();
+    let first_bytes = u64::from_be_bytes(*b"key42\0\0\0").to_ne_bytes();
+    let at = before.windows(8).position(|bytes| bytes == first_bytes).expect("the node has the first bytes");
+    let digit = first_bytes.iter().position(|byte| *byte == b'4').unwrap();
+    flip((start + (at + digit) as u64) as *const u8);
+    drop(value);
+    db.put("key42", "the new value").unwrap();
+    let error = db.flush().unwrap_err();
+    assert!(is_corrupt(&error) || cfg!(debug_assertions), "{error}");
+    drop(db);
+    let db = Db::open(dir.path()).unwrap();
+    assert_eq!(db.get("key42").unwrap().unwrap(), "the new value");
+}
+
 #[test]
 fn a_batch_that_changed_is_not_written() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Comparison of our figures with a paper's claims.
 
-/// The degree to which a claim holds here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The degree to which a claim holds here, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Finding {
     /// Same direction, same order where the claim has one, and similar size.
     Holds,

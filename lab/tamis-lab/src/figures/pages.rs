@@ -2,9 +2,9 @@
 //!
 //! A document has a line `<!-- figures: lab/results/NAME KIND -->`, then what was made, then `<!-- end of figures -->`. KIND is one of
 //!
-//! * `counts`: how many claims hold, paper by paper;
+//! * `counts`: how many claims hold, paper by paper, and how many hold at every scale;
 //! * `claims PAPER`: all claims of a paper (`hash-sharing`, `elastic`, `grf`, `ours`), with the paper's number and ours;
-//! * `failures`: the claims that fail, with the reasons that verdicts give;
+//! * `failures`: the claims that fail, then the open ones, with the reasons that verdicts give;
 //! * `runs`: machines, days, commits and commands;
 //! * `table EXPERIMENT SCALE N [COLUMN=CELL[|CELL]…]… [columns=COLUMN[,COLUMN]…]`: the N-th table of an experiment; of it, if it says so, the
 //!   rows alone that have one of the cells in the column, and the columns alone that are named. `_` stands for a space;
@@ -13,7 +13,7 @@
 //!
 //! A test compares all of them with their results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::report::by_paper;
@@ -195,7 +195,23 @@ fn counts(loaded: &[Loaded]) -> String {
     let mut rows: Vec<Vec<String>> =
         papers.iter().map(|(paper, figures)| row(paper.name(), figures)).collect();
     rows.push(row("all", &loaded.iter().collect::<Vec<_>>()));
+    rows.push(once(loaded));
     table(&columns, rows)
+}
+
+/// Returns a row of counts that has each claim once, with the worst of its findings at all scales.
+fn once(loaded: &[Loaded]) -> Vec<String> {
+    let mut worst = BTreeMap::new();
+    for figure in loaded {
+        for verdict in &figure.view.verdicts {
+            let known = worst.entry((figure.about.name, &verdict.claim)).or_insert(verdict.finding);
+            *known = verdict.finding.max(*known);
+        }
+    }
+    let experiments: BTreeSet<&str> = worst.keys().map(|(name, _)| *name).collect();
+    let mut row = vec!["all, each claim once".to_owned(), experiments.len().to_string(), worst.len().to_string()];
+    row.extend(FINDINGS.map(|(finding, _)| worst.values().filter(|of| **of == finding).count().to_string()));
+    row
 }
 
 fn claims(loaded: &[Loaded], paper: Paper) -> String {
@@ -215,21 +231,26 @@ fn claims(loaded: &[Loaded], paper: Paper) -> String {
 }
 
 fn failures(loaded: &[Loaded]) -> String {
-    let columns = [("experiment", true), ("claim", true), ("paper", true), ("here", true), ("note", true)];
-    let rows = loaded.iter().flat_map(|figure| {
-        let failed = figure.view.verdicts.iter().filter(|verdict| verdict.finding == Finding::Fails);
-        failed.map(|verdict| {
-            let Verdict { claim, paper, ours, note, .. } = verdict;
-            [claim, paper, ours, note].into_iter().fold(vec![name(figure)], |mut row, text| {
-                row.push(escaped(text));
-                row
+    let columns = [
+        ("experiment", true),
+        ("claim", true),
+        ("paper", true),
+        ("here", true),
+        ("finding", true),
+        ("note", true),
+    ];
+    let of = |wanted| {
+        loaded.iter().flat_map(move |figure| {
+            let verdicts = figure.view.verdicts.iter().filter(move |verdict| verdict.finding == wanted);
+            verdicts.map(move |Verdict { claim, paper, ours, finding, note, .. }| {
+                let texts: [&str; 5] = [claim, paper, ours, finding.name(), note];
+                std::iter::once(name(figure)).chain(texts.map(escaped)).collect()
             })
         })
-    });
-    table(&columns, rows)
+    };
+    table(&columns, of(Finding::Fails).chain(of(Finding::Open)))
 }
 
-/// Returns machines, days, commits and commands. Experiments that differ in nothing but their names share a command.
 fn runs(loaded: &[Loaded]) -> String {
     // Where, and with what; the names before the rest of the command.
     type Runs = Vec<(String, Vec<(String, Vec<&'static str>)>)>;
