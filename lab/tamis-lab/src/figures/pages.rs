@@ -209,7 +209,8 @@ fn once(loaded: &[Loaded]) -> Vec<String> {
         }
     }
     let experiments: BTreeSet<&str> = worst.keys().map(|(name, _)| *name).collect();
-    let mut row = vec!["all, each claim once".to_owned(), experiments.len().to_string(), worst.len().to_string()];
+    let mut row =
+        vec!["all, each claim once".to_owned(), experiments.len().to_string(), worst.len().to_string()];
     row.extend(FINDINGS.map(|(finding, _)| worst.values().filter(|of| **of == finding).count().to_string()));
     row
 }
