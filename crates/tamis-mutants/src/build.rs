@@ -25,6 +25,7 @@ const INTEGRATION: &[&str] = &[
     "elastic",
     "all_kinds",
     "membership",
+    "processes",
 ];
 
 /// What a build leaves for runs.

@@ -242,6 +242,27 @@ mod tests {
         assert_eq!(deletes.map(|met| met.unwrap_or_default()), ["", "k", "m", ""]);
     }
 
+    /// An ingested file whose last key is `b` does not hold the next key, which is `b` and a zero.
+    #[test]
+    fn an_ingested_file_meets_what_was_read_before_it_and_in_its_range() {
+        let file = KeyRange { smallest: b"a"[..].into(), largest: KeyEnd::Included(b"b"[..].into()) };
+        type Case<'a> = (&'a [&'a str], &'a [(&'a str, Option<&'a str>)], SeqNo, Option<&'a str>);
+        let cases: [Case<'_>; 6] = [
+            (&["b"], &[], 1, Some("b")),
+            (&["b"], &[], 0, None),
+            (&["b\0"], &[], 1, None),
+            (&[], &[("b", None)], 1, Some("b")),
+            (&[], &[("b", None)], 0, None),
+            (&[], &[("b\0", None)], 1, None),
+        ];
+        for (keys, ranges, seq, met) in cases {
+            let part = footprint(keys, ranges);
+            assert_eq!(part.has_ranges(), !ranges.is_empty());
+            let found = part.meets_ingested(&file, seq);
+            assert_eq!(found.as_deref(), met.map(str::as_bytes), "{keys:?} {ranges:?} {seq}");
+        }
+    }
+
     #[test]
     fn every_key_that_was_read_is_met_and_no_other() {
         let part = footprint(&["m", "a", "z", "k"], &[]);

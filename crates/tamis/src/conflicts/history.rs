@@ -188,12 +188,11 @@ impl History {
     }
 
     /// Forgets a dropped keyspace: transactions that depend on it cannot commit.
-    pub(crate) fn forget(&self, keyspace: KeyspaceId) {
+    pub(crate) fn forget(&self, keyspace: KeyspaceId) -> Vec<KeptMemtable> {
         let mut kept = self.kept.lock();
         let given_up = kept.give_up(|memtable| memtable.keyspace == keyspace);
         kept.floors.remove(&keyspace);
-        drop(kept);
-        drop(given_up);
+        given_up
     }
 
     /// Releases what every transaction has seen: all writes up to `seen`.
@@ -252,8 +251,51 @@ mod tests {
         assert_eq!((kept(&history, 4), kept(&history, 5)), (None, Some(vec![9, 12])));
         assert_eq!(history.trim(9).len(), 1);
         assert_eq!((kept(&history, 8), kept(&history, 9)), (None, Some(vec![12])));
-        history.forget(1);
+        assert_eq!(history.forget(1).len(), 1);
         assert_eq!((history.bytes(), kept(&history, 0)), (0, Some(vec![])));
+        // One that is as large as allowed.
+        let history = History::new(bytes[0]);
+        assert!(history.keep(1, &slots[..1], Some(4)).is_empty());
+        assert_eq!(kept(&history, 4), Some(vec![5]));
+    }
+
+    /// An ingestion of a file with the keys from "a" to "b".
+    fn ingested(seq: SeqNo) -> Ingested {
+        let range = KeyRange { smallest: b"a"[..].into(), largest: KeyEnd::Included(b"b"[..].into()) };
+        Ingested { keyspace: 1, seq, range }
+    }
+
+    /// Transactions that end release from the history only if something is kept.
+    #[test]
+    fn whether_anything_is_kept_is_known_without_the_lock() {
+        let history = History::new(u64::MAX);
+        let any = || history.any.load(Relaxed);
+        assert!(!any());
+        history.note_ingested(std::iter::once(ingested(5)));
+        assert!(any());
+        assert!(history.keep(1, &[slot(3)], None).is_empty());
+        assert!(any(), "the ingestion is still kept");
+        history.trim(4);
+        assert!(any());
+        history.trim(5);
+        assert!(!any());
+        assert!(history.keep(1, &[slot(7)], Some(6)).is_empty());
+        assert!(any());
+        assert_eq!(history.trim(7).len(), 1);
+        assert!(!any());
+    }
+
+    #[test]
+    fn the_newest_ingested_files_are_kept() {
+        let history = History::new(0);
+        let found = |since| {
+            let mut found = 0;
+            history.since(1, since, |_, _| found += 1).map(|_| found)
+        };
+        history.note_ingested((1..=MOST_INGESTED as SeqNo).map(ingested));
+        assert_eq!(found(0), Some(MOST_INGESTED));
+        history.note_ingested(std::iter::once(ingested(5000)));
+        assert_eq!((found(0), found(1)), (None, Some(MOST_INGESTED)));
     }
 
     /// When a transaction ended while an ingestion was being committed, the ingestion used to be
@@ -262,12 +304,11 @@ mod tests {
     #[test]
     fn an_ingestion_is_kept_until_it_is_visible_and_not_forgotten_in_silence() {
         let history = History::new(0);
-        let range = KeyRange { smallest: b"a"[..].into(), largest: KeyEnd::Included(b"b"[..].into()) };
         let found = |since| {
             let mut count = 0;
             history.since(1, since, |_, _| count += 1).map(|_| count)
         };
-        history.note_ingested(std::iter::once(Ingested { keyspace: 1, seq: 5, range }));
+        history.note_ingested(std::iter::once(ingested(5)));
         history.trim(4);
         assert_eq!((found(4), found(5)), (Some(1), Some(0)));
         history.trim(5);

@@ -59,3 +59,22 @@ impl Backoff {
         (self.tries >= TOLD_AFTER).then_some(&*self.cause)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn work_is_retried_early_when_a_quarter_and_64_kib_more_are_free() {
+        let error = StorageError::io("write", Path::new("x"), std::io::ErrorKind::StorageFull.into());
+        let mut backoff = Backoff::after(None, RETRY, &error);
+        assert!(!backoff.has_more_room(Some(u64::MAX)), "it did not fail for lack of room");
+        for (then, enough) in [(0, 64 << 10), (4000, 5000 + (64 << 10))] {
+            backoff.short = Some(then);
+            assert!(!backoff.has_more_room(Some(enough)) && backoff.has_more_room(Some(enough + 1)));
+        }
+        assert!(!backoff.has_more_room(None), "it is not known what is free");
+    }
+}

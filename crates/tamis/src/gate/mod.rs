@@ -291,6 +291,8 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
     use crate::observe::events::EventListener;
 
@@ -301,6 +303,37 @@ mod tests {
             Arc::new(move |event: &Event| told.lock().unwrap().push(event.clone()));
         let observer = Observer::new(Path::new("/db"), &[listener], None);
         (Gate::new(Path::new("/db"), read_only, &Arc::default(), &observer), observer, events)
+    }
+
+    thread_local! {
+        /// The warnings of this thread, if it wants to know them.
+        static WARNED: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    }
+
+    struct Log;
+
+    impl log::Log for Log {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            WARNED.with_borrow_mut(|all| {
+                all.iter_mut().for_each(|warned| warned.push(record.args().to_string()));
+            });
+        }
+
+        fn flush(&self) {}
+    }
+
+    /// What is logged as a warning meanwhile.
+    fn warned(act: impl FnOnce()) -> Vec<String> {
+        // Another test may have set it.
+        let _ = log::set_logger(&Log);
+        log::set_max_level(log::LevelFilter::Warn);
+        WARNED.set(Some(Vec::new()));
+        act();
+        WARNED.take().unwrap()
     }
 
     fn failure(what: &str) -> StorageError {
@@ -356,11 +389,22 @@ mod tests {
         assert_eq!(gate.end_suspension(), Some(again.clone()));
         assert_eq!((gate.suspended(), gate.replacement_log(), gate.end_suspension()), (None, None, None));
         gate.check_writable().unwrap();
+        assert!(gate.phases.is_open(), "nothing is in the way of a write");
         observer.queue().end();
         observer.queue().deliver();
         let told = [Event::WritesSuspended { cause }, Event::WritesResumed { cause: again }];
         assert_eq!(*events.lock().unwrap(), told);
         assert_eq!(gate.counters.suspensions.get(), 1);
+    }
+
+    #[test]
+    fn of_attempts_to_resume_that_fail_the_first_is_logged() {
+        let (gate, ..) = gate(false);
+        assert_eq!(warned(|| gate.stays_suspended(&failure("none"))), [""; 0], "nothing is suspended");
+        gate.suspend(&failure("first"));
+        let told = warned(|| gate.stays_suspended(&failure("second")));
+        assert_eq!(told, [format!("/db: writes stay suspended: {}", failure("second"))]);
+        assert_eq!(warned(|| gate.stays_suspended(&failure("third"))), [""; 0]);
     }
 
     #[test]

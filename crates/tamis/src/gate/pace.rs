@@ -29,7 +29,7 @@ const BURST_PART: u64 = 10;
 /// While both wait, flushes get this many bytes for each byte of compactions.
 const FLUSH_SHARE: u64 = 9;
 
-/// How long a waiter sleeps between checks for cancellation.
+/// The most that a waiter sleeps between checks for cancellation.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// The kind of work that writes.
@@ -46,13 +46,15 @@ pub(crate) struct Pace {
     bucket: Option<Mutex<Bucket>>,
     granted: Condvar,
     origin: Instant,
+    /// The most that a waiter sleeps at a time.
+    slice: Duration,
 }
 
 impl Pace {
     /// Creates a budget of `bytes_per_second`; `u64::MAX` means no limit.
     pub(crate) fn new(bytes_per_second: u64) -> Pace {
         let bucket = (bytes_per_second < u64::MAX).then(|| Mutex::new(Bucket::new(bytes_per_second)));
-        Pace { bucket, granted: Condvar::new(), origin: sync::now() }
+        Pace { bucket, granted: Condvar::new(), origin: sync::now(), slice: SLICE }
     }
 
     /// Waits until `bytes` are granted, or until `give_up` returns true (it is called with the
@@ -67,7 +69,7 @@ impl Pace {
                 bucket.leave(ticket);
                 break;
             }
-            let slice = left.clamp(Duration::from_micros(100), SLICE);
+            let slice = left.clamp(Duration::from_micros(100), self.slice);
             bucket = self.granted.wait_timeout(bucket, slice);
         }
         drop(bucket);
@@ -140,7 +142,7 @@ impl Bucket {
     }
 
     /// Grants a waiter its bytes if it is next and the balance allows. Otherwise returns the latest
-    /// time to ask again.
+    /// time to ask again, which is never for one that others go before.
     fn grant(&mut self, ticket: u64, now: Duration) -> Result<(), Duration> {
         let gained = i128::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(i128::MAX);
         let gained = gained.saturating_mul(i128::from(self.rate));
@@ -151,7 +153,7 @@ impl Bucket {
             return Err(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
         }
         let Some((urgency, (first, bytes))) = self.first().filter(|(_, (first, _))| *first == ticket) else {
-            return Err(SLICE);
+            return Err(Duration::MAX);
         };
         match urgency {
             Urgency::Flush if self.compactions.is_empty() => self.passed_by = 0,
@@ -276,6 +278,39 @@ mod tests {
         assert!(compacted * 9 <= flushed + 9000 && flushed <= compacted * 9 + 9000, "{flushed} {compacted}");
     }
 
+    /// Nine bytes of flushes are owed one byte of compactions, counted from the first one.
+    #[test]
+    fn a_compaction_goes_first_once_flushes_took_nine_times_its_bytes() {
+        let mut bucket = Bucket::new(1_000_000);
+        let next = |bucket: &Bucket| bucket.first().map(|(urgency, _)| urgency);
+        bucket.enter(Urgency::Compaction, 1);
+        let flush = bucket.enter(Urgency::Flush, 8);
+        bucket.grant(flush, MS).unwrap();
+        let flush = bucket.enter(Urgency::Flush, 1);
+        assert_eq!(next(&bucket), Some(Urgency::Flush));
+        bucket.grant(flush, MS).unwrap();
+        bucket.enter(Urgency::Flush, 1);
+        assert_eq!(next(&bucket), Some(Urgency::Compaction));
+    }
+
+    #[test]
+    fn the_lowest_rates_grant_a_byte_at_once_and_then_what_they_allow() {
+        for rate in [0, 1, 9, 10, 19] {
+            let mut bucket = Bucket::new(rate);
+            let ticket = bucket.enter(Urgency::Flush, 1);
+            assert_eq!(bucket.grant(ticket, Duration::ZERO), Ok(()), "{rate}");
+            let ticket = bucket.enter(Urgency::Flush, 1);
+            assert!(bucket.grant(ticket, Duration::ZERO).is_err(), "{rate}");
+        }
+        // The balance is a billionth of a byte after a nanosecond, and that is above zero.
+        let mut bucket = empty(1);
+        let ticket = bucket.enter(Urgency::Flush, 5);
+        assert_eq!(bucket.grant(ticket, Duration::ZERO), Err(Duration::from_nanos(1)));
+        assert_eq!(bucket.grant(ticket, Duration::from_nanos(1)), Ok(()));
+        let ticket = bucket.enter(Urgency::Flush, 5);
+        assert_eq!(bucket.grant(ticket, Duration::from_nanos(1)), Err(Duration::from_secs(5)));
+    }
+
     #[test]
     fn a_debt_is_paid_before_anything_else_is_granted() {
         let mut bucket = empty(1000);
@@ -294,8 +329,56 @@ mod tests {
         let asked = AtomicU64::new(0);
         pace.wait(Urgency::Flush, 1, &|| asked.fetch_add(1, SeqCst) > 1);
         assert!(asked.load(SeqCst) > 1);
+        assert_eq!(pace.wait(Urgency::Flush, 0, &|| panic!("never asked")), Duration::ZERO);
         let bucket = pace.bucket.as_ref().unwrap().lock();
         assert!(bucket.flushes.is_empty() && bucket.compactions.is_empty());
+    }
+
+    fn until(what: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !what() {
+            assert!(started.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(MS);
+        }
+    }
+
+    /// Whoever waits sleeps, and others can ask meanwhile.
+    #[test]
+    fn a_waiter_lets_others_ask() {
+        const MOST: u64 = 10_000;
+        let pace = Pace::new(64 << 10);
+        pace.wait(Urgency::Compaction, 1 << 30, &|| false);
+        let (asked, others_asked) = (AtomicU64::new(0), AtomicBool::new(false));
+        let give_up = || asked.fetch_add(1, SeqCst) > MOST || others_asked.load(SeqCst);
+        std::thread::scope(|scope| {
+            scope.spawn(|| pace.wait(Urgency::Compaction, 1, &give_up));
+            until(|| asked.load(SeqCst) > 0);
+            pace.wait(Urgency::Flush, 1, &|| true);
+            others_asked.store(true, SeqCst);
+        });
+        assert!(asked.load(SeqCst) < MOST, "it asked again and again with the bucket locked");
+    }
+
+    /// It does not wait for the end of its slice.
+    #[test]
+    fn a_waiter_is_woken_when_its_turn_has_come() {
+        let mut pace = Pace::new(1 << 40);
+        pace.slice = Duration::from_secs(3600);
+        let bucket = pace.bucket.as_ref().unwrap();
+        let first = bucket.lock().enter(Urgency::Compaction, 1);
+        let asked = AtomicU64::new(0);
+        let give_up = || {
+            asked.fetch_add(1, SeqCst);
+            false
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| pace.wait(Urgency::Compaction, 1, &give_up));
+            until(|| asked.load(SeqCst) > 0);
+            bucket.lock().leave(first);
+            // A flush goes first, and wakes others when it has what it wants.
+            pace.wait(Urgency::Flush, 1, &|| panic!("it is next"));
+        });
+        assert!(bucket.lock().compactions.is_empty());
     }
 
     #[test]

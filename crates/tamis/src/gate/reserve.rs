@@ -270,7 +270,7 @@ impl Reserve {
         if was_full && !has(self.needed().saturating_add(for_tables(logs))) {
             return;
         }
-        let fits = held / 2 < target && target < held.saturating_mul(2).max(1) || held == target;
+        let fits = held / 2 < target && target < held.saturating_mul(2) || held == target;
         if !keeping.impossible && !fits && (was_full || has(target.saturating_mul(FREE_TO_MAKE))) {
             match self.make_reserve(target) {
                 Ok(made) => {

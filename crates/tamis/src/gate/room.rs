@@ -95,8 +95,18 @@ mod tests {
 
     #[test]
     fn sizes_are_formatted_in_fitting_units() {
-        assert_eq!(human(900), "900 bytes");
-        assert_eq!(human(3 << 29), "1.5 GiB");
-        assert_eq!(human(10 << 10), "10.0 KiB");
+        for (bytes, text) in [
+            (900, "900 bytes"),
+            (1023, "1023 bytes"),
+            (1 << 10, "1.0 KiB"),
+            (10 << 10, "10.0 KiB"),
+            (1 << 20, "1.0 MiB"),
+            (1 << 30, "1.0 GiB"),
+            (3 << 29, "1.5 GiB"),
+            (1 << 40, "1.0 TiB"),
+            (5 << 50, "5120.0 TiB"),
+        ] {
+            assert_eq!(human(bytes), text);
+        }
     }
 }

@@ -120,7 +120,8 @@ impl Session {
         state.catalogue.remove(&keyspace);
         self.keyspaces.filled.remove(keyspace.id);
         state.scheduler.note_dropped_keyspace(&keyspace);
-        self.transactions.history.forget(keyspace.id);
+        // Freed when `state` is no longer locked.
+        let _forgotten = self.transactions.history.forget(keyspace.id);
         if keyspace.is_timed() {
             self.expiry.configure(state.catalogue.keyspaces().values().map(|keyspace| &**keyspace));
         }
