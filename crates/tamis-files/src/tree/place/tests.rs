@@ -7,18 +7,21 @@ use super::*;
 
 const DIR: &str = "place";
 
+/// The names and contents of files.
+type Files<'a> = &'a [(&'a str, &'a [u8])];
+
 fn write(fs: &FaultyFs, path: &Path, bytes: &[u8]) {
     fs.create(path, Usage::Log).unwrap().append(bytes).unwrap();
 }
 
-fn directory(files: &[(&str, &[u8])]) -> FaultyFs {
+fn directory(files: Files<'_>) -> FaultyFs {
     let fs = FaultyFs::new(1);
     fs.create_dir_all(Path::new(DIR)).unwrap();
     files.iter().for_each(|(name, bytes)| write(&fs, &Path::new(DIR).join(name), bytes));
     fs
 }
 
-fn place(files: &[(&str, &[u8])]) -> Place {
+fn place(files: Files<'_>) -> Place {
     look_at(&directory(files), Path::new(DIR)).unwrap()
 }
 
@@ -141,7 +144,7 @@ fn a_file_in_place_of_a_directory_is_named() {
 fn what_cannot_be_read_is_an_error() {
     let manifest = ("MANIFEST-000001", &b"TAMISLOG"[..]);
     let table = ending(b"tamis\0tb");
-    let directories: [(&[(&str, &[u8])], Place); 3] = [
+    let directories: [(Files<'_>, Place); 3] = [
         (&[("CURRENT", b"MANIFEST-000001\n"), manifest], Place::Database),
         (&[("CURRENT", b"?"), ("000001.tam", &table)], Place::Database),
         (&[manifest], Place::Headless),

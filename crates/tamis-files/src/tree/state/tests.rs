@@ -126,6 +126,7 @@ fn filter_files_come_and_go_with_their_keyspace() {
 #[test]
 fn writes_are_forgotten_down_to_what_tables_and_ages_reach() {
     assert_eq!(ManifestState::new("default", "").cut_at(0), Ok(()));
+    assert_eq!(ManifestState::default().cut_at(0), Ok(()), "there are no keyspaces");
     let mut state = state();
     let times = vec![Sample { time: 100, seq: 20 }, Sample { time: 200, seq: 70 }];
     state.apply(&VersionEdit { last_seq: Some(90), times, ..Default::default() }).unwrap();
