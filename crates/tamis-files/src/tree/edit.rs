@@ -744,6 +744,19 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn when_a_table_was_written_takes_no_bytes_if_it_is_unknown() {
+        let written = |written| {
+            let mut meta = table(5, "a", "z");
+            meta.extra.written = written;
+            let edit = VersionEdit { added: vec![(0, 6, 17, meta)], ..Default::default() };
+            let bytes = encoded(&edit);
+            assert_eq!(VersionEdit::decode(&bytes), Ok(edit));
+            bytes.len()
+        };
+        assert_eq!([(0, 1), (1, 1)].map(|times| written(times) - written((0, 0))), [4, 4]);
+    }
+
+    #[test]
     fn a_segment_count_beyond_the_field_allocates_nothing() {
         let mut field = Vec::new();
         field.put_varint(1 << 60);

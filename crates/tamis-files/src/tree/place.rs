@@ -232,3 +232,6 @@ fn in_words(names: &mut [&str]) -> String {
     };
     format!("files of others: {}{more}", named.join(", "))
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,7 +111,7 @@ pub fn replay<E: From<FileError> + From<StorageError>>(
                 if records == 1 {
                     what.push_str("; a log before it is missing");
                 }
-                if !salvage || header.first_seq < expected {
+                if !salvage || header.first_seq <= replayed.last_seq {
                     return Err(damaged(&what).into());
                 }
                 replayed.warnings.push(format!("{} at offset {offset}: {what}", path.display()));
@@ -156,11 +156,8 @@ pub fn replay<E: From<FileError> + From<StorageError>>(
                 (!last).then_some((*offset, "the log ends without its closing record"))
             }
             End::Torn { offset } => Some((*offset, "a record is torn")),
-            // A reader that does not salvage has returned this as an error.
-            End::Damaged { offset, what } => {
-                replayed.warnings.push(format!("{} at offset {offset}: {what}", path.display()));
-                None
-            }
+            // One of the gaps, which are told above; without salvage it was an error.
+            End::Damaged { .. } => None,
         };
         let is_clean = matches!(reader.end(), Some(End::Clean { .. }));
         if let (Some((offset, what)), None) = (torn, &replayed.broken) {
@@ -168,7 +165,7 @@ pub fn replay<E: From<FileError> + From<StorageError>>(
             // A log that was created and never written to needs no warning.
             if is_clean {
                 unclosed = Some(note);
-            } else if offset > 0 {
+            } else if offset != 0 {
                 replayed.warnings.push(note);
             }
             replayed.broken = Some((id, offset, what.to_owned()));

@@ -199,6 +199,24 @@ mod tests {
         assert_eq!(pairs(&times), [(200, 2), (300, 3), (1000, 4)]);
     }
 
+    /// Of samples of this age, neighbours are at most seven seconds apart.
+    #[test]
+    fn a_sample_goes_if_its_neighbours_are_close_enough_for_their_age() {
+        let thinned = |samples: &[(u64, SeqNo)]| {
+            let samples: Vec<_> = samples.iter().map(|&(time, seq)| Sample { time, seq }).collect();
+            let mut times = SeqTimes::default();
+            times.note_all(&samples);
+            pairs(&times)
+        };
+        let close = [(97, 1), (100, 2), (104, 3), (1000, 4)];
+        assert_eq!(thinned(&close), [(97, 1), (104, 3), (1000, 4)]);
+        let apart = [(96, 1), (100, 2), (104, 3), (1000, 4)];
+        assert_eq!(thinned(&apart), apart);
+        // The first one and the last two stay.
+        assert_eq!(thinned(&[(1, 1), (2, 2), (3, 3), (1000, 4)]), [(1, 1), (3, 3), (1000, 4)]);
+        assert_eq!(thinned(&[(1, 1), (2, 2), (3, 3)]), [(1, 1), (2, 2), (3, 3)]);
+    }
+
     #[test]
     fn a_year_of_writes_takes_some_thousand_samples() {
         let mut times = SeqTimes::default();

@@ -59,3 +59,34 @@ impl EntryAges {
 pub(crate) fn live_from(expired: SeqNo) -> SeqNo {
     expired + SeqNo::from(expired > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn ages(time_to_live: Option<Duration>, known: Option<Ages>) -> EntryAges {
+        EntryAges::new(&KeyspaceOptions { time_to_live, ..KeyspaceOptions::default() }, known, 40)
+    }
+
+    #[test]
+    fn no_entry_lives_for_less_than_its_time() {
+        let seconds = |nanos| ages(Some(Duration::from_nanos(nanos)), None).ttl;
+        let lives = [1, 1_000_000_000, 1_000_000_001, 2_999_999_999].map(seconds);
+        assert_eq!(lives, [1, 1, 2, 3].map(Some));
+        assert_eq!(ages(Some(Duration::MAX), None).ttl, Some(u64::MAX));
+    }
+
+    #[test]
+    fn the_horizon_continues_where_it_was_and_only_rises() {
+        assert_eq!(ages(None, None).ages(), None);
+        let fresh = ages(Some(Duration::from_secs(1)), None);
+        assert_eq!(fresh.ages(), Some(Ages { since: 40, expired: 0 }));
+        let known = ages(None, Some(Ages { since: 7, expired: 5 }));
+        assert_eq!(known.ages(), Some(Ages { since: 7, expired: 5 }));
+        known.raise(&Ages { since: 9, expired: 8 });
+        known.raise(&Ages { since: 9, expired: 6 });
+        assert_eq!(known.ages(), Some(Ages { since: 7, expired: 8 }));
+    }
+}

@@ -84,3 +84,32 @@ impl Filled {
         list.by_log.iter().find(|(_, id)| Some(*id) != without).map(|(log, _)| *log)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::tests::session;
+    use crate::options::KeyspaceOptions;
+
+    /// A log that nothing holds back any more would never be removed.
+    #[test]
+    fn a_keyspace_holds_back_the_log_that_it_was_added_with_last() {
+        let db = session(2, &KeyspaceOptions::default(), |_| ());
+        let state = db.state();
+        let [first, second] = [0, 1].map(|id| state.catalogue.keyspaces().get(&id).unwrap().clone());
+        let filled = Filled::default();
+        let held = |log| filled.holding_back(log).iter().map(|keyspace| keyspace.id).collect::<Vec<_>>();
+        filled.add(&first, 5);
+        filled.add(&second, 6);
+        assert_eq!((held(4), held(5), held(6)), (vec![], vec![0], vec![0, 1]));
+        // The write that it was added for has failed.
+        filled.add(&first, 7);
+        assert_eq!((held(5), held(6), held(7)), (vec![], vec![1], vec![1, 0]));
+        assert_eq!([None, Some(0), Some(1)].map(|id| filled.oldest_log(id)), [Some(6), Some(6), Some(7)]);
+        filled.remove(0);
+        assert_eq!((filled.oldest_log(Some(1)), filled.list().len()), (None, 1));
+        second.let_go();
+        filled.add(&second, 8);
+        assert_eq!((filled.oldest_log(None), filled.list().len()), (None, 0), "it was dropped");
+    }
+}

@@ -97,11 +97,16 @@ impl FilterUpkeep {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::catalogue::scheduler::IN_TURN;
     use crate::catalogue::state::State;
     use crate::catalogue::tests::session;
-    use crate::options::KeyspaceOptions;
+    use crate::io::{FileSystem, MemFs};
+    use crate::open;
+    use crate::options::{KeyspaceOptions, Options};
+    use crate::session::Session;
 
     /// Work that became due was found only when it was the keyspace's turn.
     #[test]
@@ -158,5 +163,69 @@ mod tests {
         filters.start(one, &task);
         filters.end(one, true);
         assert_eq!(next(&mut filters), Some(one), "the next part of it");
+    }
+
+    /// Opens a database with a filter that was never saved, and does all other work on it.
+    fn unsaved() -> (Arc<Session>, Arc<KeyspaceInner>) {
+        let fs = MemFs::new();
+        let mut options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+        options.keyspace.filter = "grf".parse().unwrap();
+        let dir = Path::new("/db");
+        let db = options.clone().open(dir).unwrap();
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        for name in fs.list(dir).unwrap().iter().filter(|name| name.ends_with(".flt")) {
+            fs.remove(&dir.join(name)).unwrap();
+        }
+        let db = open::open(dir, options, None).unwrap();
+        let keyspace = db.state().catalogue.keyspaces().get(&0).unwrap().clone();
+        while let Some(task) = FilterUpkeep::new(false).task(&keyspace) {
+            db.work_on_filter(&keyspace, task);
+        }
+        (db, keyspace)
+    }
+
+    #[test]
+    fn a_filter_is_saved_unless_that_failed_and_the_tree_is_the_same() {
+        let (db, keyspace) = unsaved();
+        let _state = db.state();
+        let saves = |filters: &FilterUpkeep| matches!(filters.task(&keyspace), Some(Task::Save));
+        let started = || {
+            let mut filters = FilterUpkeep::new(true);
+            assert!(saves(&filters));
+            filters.start(keyspace.id, &Task::Save);
+            assert!(!saves(&filters), "another thread does it");
+            filters
+        };
+        assert!(!saves(&FilterUpkeep::new(false)));
+        let mut filters = started();
+        filters.end(keyspace.id, true);
+        assert!(saves(&filters), "the next part of it");
+        let mut filters = started();
+        filters.end(keyspace.id, false);
+        assert!(!saves(&filters), "it would fail again");
+        filters.tree_changed(&keyspace);
+        assert!(saves(&filters));
+        let mut filters = started();
+        filters.tree_changed(&keyspace);
+        filters.end(keyspace.id, false);
+        assert!(saves(&filters), "the change was forgotten");
+    }
+
+    #[test]
+    fn a_filter_without_work_is_looked_at_once() {
+        let options = KeyspaceOptions { filter: "grf".parse().unwrap(), ..KeyspaceOptions::default() };
+        let count = IN_TURN + 4;
+        let db = session(count as KeyspaceId, &options, |_| ());
+        let state = db.state();
+        let mut filters = FilterUpkeep::new(true);
+        filters.note_all(&state.catalogue);
+        let mut looks = || {
+            let before = filters.rounds.looks;
+            assert!(filters.next(&state.catalogue).is_none());
+            filters.rounds.looks - before
+        };
+        assert_eq!([looks(), looks()], [count, IN_TURN]);
     }
 }

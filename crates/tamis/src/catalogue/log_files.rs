@@ -363,4 +363,30 @@ mod tests {
         assert_eq!(files.place_of(89), Some(LogPart { log: 7, until: 90 }));
         assert_eq!(files.place_of(90), Some(LogPart { log: 9, until: SeqNo::MAX }));
     }
+
+    #[test]
+    fn a_session_that_has_not_begun_waits_at_the_first_log_that_is_needed() {
+        let mut files = LogFiles::default();
+        files.wait_at(5);
+        assert_eq!((files.current(), files.oldest()), (5, 5));
+        assert_eq!((files.place_of(1), files.oldest_change()), (None, 0), "it has no writes");
+        files.current_first = 1;
+        assert_eq!(files.place_of(1), Some(LogPart { log: 5, until: SeqNo::MAX }));
+        assert_eq!((files.place_of(0), files.oldest_change()), (None, 1));
+    }
+
+    /// The end of a log that was abandoned is unreliable.
+    #[test]
+    fn logs_that_were_abandoned_are_not_needed_by_readers_of_changes() {
+        let mut files = LogFiles { current: 9, rolled: vec![closed(7, 70, 70)], ..LogFiles::default() };
+        let abandoned = ClosedLog { abandoned: true, ..closed(4, 40, 40) };
+        files.retained.logs = [closed(3, 30, 30), abandoned].into_iter().map(|log| (log, 0)).collect();
+        assert_eq!(files.closed().collect::<Vec<_>>(), [(3, 30), (7, 70)]);
+    }
+
+    #[test]
+    fn a_step_is_at_least_a_byte() {
+        let none = Limits { most: 7, ..limits() };
+        assert_eq!((none.step(0), none.step(1 << 30)), (1, 1));
+    }
 }

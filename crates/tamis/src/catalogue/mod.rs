@@ -320,7 +320,6 @@ impl Catalogue {
 
     /// Removes a keyspace that the writer has dropped. Its files are the writer's to remove.
     pub(crate) fn forget(&mut self, keyspace: &KeyspaceInner) {
-        keyspace.view.load().memtables.iter().for_each(|slot| slot.memtable.retire());
         keyspace.let_go();
         self.keyspaces.remove(keyspace.id);
     }

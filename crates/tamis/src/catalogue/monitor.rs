@@ -22,6 +22,12 @@ use crate::gate::Gate;
 use crate::gate::backoff::RETRY;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
+/// After this time, a waiting thread looks for flags that were set without the lock.
+const LONG: Duration = Duration::from_secs(1);
+
+/// The same for flags that are set without a signal.
+const SHORT: Duration = Duration::from_millis(20);
+
 /// The state shared by the background work and the writers of one database.
 #[derive(Debug)]
 pub(crate) struct Monitor {
@@ -50,13 +56,13 @@ impl Monitor {
 
     /// Waits for a change of the state, for at most a second.
     pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.wait_for(state, Duration::from_secs(1))
+        self.wait_for(state, LONG)
     }
 
     /// Waits for a change of the state, at most as long as a flag set without a signal may go
     /// unnoticed.
     pub(crate) fn wait_briefly<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.wait_for(state, Duration::from_millis(20))
+        self.wait_for(state, SHORT)
     }
 
     /// Waits for a change of the state, or until failed work may be retried.
@@ -74,5 +80,30 @@ impl Monitor {
         self.gate.stop(cause);
         let _state = self.lock();
         self.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::catalogue::tests::session;
+    use crate::options::KeyspaceOptions;
+
+    /// Without the signal, the test would take ten minutes.
+    #[test]
+    fn whoever_waits_for_a_change_learns_that_writes_have_stopped() {
+        let db = session(1, &KeyspaceOptions::default(), |_| ());
+        thread::scope(|threads| {
+            let mut state = db.state();
+            threads.spawn(|| db.monitor.poison(&"a panic"));
+            loop {
+                state = db.monitor.wait_for(state, Duration::from_secs(600));
+                if db.gate.stopped().is_some() {
+                    break;
+                }
+            }
+        });
     }
 }

@@ -101,3 +101,16 @@ impl Progress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_has_one_helper_less_than_threads() {
+        for (background_threads, sub_jobs, helpers) in [(1, None, 0), (4, None, 3), (4, Some(2), 1)] {
+            let options = Options { background_threads, sub_jobs, ..Options::default() };
+            assert_eq!(Background::new(&options).helpers.free(), helpers);
+        }
+    }
+}

@@ -80,3 +80,18 @@ pub(crate) const PRICE_OF_PROBE: u64 = 8;
 /// The price of stepping over a deleted key or an obsolete version that a merge would have removed:
 /// about a twelfth of a search.
 pub(crate) const PRICE_OF_STEP: u64 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A few blocks are the first that a new database reads.
+    #[test]
+    fn wasted_searches_cost_as_many_reads_as_other_searches() {
+        let reads = |block_reads, io_reads| {
+            let reads = ReadCost { seeks: 10, block_reads, io_reads, ..ReadCost::default() };
+            (loss(reads, false) - 10 * PRICE_OF_SEARCH) / PRICE_OF_READ
+        };
+        assert_eq!([reads(0, 0), reads(1, 1), reads(2, 1), reads(4, 1), reads(1, 2)], [0, 10, 5, 2, 10]);
+    }
+}

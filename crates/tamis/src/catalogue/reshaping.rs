@@ -60,3 +60,18 @@ impl Reshaping {
         self.changes.get(&keyspace).map_or_else(|| now.clone(), |change| change.tuning.stored(now))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_seen_of_a_keyspace_may_change_its_options() {
+        let workload: Workload = "get 50, put 50".parse().unwrap();
+        let mut reshaping = Reshaping::having_seen(vec![(3, workload)]);
+        assert_eq!((reshaping.seen(3), reshaping.seen(4)), (Some(workload), None));
+        assert_eq!((reshaping.has_change(3), reshaping.has_change(4)), (true, false));
+        assert!(reshaping.of(4).waiting.is_none());
+        assert_eq!((reshaping.seen(4), reshaping.has_change(4)), (None, true));
+    }
+}

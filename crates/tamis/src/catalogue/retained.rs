@@ -149,3 +149,54 @@ impl ClosedLog {
 
 /// An obsolete log is kept only if it was synced at least once per this many bytes.
 pub(crate) const BYTES_BY_SYNC: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(id: LogId, bytes: u64) -> ClosedLog {
+        ClosedLog::found(id, Some(10 * id), bytes)
+    }
+
+    #[test]
+    fn logs_are_kept_for_any_of_the_limits_or_a_consumer() {
+        let none = RetainedLogs::default;
+        assert!(!none().keeps_any());
+        assert!(RetainedLogs { keep_bytes: 1, ..none() }.keeps_any());
+        assert!(RetainedLogs { keep_time: Some(0), ..none() }.keeps_any());
+        let consumer = ConsumerPosition { position: 0, held: 0, pending: None, written: 0 };
+        let consumers = BTreeMap::from([("one".to_owned(), consumer)]);
+        assert!(RetainedLogs { consumers, ..none() }.keeps_any());
+    }
+
+    #[test]
+    fn logs_of_earlier_sessions_are_kept_once_and_in_order() {
+        let mut retained = RetainedLogs::default();
+        retained.extend(vec![found(5, 50), found(7, 70)], 1000);
+        retained.extend_found([9, 7, 3].map(|id| found(id, 1)).into_iter(), 2000);
+        let logs: Vec<_> = retained.logs.iter().map(|(log, since)| (log.id, log.bytes, *since)).collect();
+        assert_eq!(logs, [(3, 1, 2000), (5, 50, 1000), (7, 70, 1000), (9, 1, 2000)]);
+        assert_eq!(retained.allocated(), 122);
+    }
+
+    /// Their names are not known, so none of them may lose a log.
+    #[test]
+    fn unknown_consumers_have_acknowledged_nothing() {
+        let mut retained = RetainedLogs::default();
+        assert_eq!(retained.acknowledged(100), SeqNo::MAX);
+        let consumer = |held| ConsumerPosition { position: held, held, pending: None, written: 0 };
+        retained.consumers = BTreeMap::from([("a".into(), consumer(30)), ("b".into(), consumer(20))]);
+        assert_eq!(retained.acknowledged(100), 20);
+        retained.keeps_all = Some(StorageError::corrupt(std::path::Path::new("x"), None, "damaged"));
+        assert_eq!(retained.acknowledged(100), 0);
+    }
+
+    #[test]
+    fn a_log_is_worth_overwriting_if_it_was_synced_often_enough() {
+        let log = |syncs, bytes| ClosedLog { syncs, ..found(1, bytes) };
+        assert!(log(2, 2 * BYTES_BY_SYNC).was_synced());
+        assert!(!log(2, 2 * BYTES_BY_SYNC + 1).was_synced());
+        // How often one of an earlier session was synced is not known.
+        assert!(!found(1, 1).was_synced() && found(1, 1).keep);
+    }
+}

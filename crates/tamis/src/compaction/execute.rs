@@ -84,6 +84,11 @@ impl Helpers {
         Helpers { free: AtomicUsize::new(count) }
     }
 
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.free.load(Relaxed)
+    }
+
     /// Takes up to `wanted` helpers. The counter guards no other memory.
     fn take(&self, wanted: usize) -> TakenHelpers<'_> {
         let take = |free: usize| Some(free - free.min(wanted));

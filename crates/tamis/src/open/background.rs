@@ -125,9 +125,7 @@ impl Workers {
     /// [`end_events`](Self::end_events) takes.
     pub(crate) fn join(mut self) -> Workers {
         for thread in self.work.drain(..) {
-            if thread.join().is_err() {
-                log::error!("a background thread of the database panicked");
-            }
+            thread.join().unwrap_or_else(|_| log::error!("a background thread of the database panicked"));
         }
         self
     }
@@ -138,10 +136,8 @@ impl Workers {
         let Some(mut events) = self.events else { return };
         events.observer.queue().end();
         let is_caller = events.id.get() == Some(&std::thread::current().id());
-        if let Some(thread) = events.thread.take().filter(|_| !is_caller)
-            && thread.join().is_err()
-        {
-            log::error!("the thread of the event listeners panicked");
+        if let Some(thread) = events.thread.take().filter(|_| !is_caller) {
+            thread.join().unwrap_or_else(|_| log::error!("the thread of the event listeners panicked"));
         }
     }
 }

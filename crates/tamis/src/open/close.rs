@@ -103,13 +103,17 @@ mod tests {
     use std::time::Duration;
 
     use tamis_base::ids::DEFAULT_KEYSPACE;
+    use tamis_files::tree::edit::VersionEdit;
     use tamis_files::tree::manifest::Manifest;
+    use tamis_testkit::{FaultPlan, FaultyFs};
 
+    use crate::catalogue::retained::ClosedLog;
     use crate::catalogue::state::State;
-    use crate::io::MemFs;
+    use crate::io::{FileSystem, MemFs, Usage};
     use crate::observe::events::{Event, EventListener};
     use crate::select::Task;
     use crate::sync::Mutex;
+    use crate::tree::new_tables::NewTables;
     use crate::{Options, open};
 
     /// Whoever closes a database may go on to read what its listeners have gathered.
@@ -137,6 +141,38 @@ mod tests {
         db.close().unwrap();
         let told = [begun, ended].map(|count| count.load(Ordering::Relaxed));
         assert_eq!(told, [3, 3]);
+    }
+
+    /// The tree in memory may be in any state.
+    #[test]
+    fn no_manifest_is_written_when_a_database_is_closed_after_a_panic() {
+        let fs = FaultyFs::new(1);
+        let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+        let db = open::open(Path::new("/db"), options, None).unwrap();
+        fs.plan(FaultPlan { fail_at: Some(fs.operations()), ..FaultPlan::none() });
+        let edit = VersionEdit::default();
+        db.state().catalogue.commit(edit, NewTables::default(), |_, _| ()).unwrap_err();
+        fs.plan(FaultPlan::none());
+        db.gate.stop(&"a panic");
+        let manifests = || {
+            let all = fs.files().into_iter();
+            all.filter(|(path, _)| path.to_string_lossy().contains("MANIFEST")).collect::<Vec<_>>()
+        };
+        let before = manifests();
+        super::close(&db, &Mutex::default()).unwrap_err();
+        assert_eq!(manifests(), before);
+    }
+
+    #[test]
+    fn obsolete_logs_are_removed_when_a_database_is_closed() {
+        let fs = MemFs::new();
+        let options = Options { file_system: Some(Arc::new(fs.clone())), ..Options::default() };
+        let db = open::open(Path::new("/db"), options, None).unwrap();
+        let path = Path::new("/db/000099.log");
+        drop(fs.create(path, Usage::Log).unwrap());
+        db.state().logs.obsolete.push(ClosedLog::found(99, None, 10));
+        super::close(&db, &Mutex::default()).unwrap();
+        assert!(!fs.exists(path).unwrap());
     }
 
     /// The next opening would read all tables to make it again.

@@ -276,3 +276,19 @@ fn the_first_write_of_a_log_is_found_without_reading_the_rest() {
     write(&fs, 4, &[], Last::Closed);
     assert_eq!(first(4), None);
 }
+
+/// A crash may keep the name of a log that was created ahead, and nothing else of it.
+#[test]
+fn a_log_without_a_header_is_told_only_if_a_later_one_has_records() {
+    let fs = ToyFs::default();
+    write(&fs, 3, &[(1, 1, false)], Last::Names(4));
+    fs.set(log_path(Path::new(DIR), 4), b"not a header".to_vec());
+    let (writes, found) = whole(&fs, &[3, 4]);
+    assert_eq!((writes, found.last_seq), (vec![(3, 1)], 1));
+    assert_eq!(found.broken, Some((4, 0, "a record is torn".to_owned())));
+    assert_eq!((found.warnings, found.last_closed, found.last_empty), (vec![], false, false));
+    write(&fs, 5, &[(2, 1, false)], Last::Open);
+    let (writes, found) = whole(&fs, &[3, 4, 5]);
+    assert_eq!((writes, found.warnings.len()), (vec![(3, 1)], 1), "{:?}", found.warnings);
+    assert!(found.warnings[0].contains("dropped 1 records"), "{:?}", found.warnings);
+}
