@@ -95,14 +95,7 @@ pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<(
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if bytes > written {
         use rustix::io::Errno;
-        // Without KEEP_SIZE the length grows now, so that a later fdatasync finds no changed length
-        // to write.
-        return match rustix::fs::fallocate(
-            file,
-            rustix::fs::FallocateFlags::empty(),
-            written,
-            bytes - written,
-        ) {
+        return match extend(file, written, bytes) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             Err(e) => Err(e.into()),
         };
@@ -111,6 +104,21 @@ pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<(
     // file.
     let _ = (file, written, bytes);
     Ok(())
+}
+
+/// Provides the bytes in `from..to` of a file. After an error the file is as long as before.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn extend(file: &File, from: u64, to: u64) -> rustix::io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate, fstat, ftruncate};
+    let before = fstat(file)?.st_size as u64;
+    // Without KEEP_SIZE the length grows now, so that a later fdatasync finds no changed length to
+    // write.
+    fallocate(file, FallocateFlags::empty(), from, to - from).inspect_err(|_| {
+        // ext4 and XFS keep the part that they found space for.
+        if let Err(e) = ftruncate(file, before) {
+            log::warn!("space that could not be reserved as a whole is still taken: {e}");
+        }
+    })
 }
 
 /// Tells the kernel how the file will be read. Only a hint: failures are ignored.

@@ -40,7 +40,7 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 
 use super::WriteFile;
-use super::disk::{preallocate, write_all_at, write_both_at};
+use super::disk::{extend, preallocate, write_all_at, write_both_at};
 
 /// The most bytes prepared at a time, some hundred records: about 15 µs on an idle machine.
 const PIECE: u64 = 64 << 10;
@@ -244,7 +244,7 @@ impl WriteFile for MappedWriter {
         if bytes > self.reserved {
             use rustix::io::Errno;
             let from = self.reserved.max(self.written);
-            match fallocate(&self.file, FallocateFlags::empty(), from, bytes - from) {
+            match extend(&self.file, from, bytes) {
                 Ok(()) => self.reserved = bytes,
                 Err(e @ (Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => self.stop_mapping(&e.into()),
                 Err(e) => return Err(e.into()),

@@ -101,14 +101,13 @@ impl LogWriter {
         if bytes <= self.allocated() || self.len < self.refused || self.failure.is_some() {
             return true;
         }
-        let result = self.file.preallocate(bytes);
-        self.reserved = bytes;
-        if let Err(e) = result {
-            log::debug!("could not reserve {bytes} bytes for {}: {e}", self.path.display());
-            self.refused = bytes;
-            // Part of the space may have been reserved.
-            self.give_back();
-            return false;
+        match self.file.preallocate(bytes) {
+            Ok(()) => self.reserved = bytes,
+            Err(e) => {
+                log::debug!("could not reserve {bytes} bytes for {}: {e}", self.path.display());
+                self.refused = bytes;
+                return false;
+            }
         }
         true
     }
