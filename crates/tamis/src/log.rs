@@ -141,6 +141,12 @@ impl Current {
         self.writer.as_ref().map_or(0, LogWriter::len)
     }
 
+    /// Reports whether values may stay in the log.
+    #[cfg(test)]
+    pub(crate) fn has_values(&self) -> bool {
+        self.readable.is_some()
+    }
+
     /// Assigns the next `count` sequence numbers, those of the newest record. Returns the last of
     /// them.
     pub(crate) fn assign(&mut self, count: u64) -> SeqNo {

@@ -47,6 +47,11 @@ impl Bell {
         self.rings.load(SeqCst)
     }
 
+    /// Returns how many threads sleep or are about to; those of a simulation are not counted.
+    pub fn sleepers(&self) -> u32 {
+        self.sleepers.load(SeqCst)
+    }
+
     /// Sleeps until it has rung after `rings`, or for no reason.
     pub fn wait(&self, rings: u32) {
         #[cfg(feature = "simulation")]
@@ -69,7 +74,7 @@ impl Bell {
         if let Some(machine) = simulated::current() {
             machine.unpark(self.address(), true);
         }
-        if self.sleepers.load(SeqCst) > 0 {
+        if self.sleepers() > 0 {
             atomic_wait::wake_all(&self.rings);
         }
     }
@@ -112,7 +117,7 @@ mod tests {
             }
         });
         assert_eq!(turn.into_inner(), THREADS * rounds);
-        assert_eq!(bell.sleepers.into_inner(), 0);
+        assert_eq!(bell.sleepers(), 0);
     }
 
     #[test]

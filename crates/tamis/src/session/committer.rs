@@ -338,9 +338,10 @@ impl Committer {
     /// `waiting` other writers are already queued.
     fn await_members(&self, returning: usize, waiting: usize) {
         let Some(limit) = self.gathering.limit(returning) else { return };
-        let returned = || self.queue.lock().pending.len().saturating_sub(waiting);
-        sync::wait_up_to(limit, || returned() >= returning);
-        self.gathering.note_returned(returned(), returning);
+        // Only a leader takes writers out of the queue.
+        let missing = || (waiting + returning).saturating_sub(self.queue.lock().pending.len());
+        sync::wait_up_to(limit, || missing() == 0);
+        self.gathering.note_returned(returning - missing(), returning);
     }
 }
 
@@ -348,71 +349,4 @@ mod gathering;
 pub(crate) mod turns;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalogue::tests::session;
-    use crate::options::KeyspaceOptions;
-
-    /// The leader of a group that is not synced waited for others.
-    #[test]
-    fn only_a_leader_that_syncs_waits_and_only_for_those_who_may_return() {
-        let db = session(1, &KeyspaceOptions::default(), |_| ());
-        let committer = Committer::new(0);
-        committer.gathering.note_group(Duration::from_secs(1));
-        let lead = |sync, returning| {
-            let batch = WriteBatch::new();
-            let lead = Lead { batch, sync, condition: None, returning, waiting: 0 };
-            committer.lead(lead, || db.lock_log(), |_, _, _| Ok(())).unwrap();
-        };
-        let waits = || committer.gathering.limit(1).is_some();
-        // Two in a row that waited in vain would keep the next one from waiting.
-        lead(false, 8);
-        lead(false, 8);
-        assert!(waits());
-        lead(true, 8);
-        // One that has nobody to wait for is no success either.
-        lead(true, 0);
-        lead(true, 8);
-        assert!(!waits());
-        assert!(waits());
-    }
-
-    /// A reader that nobody woke slept for as long as it was willing to.
-    #[test]
-    fn a_sleeper_is_woken_by_the_number_that_it_waits_for() {
-        const HOUR: Duration = Duration::from_secs(3600);
-        for gives_up in [false, true] {
-            let committer = Committer::new(4);
-            committer.sleep_until(4, HOUR);
-            let naps = AtomicUsize::new(0);
-            sync::thread::scope(|scope| {
-                let sleeper = scope.spawn("sleeper".to_owned(), || {
-                    let is_over = || committer.visible() >= 6 || committer.broken.load(Ordering::SeqCst);
-                    while !is_over() {
-                        committer.sleep_until(6, HOUR);
-                        naps.fetch_add(1, Ordering::SeqCst);
-                    }
-                });
-                let sleeper = sleeper.unwrap();
-                let deadline = Instant::now() + Duration::from_secs(20);
-                let sleeps = || committer.sleeping.load(Ordering::SeqCst) == 1;
-                while !sleeps() && Instant::now() < deadline {
-                    sync::thread::sleep(Duration::from_millis(1));
-                }
-                let fell_asleep = sleeps();
-                // It sleeps on, and does not look again and again.
-                sync::thread::sleep(Duration::from_millis(20));
-                let before = naps.load(Ordering::SeqCst);
-                if gives_up || !fell_asleep {
-                    committer.give_up()
-                } else {
-                    committer.publish(6)
-                }
-                sleeper.join().unwrap();
-                assert!(fell_asleep && before < 10, "{before} naps");
-            });
-            assert_eq!(committer.sleeping.load(Ordering::SeqCst), 0);
-            assert_eq!(committer.wait_for(6), !gives_up);
-        }
-    }
-}
+mod tests;

@@ -97,7 +97,6 @@ impl Session {
         sync: bool,
         condition: Option<&Arc<Condition>>,
     ) -> Result<(), WriteError> {
-        self.gate.check_process()?;
         let is_timed = sync || condition.is_some() || latency::is_due() || self.observed.observer.times_all();
         let timed = is_timed.then(|| self.begin_timed(&batch, batch.byte_len(), sync, condition.is_some()));
         let result = self.commit_untimed(batch, sync, condition);
@@ -111,7 +110,6 @@ impl Session {
     /// Commits, without a sync, a put that is the only operation of `batch` and has no value there:
     /// it is `value`, which is copied into the log and, if it does not stay there, the memtable.
     pub(crate) fn put_large(&self, batch: &WriteBatch, value: &[u8]) -> Result<(), WriteError> {
-        self.gate.check_process()?;
         let is_timed = latency::is_due() || self.observed.observer.times_all();
         let bytes = batch.byte_len() + value.len();
         let timed = is_timed.then(|| self.begin_timed(batch, bytes, false, false));
@@ -143,6 +141,7 @@ impl Session {
         Ok(())
     }
 
+    /// Checks that a batch may be written. Comes before any lock.
     #[inline]
     fn admit(&self, batch: &WriteBatch) -> Result<(), WriteError> {
         self.check_ready()?;
@@ -275,43 +274,39 @@ impl Session {
         let batches = &members.batches[..];
         let bytes: usize = batches.iter().map(|b| b.byte_len()).sum();
         let count: u64 = batches.iter().map(|b| b.len() as u64).sum();
-        if count > 0 {
-            self.make_room(log, batches, bytes)?;
+        if count == 0 {
+            // Who writes nothing asks for a sync.
+            return Ok(self.log.sync(log)?);
         }
+        self.make_room(log, batches, bytes)?;
         let directory = self.keyspaces.directory.load();
         let of =
             |batch: &&WriteBatch| Targets::of(&directory, batch.keyspaces(), log, &self.keyspaces.filled);
         let targets: SmallVec<[Targets; 4]> = batches.iter().map(of).collect();
-        let mut logged = None;
-        if count > 0 {
-            let stays = batches.iter().zip(&targets).any(|(batch, targets)| targets.leave_in_log(batch));
-            let readable = stays.then(|| self.log.readable(log)).flatten();
-            batches.iter().try_for_each(|batch| self.check_intact(batch))?;
-            let offset = self.log.append(log, count, batches.iter().map(|batch| batch.bytes()))?;
-            logged = readable.map(|log| (log, offset));
-        }
+        let stays = batches.iter().zip(&targets).any(|(batch, targets)| targets.leave_in_log(batch));
+        let readable = stays.then(|| self.log.readable(log)).flatten();
+        batches.iter().try_for_each(|batch| self.check_intact(batch))?;
+        let offset = self.log.append(log, count, batches.iter().map(|batch| batch.bytes()))?;
         if sync {
             self.log.sync(log)?;
         }
-        if count > 0 {
-            let mut in_log = logged.as_ref().map(|(log, offset)| InLog { log, offset: *offset });
-            let mut seq = log.last_seq();
-            for (batch, targets) in batches.iter().zip(&targets) {
-                // Cannot fail: the batches were checked.
-                targets.insert(batch, None, in_log, seq);
-                self.check_inserted(batch)?;
-                self.note_deletes(targets);
-                seq += batch.len() as u64;
-                if let Some(place) = &mut in_log {
-                    place.offset += batch.byte_len() as u64;
-                }
+        let mut in_log = readable.as_ref().map(|log| InLog { log, offset });
+        let mut seq = log.last_seq();
+        for (batch, targets) in batches.iter().zip(&targets) {
+            // Cannot fail: the batches were checked.
+            targets.insert(batch, None, in_log, seq);
+            self.check_inserted(batch)?;
+            self.note_deletes(targets);
+            seq += batch.len() as u64;
+            if let Some(place) = &mut in_log {
+                place.offset += batch.byte_len() as u64;
             }
-            let last = log.assign(count);
-            sync::point();
-            self.committer.publish(last);
-            self.expiry.note_visible();
-            self.count(count, bytes);
         }
+        let last = log.assign(count);
+        sync::point();
+        self.committer.publish(last);
+        self.expiry.note_visible();
+        self.count(count, bytes);
         Ok(())
     }
 
@@ -541,157 +536,4 @@ impl Session {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    use super::*;
-    use crate::io::MemFs;
-    use crate::{Db, Options};
-
-    fn open() -> Db {
-        Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() }.open("/db").unwrap()
-    }
-
-    /// The queue used to wait for a leader that no longer existed.
-    #[test]
-    fn a_panic_of_the_leader_stops_writes_but_leaves_no_writer_waiting() {
-        let db = open();
-        db.put("key", "value").unwrap();
-        let inner = db.inner();
-        sync::thread::scope(|scope| {
-            let leader = scope.spawn("leader".to_owned(), || {
-                let mut batch = WriteBatch::new();
-                batch.put("key", "lost");
-                let commit = |_: &mut Current, _: Members<'_>, _| {
-                    while inner.committer.queue.lock().pending.len() < 2 {
-                        sync::thread::sleep(std::time::Duration::from_millis(1));
-                    }
-                    panic!("while leading");
-                };
-                catch_unwind(AssertUnwindSafe(|| {
-                    inner.committer.submit(batch, false, None, || inner.lock_log(), commit)
-                }))
-            });
-            let leader = leader.unwrap();
-            while !inner.committer.queue.lock().leading {
-                sync::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            let other = || {
-                let mut batch = WriteBatch::new();
-                batch.put("key", "other");
-                inner.write(batch, true)
-            };
-            let others = [(); 2].map(|()| scope.spawn("other".to_owned(), other).unwrap());
-            for other in others {
-                assert!(matches!(other.join().unwrap(), Err(WriteError::Poisoned { .. })));
-            }
-            assert!(leader.join().unwrap().is_err());
-        });
-        assert_eq!(db.get("key").unwrap().unwrap(), "value");
-        assert!(matches!(db.put("key", "later"), Err(WriteError::Poisoned { .. })));
-    }
-
-    /// A thread that took the log used to wait forever for a number that was assigned but never
-    /// published.
-    #[test]
-    fn a_panic_between_a_number_and_its_publication_keeps_nobody_waiting() {
-        let db = open();
-        db.put("key", "value").unwrap();
-        let inner = db.inner();
-        let panicked = catch_unwind(AssertUnwindSafe(|| {
-            let mut log = inner.lock_log();
-            log.assign(1);
-            panic!("before it is published");
-        }));
-        assert!(panicked.is_err());
-        assert!(matches!(db.put("key", "later"), Err(WriteError::Poisoned { .. })));
-        drop(inner.lock_log());
-        assert_eq!(db.get("key").unwrap().unwrap(), "value");
-    }
-
-    /// A batch in flight that never lands stops all writes, and the batches waiting for it get an
-    /// error.
-    #[test]
-    fn a_panic_in_flight_stops_writes_and_keeps_nobody_waiting() {
-        let db = open();
-        db.put("key", "value").unwrap();
-        let inner = db.inner();
-        let ticket = {
-            let mut log = inner.log.lock();
-            log.assign(1);
-            inner.committer.turns.take()
-        };
-        sync::thread::scope(|scope| {
-            // In flight behind the one that panics.
-            let behind = scope.spawn("behind".to_owned(), || db.put("key", "behind")).unwrap();
-            while inner.log.lock().last_seq() < 3 {
-                sync::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            let in_flight = InFlight { db: inner, ticket: Some(ticket) };
-            let panicked = catch_unwind(AssertUnwindSafe(|| {
-                let _in_flight = in_flight;
-                panic!("in flight");
-            }));
-            assert!(panicked.is_err());
-            assert_eq!(inner.gate.stopped().unwrap(), PANICKED);
-            assert!(matches!(behind.join().unwrap(), Err(WriteError::Poisoned { .. })));
-        });
-        assert!(matches!(db.put("key", "later"), Err(WriteError::Poisoned { .. })));
-        drop(inner.lock_log());
-        assert_eq!(db.get("key").unwrap().unwrap(), "value");
-    }
-
-    /// Deletes go ahead of what waits for room, but not of their condition.
-    #[test]
-    fn a_transaction_of_deletes_is_judged_while_writes_are_stopped() {
-        let db = open();
-        db.put("key", "value").unwrap();
-        let mut tx = db.transaction();
-        assert_eq!(tx.get("key").unwrap().unwrap(), "value");
-        tx.delete("key").unwrap();
-        db.put("key", "newer").unwrap();
-        let _pause = db.pause_compaction();
-        // Nothing that ends the stop has room.
-        let lacks = db.inner().state().scheduler.note_room(0, Some("no room".to_owned()));
-        assert_eq!(lacks, None);
-        let pressure = &db.default_keyspace().inner.pressure;
-        pressure.set(Pressure::Stop);
-        assert!(matches!(tx.commit(), Err(TransactionError::Conflict { .. })));
-        assert_eq!(db.get("key").unwrap().unwrap(), "newer");
-        db.delete_range("a"..="z").unwrap();
-        pressure.set(Pressure::None);
-        assert_eq!(db.get("key").unwrap(), None);
-    }
-
-    #[test]
-    fn the_time_of_a_delete_is_noted_where_deletes_have_a_maximum_age() {
-        for age in [None, Some(std::time::Duration::from_secs(3600))] {
-            let mut options = Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() };
-            options.keyspace.max_tombstone_age = age;
-            let db = options.open("/db").unwrap();
-            let noted = || db.default_keyspace().inner.view.load().memtables.active.first_delete();
-            db.put("key", "value").unwrap();
-            assert_eq!(noted(), None);
-            db.delete("key").unwrap();
-            assert_eq!(noted().is_some(), age.is_some());
-        }
-    }
-
-    #[cfg(debug_assertions)]
-    #[test]
-    fn a_key_is_hashed_once_when_its_operation_is_added_and_never_under_a_lock() {
-        let db = open();
-        let computed = tamis_filter::digest::computed_on_this_thread;
-        let before = computed();
-        let mut batch = WriteBatch::new();
-        batch.put("a", "1").merge("b", "2").delete_range("c".."d").delete("e");
-        assert_eq!(computed() - before, 3);
-        let mut batch = WriteBatch::new();
-        batch.put("a", "1").delete_range("c".."d").delete("e").put("f", "2");
-        let before = computed();
-        db.write(batch).unwrap();
-        assert_eq!(computed(), before);
-        let read = |key: &str| db.get(key).unwrap().map(|value| value.to_vec());
-        assert_eq!((read("a"), read("e"), read("f")), (Some(b"1".to_vec()), None, Some(b"2".to_vec())));
-    }
-}
+mod tests;

@@ -85,3 +85,64 @@ impl Session {
 fn conflict(part: &KeyspaceFootprint, key: Vec<u8>) -> Refusal {
     Refusal::Conflict { keyspace: part.keyspace.name().to_owned(), key }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
+
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::conflicts::footprint::Points;
+    use crate::io::MemFs;
+    use crate::{Db, Options, TransactionError, sync};
+
+    fn open() -> Db {
+        Options { file_system: Some(Arc::new(MemFs::new())), ..Options::default() }.open("/db").unwrap()
+    }
+
+    /// Others would wait for a leader that walks over ranges.
+    #[test]
+    fn ranges_are_judged_before_the_log_is_taken() {
+        let db = open();
+        db.put("b", "1").unwrap();
+        let mut tx = db.transaction();
+        assert_eq!(tx.range("a".."c").count(), 1);
+        tx.put("x", "2").unwrap();
+        db.put("b", "3").unwrap();
+        let log = db.inner().log.lock();
+        let done = AtomicBool::new(false);
+        sync::thread::scope(|scope| {
+            let commit = || {
+                let committed = tx.commit();
+                done.store(true, Ordering::SeqCst);
+                committed
+            };
+            let commit = scope.spawn("commit".to_owned(), commit).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while !done.load(Ordering::SeqCst) && Instant::now() < deadline {
+                sync::thread::sleep(Duration::from_millis(1));
+            }
+            let was_done = done.load(Ordering::SeqCst);
+            drop(log);
+            let committed = commit.join().unwrap();
+            assert!(matches!(committed, Err(TransactionError::Conflict { .. })) && was_done);
+        });
+        assert_eq!(db.stats().write.conflicts, 1);
+    }
+
+    #[test]
+    fn what_was_judged_ahead_is_not_left_for_the_leader() {
+        let db = open();
+        (0..3).for_each(|i| db.put("a", [i]).unwrap());
+        let keyspace = db.default_keyspace().inner.clone();
+        let range = (1, (b"b".to_vec(), Some(b"c".to_vec())));
+        let read = KeyspaceFootprint::new(keyspace.clone(), 1, Points::new(), vec![range]);
+        let mut condition = Condition::new(smallvec![read, KeyspaceFootprint::existence(keyspace)]);
+        let exists = condition.parts[1].since;
+        db.inner().judge_ahead(&mut condition).unwrap();
+        assert_eq!((condition.parts[0].since, condition.parts[1].since), (3, exists));
+    }
+}

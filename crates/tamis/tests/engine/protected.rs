@@ -1,8 +1,13 @@
 //! `protect_writes`: records that change in memory are noticed before they get into a table.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use tamis::io::{Access, DirLock, FileSystem, MemFs, ReadFile, Usage, WriteFile};
 use tamis::{Db, Durability, Error, KeyspaceOptions, Options, WriteBatch, WriteError};
 
 fn options() -> Options {
@@ -16,6 +21,86 @@ fn flip(byte: *const u8) {
     let (at, mut held) = (byte as u64, [0]);
     memory.read_exact_at(&mut held, at).unwrap();
     memory.write_all_at(&[held[0] ^ 0x10], at).unwrap();
+}
+
+/// A machine whose memory changes while a log is written.
+#[derive(Clone, Debug, Default)]
+struct Flipping {
+    fs: MemFs,
+    /// The address of the byte that changes after the next append to a log; 0 for none.
+    at: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct FlippingFile {
+    file: Box<dyn WriteFile>,
+    at: Arc<AtomicUsize>,
+}
+
+impl WriteFile for FlippingFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.append(bytes)?;
+        let at = self.at.swap(0, SeqCst);
+        if at > 0 {
+            flip(at as *const u8);
+        }
+        Ok(())
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+    fn preallocate(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.preallocate(bytes)
+    }
+    fn truncate_to_written(&mut self) -> io::Result<()> {
+        self.file.truncate_to_written()
+    }
+}
+
+impl FileSystem for Flipping {
+    fn create(&self, path: &Path, usage: Usage) -> io::Result<Box<dyn WriteFile>> {
+        let file = self.fs.create(path, usage)?;
+        Ok(if usage == Usage::Log { Box::new(FlippingFile { file, at: self.at.clone() }) } else { file })
+    }
+    fn reuse(&self, old: &Path, new: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.fs.reuse(old, new)
+    }
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        self.fs.open(path, access)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.fs.remove_dir_all(path)
+    }
+    fn link_or_copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.fs.link_or_copy(from, to)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.fs.create_dir_all(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.fs.list(dir)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.fs.sync_dir(dir)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.fs.exists(path)
+    }
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.fs.file_len(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DirLock>>> {
+        self.fs.lock(path)
+    }
+    fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.fs.available_space(path)
+    }
 }
 
 fn is_corrupt(error: &dyn std::error::Error) -> bool {
@@ -75,9 +160,14 @@ fn a_key_that_is_not_in_its_place_does_not_hide_its_next_version() {
 fn a_batch_that_changed_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let db = options().open(dir.path()).unwrap();
-    for durability in [Durability::Buffered, Durability::Sync] {
+    for (durability, has_range) in
+        [(Durability::Buffered, false), (Durability::Buffered, true), (Durability::Sync, true)]
+    {
         let mut batch = WriteBatch::protected();
-        batch.put("key", "some value").delete("other").delete_range("r".."s");
+        batch.put("key", "some value").delete("other");
+        if has_range {
+            batch.delete_range("r".."s");
+        }
         flip(&raw const batch.bytes()[9]);
         let error = db.write_with(batch, durability).unwrap_err();
         assert!(matches!(&error, WriteError::Storage(why) if is_corrupt(why)), "{error}");
@@ -85,6 +175,26 @@ fn a_batch_that_changed_is_not_written() {
     }
     db.put("key", "later").unwrap();
     assert_eq!(db.get("key").unwrap().unwrap(), "later");
+}
+
+/// Its record in the log or its entries in memory may be wrong: nobody sees it, and nothing follows.
+#[test]
+fn a_batch_that_changes_while_it_is_committed_stops_writes_for_good() {
+    for durability in [Durability::Buffered, Durability::Sync] {
+        let fs = Flipping::default();
+        let db = Options { file_system: Some(Arc::new(fs.clone())), ..options() }.open("/db").unwrap();
+        db.put("key", "before").unwrap();
+        // The commit protects it.
+        let mut batch = WriteBatch::new();
+        batch.put("key", "some value").delete("other");
+        fs.at.store((&raw const batch.bytes()[9]).addr(), SeqCst);
+        let error = db.write_with(batch, durability).unwrap_err();
+        assert!(matches!(&error, WriteError::Poisoned { .. }) && is_corrupt(&error), "{error}");
+        assert_eq!(db.get("key").unwrap().unwrap(), "before");
+        let error = db.put("key", "later").unwrap_err();
+        assert!(matches!(&error, WriteError::Poisoned { .. }) && is_corrupt(&error), "{error}");
+        assert_eq!(fs.at.load(SeqCst), 0, "the memory has changed");
+    }
 }
 
 /// The checks find nothing where nothing is wrong: all kinds of operations, large values, merges.

@@ -79,3 +79,58 @@ impl Session {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use crate::io::MemFs;
+    use crate::observe::events::{Event, EventListener};
+    use crate::{Options, WriteBatch, sync};
+
+    #[derive(Default)]
+    struct Explanations(Mutex<Vec<String>>);
+
+    impl EventListener for Explanations {
+        fn event(&self, event: &Event) {
+            if let Event::SlowOperation(slow) = event {
+                self.0.lock().unwrap().push(format!("{}: {}", slow.keyspace, slow.explanation));
+            }
+        }
+    }
+
+    #[test]
+    fn a_slow_commit_is_explained_by_what_was_counted_meanwhile() {
+        let told = Arc::new(Explanations::default());
+        let options = Options {
+            file_system: Some(Arc::new(MemFs::new())),
+            slow_operation_threshold: Some(Duration::from_micros(1)),
+            listeners: vec![told.clone()],
+            ..Options::default()
+        };
+        let db = options.open("/db").unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put("a", "1").delete("b");
+        let (bytes, mut expected) = (batch.byte_len(), BTreeSet::new());
+        for sync in [false, true] {
+            let before = db.stats().write;
+            // The commit within this one may be slow, too, and says the same.
+            let timed = db.inner().begin_timed(&batch, bytes, sync, false);
+            db.inner().write(batch.clone(), sync).unwrap();
+            sync::thread::sleep(Duration::from_millis(1));
+            db.inner().end_timed(timed);
+            let log_bytes = (db.stats().write - before).log_bytes;
+            let (synced, log_syncs) = if sync { (", synced", ", log_syncs 1") } else { ("", "") };
+            expected.insert(format!(
+                "default: 2 operations of {bytes} bytes{synced}; meanwhile, by all writers: \
+                 writes 2, user_bytes {bytes}, log_bytes {log_bytes}{log_syncs}, groups 1"
+            ));
+        }
+        db.close().unwrap();
+        let told = told.0.lock().unwrap();
+        let commits = told.iter().filter(|one| one.contains("meanwhile"));
+        assert_eq!(commits.cloned().collect::<BTreeSet<_>>(), expected);
+    }
+}
