@@ -1,4 +1,4 @@
-//! The README's table of engines, its picture, and the tables of docs/performance.md: medians of a few rows.
+//! The README's table of engines, and the tables and pictures of docs/performance.md: medians of a few rows.
 //!
 //! Bold are the best median of a row and those whose rounds overlap with the best one's. Spreads, and what each engine had
 //! while it was measured, are in the tables of the same rows in the comparison.
@@ -80,19 +80,25 @@ static TIMES: [Pick; 8] = [
     large("get of 16 KiB", "get-existing"),
 ];
 
-/// Throughputs in docs/performance.md.
-static RATES: [Pick; 12] = [
+/// Throughputs in docs/performance.md: writes, [`MIXES`], and [`MORE_MIXES`].
+static WRITES: [Pick; 4] = [
     pick("puts in batches of 100", "batch", "fill-random", 1),
     pick("puts, 8 threads", "writers", "fill-random", 8),
     pick("synced puts, 1 thread", "sync", "overwrite", 1),
     pick("synced puts, 32 threads", "sync", "overwrite", 32),
+];
+
+static MIXES: [Pick; 6] = [
     pick("YCSB A", "ycsb", "ycsb-a", 1),
     pick("YCSB B", "ycsb", "ycsb-b", 1),
     pick("YCSB C", "ycsb", "ycsb-c", 1),
     pick("YCSB D", "ycsb", "ycsb-d", 1),
     pick("YCSB E", "ycsb", "ycsb-e", 1),
-    pick("YCSB E, 2 threads", "ycsb", "ycsb-e", 2),
     pick("YCSB F", "ycsb", "ycsb-f", 1),
+];
+
+static MORE_MIXES: [Pick; 2] = [
+    pick("YCSB E, 2 threads", "ycsb", "ycsb-e", 2),
     Pick { name: "mixgraph", suite: "mixgraph", workload: "mixgraph", threads: 1, value_bytes: 36 },
 ];
 
@@ -126,9 +132,14 @@ pub(super) fn times(summary: &Summary) -> Result<Grid, String> {
     grid(summary, FRONT.iter().chain(&TIMES), &ALL_ENGINES, Figure::NsPerOp)
 }
 
+/// Returns the times of docs/performance.md with little memory.
+pub(super) fn memory(summary: &Summary) -> Result<Grid, String> {
+    grid(summary, MEMORY.iter(), &ALL_ENGINES, Figure::NsPerOp)
+}
+
 /// Returns the throughputs of docs/performance.md.
 pub(super) fn rates(summary: &Summary) -> Result<Grid, String> {
-    grid(summary, RATES.iter(), &ALL_ENGINES, Figure::OpsPerSecond)
+    grid(summary, WRITES.iter().chain(&MIXES).chain(&MORE_MIXES), &ALL_ENGINES, Figure::OpsPerSecond)
 }
 
 fn grid(
@@ -172,11 +183,26 @@ fn strong(figure: Figure, spreads: &[Option<Spread>]) -> Vec<usize> {
     (0..spreads.len()).filter(|&at| spreads[at].as_ref().is_some_and(overlaps)).map(|at| at + 1).collect()
 }
 
-/// The picture's file, below the directory of pictures.
-const FILE: &str = "engines.svg";
+/// Times with a fifth of the data in memory, and nothing more.
+static MEMORY: [Pick; 8] = [
+    pick("absent get", "beyond-memory", "get-empty", 1),
+    pick("present get", "beyond-memory", "get-existing", 1),
+    pick("skewed get", "beyond-memory", "get-zipf", 1),
+    pick("seek", "beyond-memory", "seek", 1),
+    pick("seek + 50 entries", "beyond-memory", "seek-next50", 1),
+    pick("YCSB B", "beyond-memory", "ycsb-b", 1),
+    pick("YCSB C", "beyond-memory", "ycsb-c", 1),
+    pick("YCSB D", "beyond-memory", "ycsb-d", 1),
+];
 
-/// The picture's title.
-const TITLE: &str = "Time per operation, by engine";
+/// A picture of times: its name, which is that of its file, its title, and its rows.
+type Picture = (&'static str, &'static str, &'static [Pick]);
+
+static PICTURES: [Picture; 3] = [
+    ("engines", "Time per operation, by engine", &FRONT),
+    ("mixes", "Time per operation of the mixes of YCSB, by engine", &MIXES),
+    ("memory", "Time per operation with five times as much data as memory, by engine", &MEMORY),
+];
 
 /// Refuses a directory of pictures that is not below its document.
 pub(super) fn check_directory(dir: &str) -> Result<(), String> {
@@ -184,11 +210,16 @@ pub(super) fn check_directory(dir: &str) -> Result<(), String> {
     if is_below { Ok(()) } else { Err(format!("pictures are below the document, and {dir} is not")) }
 }
 
-/// Returns the README's picture, whose file is in `dir` beside the document.
-pub(super) fn picture(summary: &Summary, dir: &str) -> Result<Section, String> {
+/// Returns a picture, whose file is in `dir` beside the document. `words` are `dir`, and the picture's name unless it is
+/// the README's.
+pub(super) fn picture(summary: &Summary, words: &str) -> Result<Section, String> {
+    let (dir, name) = words.trim().split_once(' ').unwrap_or((words.trim(), "engines"));
     check_directory(dir)?;
+    let Some((file, title, picks)) = PICTURES.iter().find(|(known, ..)| *known == name.trim()) else {
+        return Err(format!("there is no picture `{name}`"));
+    };
     let (mut groups, mut bold) = (Vec::new(), Vec::new());
-    for pick in &FRONT {
+    for pick in *picks {
         let Some(group) = pick.find(summary) else { continue };
         let spreads = ENGINES.map(|(system, _)| group.spread(system, Figure::NsPerOp));
         let strong = strong(Figure::NsPerOp, &spreads);
@@ -203,14 +234,15 @@ pub(super) fn picture(summary: &Summary, dir: &str) -> Result<Section, String> {
         return Err("the rows have nothing to draw".to_owned());
     }
     let panel = Panel {
-        title: TITLE.to_owned(),
+        title: (*title).to_owned(),
         x: Axis::new("bold: the fastest, or a tie with it", ""),
         y: Axis::new("time, logarithmic; shorter is better", "ns").log(),
         kind: Kind::Bars { parts: Vec::new(), groups },
     };
     let svg = draw::svg(&panel, &Sides::beside(ENGINES[0].1, bold));
-    let text = format!("![{TITLE}; the table below has the values]({dir}/{FILE})");
-    Ok(Section { text, files: vec![(Path::new(dir).join(FILE), svg)] })
+    let path = format!("{dir}/{file}.svg");
+    let text = format!("![{title}; the table below has the values]({path})");
+    Ok(Section { text, files: vec![(path.into(), svg)] })
 }
 
 #[cfg(test)]
@@ -275,6 +307,9 @@ mod tests {
         assert!(svg.contains("absent get: tamis 218 ns, RocksDB 1.19 µs"), "{svg}");
         assert!(svg.contains("prefers-color-scheme: dark"));
         assert!(picture(&summary, "../x").unwrap_err().contains("below the document"));
+        assert!(picture(&summary, "docs/pictures poem").unwrap_err().contains("no picture `poem`"));
+        let mixes = picture(&Summary::of(&rows_of("ycsb", "ycsb-c", TWO)), "x mixes").unwrap();
+        assert_eq!(mixes.files[0].0, Path::new("x/mixes.svg"));
         assert!(picture(&Summary::of(&rows_of("runs", "seek", TWO)), "x").unwrap_err().contains("to draw"));
     }
 }

@@ -3,8 +3,9 @@
 //! A document has a line `<!-- rows: lab/results/NAME KIND -->`, then the table, then `<!-- end of rows -->`. KIND is one of
 //!
 //! * `front`: the README's table, a column for each engine; `picture DIR`: its picture, written to `DIR/engines.svg` beside the document;
+//! * `picture DIR mixes`, `picture DIR memory`: pictures of docs/performance.md, `DIR/mixes.svg` and `DIR/memory.svg`;
 //! * `trees`: tables of trees, by what they write and how they read; `trees DIR`: with a picture, `DIR/trees.svg`;
-//! * `medians`, `rates`: the tables of docs/performance.md, times and throughputs;
+//! * `medians`, `memory`, `rates`: the tables of docs/performance.md, times, times with little memory, and throughputs;
 //! * `times SUITE`: the suite's main table and what belongs below it;
 //! * `latencies SUITE`, `costs SUITE`: its other tables;
 //! * `run`: the day, the machine and the commands.
@@ -54,7 +55,7 @@ fn section(known: &mut Known) -> impl FnMut(&Path, &str) -> Result<Section, Stri
         }
         let (summary, context) = &known[dir];
         match kind.split_once(' ') {
-            Some(("picture", dir)) => front::picture(summary, dir.trim()),
+            Some(("picture", words)) => front::picture(summary, words),
             Some(("trees", dir)) => trees::trees(summary, dir.trim()),
             _ => Ok(table(summary, context, kind)?.into()),
         }
@@ -71,6 +72,7 @@ fn table(summary: &Summary, context: &Context, kind: &str) -> Result<String, Str
     match kind {
         "front" => markdown::table(&mut out, &front::front(summary)?),
         "medians" => markdown::table(&mut out, &front::times(summary)?),
+        "memory" => markdown::table(&mut out, &front::memory(summary)?),
         "rates" => markdown::table(&mut out, &front::rates(summary)?),
         "run" => {
             out += &format!("{}, {}", escaped(&context.date), escaped(&context.machine.describe()));
