@@ -153,6 +153,8 @@ impl Ledger {
             let db = match open_existing(fs, &checkpoint.path) {
                 Ok(db) => db,
                 Err(tamis::OpenError::NotFound { .. }) if !checkpoint.done => continue,
+                // All that is left may be a file without its first bytes, which bears no mark.
+                Err(tamis::OpenError::Foreign { .. }) if !checkpoint.done => continue,
                 Err(e) => return Err(format!("checkpoint {at}: {e}")),
             };
             let found = read_all(&db).map_err(|e| format!("checkpoint {at}: {e}"))?;
