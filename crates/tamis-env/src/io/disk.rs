@@ -94,10 +94,9 @@ impl Default for DiskFs {
 pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if bytes > written {
-        use rustix::io::Errno;
         return match extend(file, written, bytes) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
-            Err(e) => Err(e.into()),
+            Err(e) if !is_unsupported(e) => Err(e.into()),
+            _ => Ok(()),
         };
     }
     // Elsewhere the call either does not exist or, on Apple's systems, would also cut a longer
@@ -106,19 +105,29 @@ pub(super) fn preallocate(file: &File, written: u64, bytes: u64) -> io::Result<(
     Ok(())
 }
 
-/// Provides the bytes in `from..to` of a file. After an error the file is as long as before.
+/// Provides the bytes in `from..to` of a file. After an error the file is as long as before, unless
+/// that fails, too.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn extend(file: &File, from: u64, to: u64) -> rustix::io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate, fstat, ftruncate};
     let before = fstat(file)?.st_size as u64;
     // Without KEEP_SIZE the length grows now, so that a later fdatasync finds no changed length to
     // write.
-    fallocate(file, FallocateFlags::empty(), from, to - from).inspect_err(|_| {
-        // ext4 and XFS keep the part that they found space for.
-        if let Err(e) = ftruncate(file, before) {
-            log::warn!("space that could not be reserved as a whole is still taken: {e}");
-        }
-    })
+    let result = fallocate(file, FallocateFlags::empty(), from, to - from);
+    // ext4 and XFS keep the part that they found space for.
+    if result.is_err_and(|e| !is_unsupported(e))
+        && let Err(e) = ftruncate(file, before)
+    {
+        log::warn!("space that could not be reserved as a whole is still taken: {e}");
+    }
+    result
+}
+
+/// Reports whether an error says that the file system cannot reserve space.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn is_unsupported(error: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    matches!(error, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)
 }
 
 /// Tells the kernel how the file will be read. Only a hint: failures are ignored.

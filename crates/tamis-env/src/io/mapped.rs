@@ -40,7 +40,7 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 
 use super::WriteFile;
-use super::disk::{extend, preallocate, write_all_at, write_both_at};
+use super::disk::{extend, is_unsupported, preallocate, write_all_at, write_both_at};
 
 /// The most bytes prepared at a time, some hundred records: about 15 µs on an idle machine.
 const PIECE: u64 = 64 << 10;
@@ -94,7 +94,8 @@ impl Window {
         // writes the mapping but through this window, to which the caller has the only reference;
         // the mapping is handled by raw pointers only, so that other processes, and reads of the
         // file, may look at it as they like. Its pages have blocks, and the file is not cut short
-        // while anything can be stored: `truncate_to_written` takes the window away first.
+        // while anything can be stored: `truncate_to_written` takes the window away first, and a
+        // refused `preallocate` cuts the file no shorter than it was.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(offset), bytes.len()) };
     }
 }
@@ -242,11 +243,10 @@ impl WriteFile for MappedWriter {
             return preallocate(&self.file, self.written, bytes);
         }
         if bytes > self.reserved {
-            use rustix::io::Errno;
             let from = self.reserved.max(self.written);
             match extend(&self.file, from, bytes) {
                 Ok(()) => self.reserved = bytes,
-                Err(e @ (Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => self.stop_mapping(&e.into()),
+                Err(e) if is_unsupported(e) => self.stop_mapping(&e.into()),
                 Err(e) => return Err(e.into()),
             }
         }

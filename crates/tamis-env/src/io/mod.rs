@@ -79,7 +79,8 @@ pub trait WriteFile: Send + Sync + Debug {
 
     /// Reserves space for `bytes` in total, so that appends up to there change no metadata and
     /// cannot run out of space. A hint: a file system that cannot do it does nothing. The reserved
-    /// part reads as zeros. After an error the file has what it had, also of space reserved before.
+    /// part reads as zeros. After an error the file has the space that it had, and if possible no
+    /// more.
     fn preallocate(&mut self, bytes: u64) -> io::Result<()>;
 
     /// Truncates the file to what this handle appended, removing preallocated or recycled bytes

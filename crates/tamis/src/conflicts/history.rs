@@ -187,7 +187,8 @@ impl History {
         self.any.store(true, Relaxed);
     }
 
-    /// Forgets a dropped keyspace: transactions that depend on it cannot commit.
+    /// Forgets a dropped keyspace: transactions that depend on it cannot commit. Returns its
+    /// memtables, which take a while to free.
     pub(crate) fn forget(&self, keyspace: KeyspaceId) -> Vec<KeptMemtable> {
         let mut kept = self.kept.lock();
         let given_up = kept.give_up(|memtable| memtable.keyspace == keyspace);

@@ -141,8 +141,8 @@ impl Bucket {
         }
     }
 
-    /// Grants a waiter its bytes if it is next and the balance allows. Otherwise returns the latest
-    /// time to ask again, which is never for one that others go before.
+    /// Grants a waiter its bytes if it is next and the balance allows. Otherwise returns how long to
+    /// sleep at most: until the balance allows, or until it is woken because others went before.
     fn grant(&mut self, ticket: u64, now: Duration) -> Result<(), Duration> {
         let gained = i128::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(i128::MAX);
         let gained = gained.saturating_mul(i128::from(self.rate));
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_waiter_is_woken_when_its_turn_has_come() {
         let mut pace = Pace::new(1 << 40);
-        pace.slice = Duration::from_secs(3600);
+        pace.slice = Duration::from_secs(60);
         let bucket = pace.bucket.as_ref().unwrap();
         let first = bucket.lock().enter(Urgency::Compaction, 1);
         let asked = AtomicU64::new(0);

@@ -80,7 +80,7 @@ static TIMES: [Pick; 8] = [
     large("get of 16 KiB", "get-existing"),
 ];
 
-/// Throughputs in docs/performance.md: writes, [`MIXES`], and [`MORE_MIXES`].
+/// Writes, of whose throughputs docs/performance.md has a table together with [`MIXES`] and [`MORE_MIXES`].
 static WRITES: [Pick; 4] = [
     pick("puts in batches of 100", "batch", "fill-random", 1),
     pick("puts, 8 threads", "writers", "fill-random", 8),
@@ -88,6 +88,7 @@ static WRITES: [Pick; 4] = [
     pick("synced puts, 32 threads", "sync", "overwrite", 32),
 ];
 
+/// The mixes of YCSB, in that table and in a picture.
 static MIXES: [Pick; 6] = [
     pick("YCSB A", "ycsb", "ycsb-a", 1),
     pick("YCSB B", "ycsb", "ycsb-b", 1),

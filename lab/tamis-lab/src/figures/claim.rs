@@ -7,10 +7,10 @@ pub enum Finding {
     Holds,
     /// Same direction, but another size or only part of an order.
     Partly,
-    /// Opposite direction.
-    Fails,
     /// Undecided: rows are missing, or differences are within the spread of rounds.
     Open,
+    /// Opposite direction.
+    Fails,
 }
 
 impl Finding {

@@ -252,6 +252,7 @@ fn failures(loaded: &[Loaded]) -> String {
     table(&columns, of(Finding::Fails).chain(of(Finding::Open)))
 }
 
+/// Returns machines, days, commits and commands. Experiments that differ in nothing but their names share a command.
 fn runs(loaded: &[Loaded]) -> String {
     // Where, and with what; the names before the rest of the command.
     type Runs = Vec<(String, Vec<(String, Vec<&'static str>)>)>;
