@@ -1,9 +1,12 @@
 //! File systems that are filled and then freed, from outside or by deletes, and one that is
 //! read-only.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use tamis::io::{DiskFs, FileSystem, Usage};
 
 use super::cuts::IMAGE_BYTES;
 use super::sessions::{Account, Ground};
@@ -47,9 +50,38 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<(), String> {
             }
             fill(bench, kind, &mounted, turn as u64, case)?;
         }
+        refuse(bench, kind, &mounted)?;
         read_only(bench, kind, &mounted)?;
     }
     Ok(())
+}
+
+/// A reservation that is refused takes no space, and keeps the space that was reserved before. ext4
+/// may keep a block for its list of extents.
+fn refuse(bench: &Bench<'_>, kind: Kind, mounted: &Mounted) -> Result<(), String> {
+    let [air, path] = ["balloon", "log"].map(|name| mounted.point().join(name));
+    balloon(&air, mounted.point(), 8 << 20)?;
+    let taken = || std::fs::metadata(&path).map(|found| (found.len(), found.blocks()));
+    let reserve = || {
+        let mut file = DiskFs::new().create(&path, Usage::Log)?;
+        file.preallocate(1 << 20)?;
+        let before = taken()?;
+        let refused = file.preallocate(1 << 30).is_err();
+        Ok((refused, before, taken()?))
+    };
+    let (refused, before, after) =
+        reserve().map_err(|error: std::io::Error| format!("reserving: {error}"))?;
+    bench.report.count(SUITE, format!("{}: reservations refused", kind.name()), refused.into());
+    if !refused || before.0 != after.0 || before.1.abs_diff(after.1) > 64 {
+        let what =
+            format!("{}: a refused reservation (bytes, blocks): {before:?} became {after:?}", kind.name());
+        let how = "reserves 1 GiB for a file of 1 MiB, with 8 MiB free".to_owned();
+        bench.report.fail(Failure { suite: SUITE, what, how }, &[]);
+    }
+    [air, path]
+        .iter()
+        .try_for_each(|path| std::fs::remove_file(path))
+        .map_err(|error| format!("removing: {error}"))
 }
 
 /// The sizes of small file systems. The first is smaller than a memtable of the default size.
