@@ -109,7 +109,7 @@ fn files_left(fs: &FaultyFs, db: &Db, wanted: usize) -> usize {
     loop {
         db.inner().files.garbage.remove_all(&*db.inner().fs);
         let left = filter_files(fs, DIR).len();
-        if left == wanted || started.elapsed() > Duration::from_secs(10) {
+        if left == wanted || started.elapsed() > Duration::from_secs(60) {
             return left;
         }
         std::thread::sleep(Duration::from_millis(1));
