@@ -187,7 +187,10 @@ impl Driver {
 
     fn open(&mut self, settings: usize) {
         let db = self.options(settings).open(self.path()).expect("opening");
-        assert_eq!(db.stats().warnings, Vec::<String>::new(), "nothing was torn");
+        let mut warnings = db.stats().warnings;
+        // Emulators lack it, and so do containers that forbid it.
+        warnings.retain(|warning| !warning.starts_with("io_uring is unavailable"));
+        assert_eq!(warnings, Vec::<String>::new(), "nothing was torn");
         self.db = Some(db);
     }
 
