@@ -322,6 +322,10 @@ mod tests {
         let mut fails = Loaded { scale: Scale::Paper, ..holds.clone() };
         fails.view.verdicts[0].finding = Finding::Fails;
         fails.view.verdicts[0].note = "Too | few.".to_owned();
+        let mut open = holds.clone();
+        open.view.verdicts[0].finding = Finding::Open;
+        let listed = made(&[open, fails.clone()], "failures").unwrap().text;
+        assert!(listed.find("| fails |") < listed.find("| open |"), "{listed}");
         let loaded = [holds, fails];
         let text = |kind: &str| made(&loaded, kind).unwrap().text;
         assert_eq!(
@@ -329,7 +333,8 @@ mod tests {
             "|  | experiments | claims | hold | partly | fail | open |\n\
              | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n\
              | Beyond the papers | 2 | 2 | 1 | 0 | 1 | 0 |\n\
-             | all | 2 | 2 | 1 | 0 | 1 | 0 |\n"
+             | all | 2 | 2 | 1 | 0 | 1 | 0 |\n\
+             | all, each claim once | 1 | 1 | 0 | 0 | 1 | 0 |\n"
         );
         let claims = text("claims ours");
         assert!(claims.contains("\n| `test-steps` | y grows | 10× | 10× | holds |\n"), "{claims}");
@@ -340,7 +345,7 @@ mod tests {
         assert_eq!(text("claims grf").lines().count(), 2, "no claim of another paper");
         let failures = text("failures");
         assert!(
-            failures.ends_with("| `test-steps`, paper | y grows | 10× | 10× | Too \\| few. |\n"),
+            failures.ends_with("| `test-steps`, paper | y grows | 10× | 10× | fails | Too \\| few. |\n"),
             "{failures}"
         );
         assert_eq!(failures.lines().count(), 3);
