@@ -78,10 +78,7 @@ fn refuse(bench: &Bench<'_>, kind: Kind, mounted: &Mounted) -> Result<(), String
         let how = "reserves 1 GiB for a file of 1 MiB, with 8 MiB free".to_owned();
         bench.report.fail(Failure { suite: SUITE, what, how }, &[]);
     }
-    [air, path]
-        .iter()
-        .try_for_each(|path| std::fs::remove_file(path))
-        .map_err(|error| format!("removing: {error}"))
+    [air, path].iter().try_for_each(std::fs::remove_file).map_err(|error| format!("removing: {error}"))
 }
 
 /// The sizes of small file systems. The first is smaller than a memtable of the default size.
