@@ -6,14 +6,17 @@
 //!   `Durability::Immediate`, the default. Without, `Durability::None` comes closest: the commit stays in redb's memory
 //!   until the next immediate one. That is **weaker** than in the other engines, which have written their logs, and
 //!   lose nothing if only the process dies.
-//! * A read transaction sees the commits from before it began. So every operation of a session begins one, and a
-//!   `multi_get` begins one for all its keys: a longer one would return old values, and hold back freed pages.
+//! * A session keeps its read transaction open, as in redb's own benchmark, until anything was written: the next
+//!   operation begins another.
+//! * Its cache holds inner pages, too. In other engines indexes are outside, so this cache is larger by
+//!   [`Setup::metadata_bytes`].
 //! * `settle` commits once as `Immediate`. There is no background compaction.
 //!
 //! Threads: readers run concurrently; writers wait for each other in `begin_write`.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
 use tamis_bench::BenchError;
@@ -25,14 +28,25 @@ use crate::engines::{Batch, Engine, Inside, Setup};
 const NAME: &str = "redb";
 const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("bench");
 
+type ReadTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
 /// An open redb database.
 pub struct Redb {
     database: Database,
     durability: Durability,
+    /// The number of write transactions committed.
+    ///
+    /// Stored with release ordering after a commit, and loaded with acquire ordering before a read: who has learnt of a
+    /// write begins a transaction that sees it.
+    commits: AtomicU64,
 }
 
 /// A thread's session.
-pub struct RedbSession<'s>(&'s Redb);
+pub struct RedbSession<'s> {
+    redb: &'s Redb,
+    /// The table of an open read transaction, and the number of commits before it began.
+    reading: Option<(u64, ReadTable)>,
+}
 
 impl Engine for Redb {
     const NAME: &'static str = NAME;
@@ -47,27 +61,31 @@ impl Engine for Redb {
 
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
         let file = shared::make_dir(setup)?.join("db.redb");
+        let cache = setup.cache_bytes.saturating_add(setup.metadata_bytes);
         let database = Database::builder()
-            .set_cache_size(shared::size(setup.cache_bytes))
+            .set_cache_size(shared::size(cache))
             .create(file)
             .map_err(failed)?;
         let (durability, name) = match setup.sync {
             true => (Durability::Immediate, "Immediate"),
             false => (Durability::None, "None: commits stay in memory until a later one is Immediate"),
         };
-        let redb = Redb { database, durability };
+        let redb = Redb { database, durability, commits: AtomicU64::new(0) };
         // Readers may come before the first put, and need a table.
         redb.write_as(Durability::Immediate, |_| Ok(()))?;
         let told = told([
-            ("cache_size", setup.cache_bytes.to_string()),
+            ("cache_size", cache.to_string()),
             ("durability", name.to_owned()),
-            ("transactions", "one for each operation".to_owned()),
+            (
+                "transactions",
+                "a write transaction for each put; a read transaction until the next write".to_owned(),
+            ),
         ]);
         Ok((redb, told))
     }
 
     fn write(session: &mut RedbSession<'_>, batch: &Batch) -> Result<(), BenchError> {
-        session.0.write(|table| {
+        session.write(|table| {
             for (key, value) in batch.iter() {
                 table.insert(key, value).map_err(failed)?;
             }
@@ -113,11 +131,13 @@ impl Redb {
         let mut transaction = self.database.begin_write().map_err(failed)?;
         transaction.set_durability(durability).map_err(failed)?;
         change(&mut transaction.open_table(TABLE).map_err(failed)?)?;
-        transaction.commit().map_err(failed)
+        transaction.commit().map_err(failed)?;
+        self.commits.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     /// Returns the current table. It keeps its transaction alive.
-    pub(crate) fn read(&self) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>, BenchError> {
+    pub(crate) fn read(&self) -> Result<ReadTable, BenchError> {
         self.database.begin_read().map_err(failed)?.open_table(TABLE).map_err(failed)
     }
 }
@@ -126,20 +146,43 @@ impl Store for Redb {
     type Session<'s> = RedbSession<'s>;
 
     fn session(&self) -> Result<RedbSession<'_>, BenchError> {
-        Ok(RedbSession(self))
+        Ok(RedbSession { redb: self, reading: None })
+    }
+}
+
+impl RedbSession<'_> {
+    fn write(
+        &mut self,
+        change: impl FnOnce(&mut ::redb::Table<'_, &[u8], &[u8]>) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        // An open reader keeps the pages that it may see from being used again.
+        self.reading = None;
+        self.redb.write(change)
+    }
+
+    /// Returns a table that shows all commits.
+    #[inline]
+    fn table(&mut self) -> Result<&ReadTable, BenchError> {
+        let commits = self.redb.commits.load(Ordering::Acquire);
+        if self.reading.as_ref().is_none_or(|(seen, _)| *seen != commits) {
+            self.reading = None;
+            self.reading = Some((commits, self.redb.read()?));
+        }
+        let (_, table) = self.reading.as_ref().expect("just begun");
+        Ok(table)
     }
 }
 
 impl Session for RedbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), BenchError> {
-        self.0.write(|table| {
+        self.write(|table| {
             table.insert(key, value).map_err(failed)?;
             Ok(())
         })
     }
 
     fn get<R>(&mut self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, BenchError> {
-        let answer = self.0.read()?.get(key).map_err(failed)?;
+        let answer = self.table()?.get(key).map_err(failed)?;
         Ok(look(answer.as_ref().map(|guard| guard.value())))
     }
 
@@ -148,7 +191,7 @@ impl Session for RedbSession<'_> {
         keys: &[&[u8]],
         mut look: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
     ) -> Result<(), BenchError> {
-        let table = self.0.read()?;
+        let table = self.table()?;
         for (place, key) in keys.iter().enumerate() {
             let answer = table.get(*key).map_err(failed)?;
             if look(place, answer.as_ref().map(|guard| guard.value())).is_break() {
@@ -164,7 +207,7 @@ impl Session for RedbSession<'_> {
         high: Option<&[u8]>,
         look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError> {
-        let table = self.0.read()?;
+        let table = self.table()?;
         match high {
             // redb panics on a reversed range.
             Some(high) if high < low => Ok(()),
@@ -178,7 +221,7 @@ impl Session for RedbSession<'_> {
         high: &[u8],
         look: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), BenchError> {
-        look_at(self.0.read()?.range(..=high).map_err(failed)?.rev(), look)
+        look_at(self.table()?.range(..=high).map_err(failed)?.rev(), look)
     }
 }
 

@@ -4,8 +4,10 @@
 //! `Durability` and `Tree`.
 //!
 //! * A Tokio runtime with a thread per processor, at least two, as in its examples: flushes and
-//!   compaction are tasks on it. A put is a transaction of its own, whose commit the caller waits
-//!   for; gets and scans are synchronous calls in a read-only transaction.
+//!   compaction are tasks on it. One thread more made puts slower here. A put is a transaction of
+//!   its own, whose commit another task passes on: the caller waits for two switches of threads,
+//!   most of a put's 30 µs. Callers that are tasks of the runtime wait for less. Gets and scans are
+//!   synchronous calls in a read-only transaction.
 //! * Its block cache holds filters and indexes, too. They are outside in the other engines, so this
 //!   cache is larger by [`Setup::metadata_bytes`].
 //! * Its own Bloom filter, which has 10 bits per key. For other numbers its `RibbonFilter`, the
@@ -56,6 +58,9 @@ const DEFAULT_FILTER_BITS: u32 = 10;
 
 /// Tables of level 0 that make its compaction due, its default, and those at which writers wait.
 const LEVEL_0: (usize, usize) = (4, 12);
+
+/// Memtables at which writers wait: two to be flushed beside the one that is written.
+const MEMTABLES: usize = 3;
 
 /// Ratio of the sizes of two levels, its default.
 const RATIO: f64 = 10.0;
@@ -108,7 +113,8 @@ impl Engine for SurrealKv {
             true => Limits { tables: LEVEL_0.0, bytes: 4 * setup.memtable_bytes, ratio: RATIO },
             false => Limits { tables: usize::MAX, bytes: u64::MAX / 2, ratio: 1.0 },
         };
-        let stalled_tables = if setup.compaction { LEVEL_0.1 } else { usize::MAX };
+        let (stalled_tables, stalled_memtables) =
+            if setup.compaction { (LEVEL_0.1, MEMTABLES) } else { (usize::MAX, usize::MAX) };
         let cache = setup.cache_bytes.saturating_add(setup.metadata_bytes);
         let mut options = Options::new()
             .with_path(dir.clone())
@@ -117,6 +123,7 @@ impl Engine for SurrealKv {
             .with_max_memtable_size(shared::size(setup.memtable_bytes))
             .with_target_file_size(setup.memtable_bytes)
             .with_l0_stall_threshold(stalled_tables)
+            .with_memtable_stall_threshold(stalled_memtables)
             .with_wal_preallocation(setup.sync)
             .without_compression();
         options.level0_max_files = limits.tables;
@@ -144,6 +151,7 @@ impl Engine for SurrealKv {
             ("target_file_size", setup.memtable_bytes.to_string()),
             ("level0_max_files", limits.tables.to_string()),
             ("l0_stall_threshold", stalled_tables.to_string()),
+            ("memtable_stall_threshold", stalled_memtables.to_string()),
             ("max_bytes_for_level", limits.bytes.to_string()),
             ("level_multiplier", limits.ratio.to_string()),
             ("compression_per_level", "none".to_owned()),

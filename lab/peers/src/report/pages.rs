@@ -5,9 +5,12 @@
 //! * `front`: the README's table, a column for each engine; `picture DIR`: its picture, written to `DIR/engines.svg` beside the document;
 //! * `picture DIR mixes`, `picture DIR memory`: pictures of docs/performance.md, `DIR/mixes.svg` and `DIR/memory.svg`;
 //! * `trees`: tables of trees, by what they write and how they read; `trees DIR`: with a picture, `DIR/trees.svg`;
-//! * `medians`, `memory`, `rates`: the tables of docs/performance.md, times, times with little memory, and throughputs;
+//! * `medians`, `memory`, `rates`, `tails`: the tables of docs/performance.md, times, times with little memory,
+//!   throughputs, and the slowest puts;
 //! * `times SUITE`: the suite's main table and what belongs below it;
 //! * `latencies SUITE`, `costs SUITE`: its other tables;
+//! * `targets`: every target that the rows can judge, and by how much it is met or missed;
+//! * `losses`: every time and throughput in which tamis is not clearly ahead of the best;
 //! * `run`: the day, the machine and the commands.
 //!
 //! A test compares all of them with their rows, and refuses tables in the README with another engine's name that are not made from rows.
@@ -73,6 +76,7 @@ fn table(summary: &Summary, context: &Context, kind: &str) -> Result<String, Str
         "front" => markdown::table(&mut out, &front::front(summary)?),
         "medians" => markdown::table(&mut out, &front::times(summary)?),
         "memory" => markdown::table(&mut out, &front::memory(summary)?),
+        "tails" => markdown::table(&mut out, &front::tails(summary)?),
         "rates" => markdown::table(&mut out, &front::rates(summary)?),
         "run" => {
             out += &format!("{}, {}", escaped(&context.date), escaped(&context.machine.describe()));
@@ -83,6 +87,8 @@ fn table(summary: &Summary, context: &Context, kind: &str) -> Result<String, Str
             out += &commands(&context.commands);
         }
         "trees" => out += &trees::tables(summary)?,
+        "losses" => markdown::table(&mut out, &tables::losses(summary)),
+        "targets" => markdown::table(&mut out, &tables::judged(summary)),
         "times" => {
             let suite = found()?;
             out += &format!("{}.\n\n", escaped(Labels::of(&suite.groups).common()));

@@ -1,24 +1,28 @@
 //! From rows to medians: the suites, the figures of each system under each set of conditions, and the best peer.
 //!
 //! A figure of a system under some conditions is the median over the rounds; its spread extends from minimum to
-//! maximum. The best is the best median of the other LSM-trees: LMDB, MDBX, redb and Bf-Tree, B-trees,
-//! are shown but not counted. Of two rows with the same system, conditions and round the later one counts, since files of rows are appended to.
+//! maximum. The best is the best median of all other engines. Of two rows with the same system, conditions and round the
+//! later one counts, since files of rows are appended to.
 
 use std::collections::BTreeMap;
 
 use super::figure::{Figure, Unit};
 use crate::record::{Conditions, Row};
 
-/// RocksDB with a cache of rows.
-pub(super) const ROW_CACHE: &str = "rocksdb-row-cache";
-
-/// The systems that tamis is compared with.
-pub(super) const PEERS: [&str; 7] =
-    ["rocksdb", "rocksdb-native", ROW_CACHE, "leveldb", "fjall", "tidesdb", "surrealkv"];
-
-/// Those of them that no report misses: they are measured only if they are named, or came later than
-/// its rows.
-pub(super) const NOT_MISSED: [&str; 3] = [ROW_CACHE, "tidesdb", "surrealkv"];
+/// The systems that tamis is compared with, in the order of reports.
+pub(super) const PEERS: [&str; 11] = [
+    "rocksdb",
+    "rocksdb-native",
+    "rocksdb-row-cache",
+    "leveldb",
+    "fjall",
+    "tidesdb",
+    "surrealkv",
+    "lmdb",
+    "mdbx",
+    "redb",
+    "bf-tree",
+];
 
 /// Suites in the order of reports; others follow by name.
 const SUITES: [&str; 21] = [
@@ -55,7 +59,7 @@ const WIDE: f64 = 0.2;
 const SAME_MEMORY: f64 = 0.02;
 
 /// Ratios that differ from 1 by less than this are neither won nor lost.
-const EVEN: f64 = 0.02;
+pub(super) const EVEN: f64 = 0.02;
 
 /// A figure over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -220,14 +224,6 @@ impl Suite {
         self.systems.iter().map(String::as_str).filter(|name| is_tamis(name))
     }
 
-    /// Returns the group with the same conditions except for another workload or number of threads.
-    pub(super) fn sibling(&self, group: &Group, workload: &str, threads: usize) -> Option<&Group> {
-        let mut wanted = group.conditions.clone();
-        workload.clone_into(&mut wanted.workload);
-        wanted.threads = threads;
-        self.groups.iter().find(|group| group.conditions == wanted)
-    }
-
     /// Reports whether any system has a value of this figure other than 0 in any group.
     pub(super) fn has(&self, figure: Figure) -> bool {
         let mut all = self.groups.iter().flat_map(|g| self.systems.iter().map(move |s| g.spread(s, figure)));
@@ -255,9 +251,9 @@ pub(super) fn is_tamis(system: &str) -> bool {
     system.strip_prefix("tamis").is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ':']))
 }
 
-/// Returns the position of a system in reports: tamis, its variants, the peers, the B-trees, others.
+/// Returns the position of a system in reports: tamis, its variants, the peers, others.
 fn rank(system: &str) -> (usize, &str) {
-    let peer = PEERS.iter().chain(&["lmdb", "mdbx", "redb", "bf-tree"]).position(|peer| *peer == system);
+    let peer = PEERS.iter().position(|peer| *peer == system);
     match (is_tamis(system), peer) {
         (true, _) => (0, system),
         (false, Some(at)) => (1 + at, system),

@@ -12,7 +12,7 @@ const THIN: char = '*';
 /// Marks a figure whose rounds differ by more than a fifth of it.
 const WIDE: char = '†';
 /// Marks a ratio whose two sides overlap.
-const OVERLAP: char = '‡';
+pub(super) const OVERLAP: char = '‡';
 /// Marks a row whose systems have different amounts of memory.
 const MEMORY: char = '§';
 
@@ -23,10 +23,9 @@ pub(super) const HAD: &str = "with";
 pub(super) const HOW_TO_READ: [&str; 7] = [
     "Every figure is the median over the rounds; minimum and maximum are in brackets. In every round each system \
      executed the same operations on the same keys, in turn, in its own process, and every answer was checked.",
-    "A ratio is the factor by which tamis is better than the best other LSM-tree in the same row, of those that were measured: RocksDB (any \
-     of its systems), LevelDB, fjall, TidesDB and SurrealKV. Best time / ours, our throughput / the best, best bytes / ours. Above 1 tamis \
-     is ahead, below 1 it is behind; within 2 % of 1 it counts as even. LMDB, MDBX, redb and Bf-Tree, B-trees, are shown but not \
-     counted.",
+    "A ratio is the factor by which tamis is better than the best other engine in the same row, of those that were measured. Best \
+     time / ours, our throughput / the best, best bytes / ours. Above 1 tamis is ahead, below 1 it is behind; within 2 % of 1 it counts as \
+     even.",
     "Only figures within a table are comparable. Absolute times vary between machines and over time.",
     "* fewer than 5 rounds. † the rounds differ by more than 20 % of the median. ‡ the rounds of tamis and of the \
      best overlap, so the ratio is not certain. § the filters of some system take more than 2 % more or less memory per key \
@@ -147,19 +146,20 @@ pub(super) fn standing(standing: Standing) -> &'static str {
     }
 }
 
-/// Formats the verdict on a target: `get-empty ≥ 2×: met, 12 % above`.
+/// Formats the verdict on a target: `≥ 2.00×: 2.24× met, 12 % above`.
 pub(super) fn verdict(verdict: &Verdict<'_>) -> String {
     let target = verdict.target;
-    let what = target.label();
+    let label = target.label();
+    let what = if label.is_empty() { String::new() } else { format!("{label} ") };
     let wanted = ratio(target.at_least);
-    let Some(found) = verdict.ratio else { return format!("{what} ≥ {wanted}: nothing to compare with") };
+    let Some(found) = verdict.ratio else { return format!("{what}≥ {wanted}: nothing to compare with") };
     let by = found / target.at_least - 1.0;
     let outcome = match (verdict.is_met(), by) {
         (true, by) if by.is_infinite() || by < 0.005 => "met".to_owned(),
         (true, by) => format!("met, {:.0} % above", by * 100.0),
         (false, by) => format!("missed by {}", percent(-by)),
     };
-    format!("{what} ≥ {wanted}: {} {outcome}", ratio(found))
+    format!("{what}≥ {wanted}: {} {outcome}", ratio(found))
 }
 
 /// Formats a share that is not 0, so that a narrow miss does not read as 0 %.
