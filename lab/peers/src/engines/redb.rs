@@ -62,10 +62,8 @@ impl Engine for Redb {
     fn open(setup: &Setup) -> Result<(Self, BTreeMap<String, String>), BenchError> {
         let file = shared::make_dir(setup)?.join("db.redb");
         let cache = setup.cache_bytes.saturating_add(setup.metadata_bytes);
-        let database = Database::builder()
-            .set_cache_size(shared::size(cache))
-            .create(file)
-            .map_err(failed)?;
+        let database =
+            Database::builder().set_cache_size(shared::size(cache)).create(file).map_err(failed)?;
         let (durability, name) = match setup.sync {
             true => (Durability::Immediate, "Immediate"),
             false => (Durability::None, "None: commits stay in memory until a later one is Immediate"),

@@ -65,7 +65,7 @@ static FRONT: [Pick; 6] = [
     pick("seek", "compacted", "seek", 1),
     pick("seek + 50 entries", "compacted", "seek-next50", 1),
     pick("random load", "load", "fill-random", 1),
-    large("overwrite of 16 KiB", "overwrite"),
+    large("get of 16 KiB", "get-existing"),
 ];
 
 /// Times in docs/performance.md, beside those of [`FRONT`].
@@ -77,7 +77,7 @@ static TIMES: [Pick; 8] = [
     pick("seek, many runs", "runs", "seek", 1),
     pick("present get, nothing in memory", "cold", "get-existing", 1),
     pick("load in key order", "load", "fill-seq", 1),
-    large("get of 16 KiB", "get-existing"),
+    large("overwrite of 16 KiB", "overwrite"),
 ];
 
 /// Writes, of whose throughputs docs/performance.md has a table together with [`MIXES`] and [`MIXGRAPH`].
@@ -213,12 +213,21 @@ static MEMORY: [Pick; 8] = [
 ];
 
 /// A picture of times: its name, which is that of its file, its title, and its rows.
-type Picture = (&'static str, &'static str, &'static [Pick]);
+type Picture = (&'static str, &'static str, &'static [&'static Pick]);
 
+/// Not all rows of the tables: a picture of more than 36 bars is too long.
 static PICTURES: [Picture; 3] = [
-    ("engines", "Time per operation, by engine", &FRONT),
-    ("mixes", "Time per operation of the mixes of YCSB, by engine", &MIXES),
-    ("memory", "Time per operation with five times as much data as memory, by engine", &MEMORY),
+    ("engines", "Time per operation, by engine", &[&FRONT[0], &FRONT[1], &FRONT[2], &FRONT[4]]),
+    (
+        "mixes",
+        "Time per operation of the mixes of YCSB, by engine",
+        &[&MIXES[0], &MIXES[1], &MIXES[2], &MIXES[4]],
+    ),
+    (
+        "memory",
+        "Time per operation with five times as much data as memory, by engine",
+        &[&MEMORY[0], &MEMORY[1], &MEMORY[2], &MEMORY[4], &MEMORY[5]],
+    ),
 ];
 
 /// Refuses a directory of pictures that is not below its document.
@@ -295,15 +304,15 @@ mod tests {
     #[test]
     fn rows_are_those_of_their_conditions() {
         let mut rows = rows_of("compacted", "get-empty", TWO);
-        rows.extend(rows_of("large", "overwrite", &[("tamis", &[9000.0])]));
+        rows.extend(rows_of("large", "get-existing", &[("tamis", &[9000.0])]));
         assert_eq!(front(&Summary::of(&rows)).unwrap().rows.len(), 1, "256 bytes are not 16 KiB");
-        let mut large = row("large", "overwrite", "tamis", 0, 39_610.0);
+        let mut large = row("large", "get-existing", "tamis", 0, 39_610.0);
         large.conditions.value_bytes = 16 << 10;
         rows.push(large);
         let grid = front(&Summary::of(&rows)).unwrap();
         assert_eq!(grid.head, ["µs per operation", "tamis", "RocksDB"]);
         assert_eq!(grid.rows[0].cells, ["absent get", "0.20", "1.00"]);
-        assert_eq!(grid.rows[1].cells, ["overwrite of 16 KiB", "39.6", "—"]);
+        assert_eq!(grid.rows[1].cells, ["get of 16 KiB", "39.6", "—"]);
         assert!(front(&Summary::of(&rows_of("compacted", "poem", TWO))).is_err());
     }
 
@@ -319,10 +328,10 @@ mod tests {
         let (path, svg) = &section.files[0];
         assert_eq!(path, Path::new("docs/pictures/engines.svg"));
         let count = |what: &str| svg.matches(what).count();
-        // Four reads and a load, of five engines: tamis in blue, the others in grey.
-        assert_eq!((count("<rect class=\"c0072b2\""), count("<rect class=\"cb4bcc5\"")), (5, 20));
-        // The title, the names of the five, and bars as bold as the table's cells: tamis in each, LevelDB in two.
-        assert_eq!(count("font-weight"), 1 + 5 + (5 + 2) * 2, "{svg}");
+        // Three reads and a load, of five engines: tamis in blue, the others in grey.
+        assert_eq!((count("<rect class=\"c0072b2\""), count("<rect class=\"cb4bcc5\"")), (4, 16));
+        // The title, the names of the four, and bars as bold as the table's cells: tamis in each, LevelDB in one.
+        assert_eq!(count("font-weight"), 1 + 4 + (4 + 1) * 2, "{svg}");
         assert!(svg.contains("absent get: tamis 218 ns, RocksDB 1.19 µs"), "{svg}");
         assert!(svg.contains("prefers-color-scheme: dark"));
         assert!(picture(&summary, "../x").unwrap_err().contains("below the document"));

@@ -25,7 +25,7 @@ pub(super) fn report(summary: &Summary, context: &Context) -> String {
     }
     out.push('\n');
     if let Some(sentence) = tables::absent(summary) {
-        out += &format!("{}\n\n", escaped(&sentence));
+        out += &format!("{}\n\n", escaped(sentence));
     }
     for grid in [tables::overview(summary), tables::missed(summary)] {
         if !grid.rows.is_empty() {

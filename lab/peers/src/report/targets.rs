@@ -108,7 +108,6 @@ pub(super) const TARGETS: &[Target] = &[
     all(LARGE, 1.0),
     cost(Figure::WriteAmplification),
     cost(Figure::SpaceAmplification),
-    cost(Figure::Resident),
 ];
 
 impl Target {
@@ -185,7 +184,7 @@ mod tests {
         let (suite, group) = (&summary.suites[0], &summary.suites[0].groups[0]);
         let costs = judge(suite, group, true);
         // There were no writes, so there is no write amplification to judge.
-        assert_eq!(costs.len(), 2);
+        assert_eq!(costs.len(), 1);
         assert!(costs.iter().all(Verdict::is_met));
         let tail: Vec<String> = judge(suite, group, false).iter().map(text::verdict).collect();
         assert_eq!(
@@ -196,7 +195,8 @@ mod tests {
 
     #[test]
     fn variants_and_refused_systems_have_no_targets() {
-        let systems: &[(&str, &[f64])] = &[("tamis-grf", &[10.0]), ("tamis:a=b", &[1.0]), ("rocksdb", &[99.0])];
+        let systems: &[(&str, &[f64])] =
+            &[("tamis-grf", &[10.0]), ("tamis:a=b", &[1.0]), ("rocksdb", &[99.0])];
         let mut rows = rows_of("runs", "get-empty", systems);
         rows.push(refused("runs", "get-empty", "tamis", "no"));
         assert!(judged(&rows, "get-empty", 1).is_empty());

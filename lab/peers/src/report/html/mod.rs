@@ -59,7 +59,7 @@ fn overview(out: &mut Page, summary: &Summary) {
         }
     });
     if let Some(sentence) = tables::absent(summary) {
-        out.text_tag("p", &[], &sentence);
+        out.text_tag("p", &[], sentence);
     }
     for grid in [tables::overview(summary), tables::missed(summary)] {
         if !grid.rows.is_empty() {

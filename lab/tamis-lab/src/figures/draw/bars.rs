@@ -81,7 +81,8 @@ impl<'p> Plot<'p> {
         let deepest = bars().map(|bar| bar.parts.len()).max().unwrap_or(0);
         let piles = deepest > 1;
         let alone = groups.iter().all(|(_, bars)| bars.len() <= 1);
-        let thin = bars().count() > MANY && !alone && !(piles && sides.len() > 1);
+        // A legend does not tell sides of one colour apart.
+        let thin = bars().count() > MANY && !alone && !(piles && sides.len() > 1) && among.own.is_none();
         let name = |name: &str| text::shorten(&text::clean(name), SIZE, NAMES);
 
         let mut rows = Vec::new();

@@ -168,6 +168,18 @@ fn many_bars_are_thin_and_in_the_legend() {
     });
 }
 
+/// A picture of nine engines had no names: those beside the own side have one colour, in the legend as well.
+#[test]
+fn bars_of_one_colour_have_names_however_many_they_are() {
+    let group = |n: usize| {
+        let bars = (0..9).map(|side| bar(&format!("side {side}"), &[side as f64 + 1.0]));
+        (format!("group {n}"), bars.collect())
+    };
+    let panel = bars("many", &[], (0..6).map(group).collect());
+    let picture = super::svg(&panel, &Sides::beside("side 0", Vec::new()));
+    assert_eq!(picture.matches(">side 3<").count(), 6);
+}
+
 #[test]
 fn empty_panels_say_that_they_are_empty() {
     for panel in [
