@@ -6,8 +6,9 @@
 //!   are written, as the other engines' logs are, and lost only if the machine fails.
 //! * A session keeps its read transaction open, as LMDB's users do, until anything was written: the next operation begins
 //!   another.
-//! * `MDB_NORDAHEAD`, for random reads of a file that is not in memory. Not used: `MDB_WRITEMAP`, which lmdb.h calls slightly faster for
-//!   databases in memory and slower for larger ones, and `MDB_APPEND`, which takes keys in order only.
+//! * `MDB_NORDAHEAD`, for random reads of a file that is not in memory. Not used: `MDB_WRITEMAP`, which lmdb.h calls
+//!   slightly faster for databases in memory and slower for larger ones, and `MDB_APPEND`, which takes keys in order
+//!   only.
 //! * `settle` syncs. There is no background compaction, and no cache but the system's.
 //!
 //! Threads: readers run concurrently, without locks; writers wait for each other.

@@ -4,7 +4,7 @@
 //! `Durability` and `Tree`.
 //!
 //! * A Tokio runtime with a thread per processor, at least two, as in its examples: flushes and
-//!   compaction are tasks on it. One thread more made puts slower here. A put is a transaction of
+//!   compaction are tasks on it. With one thread more, puts were no faster. A put is a transaction of
 //!   its own, whose commit another task passes on: the caller waits for two switches of threads,
 //!   most of a put's 30 µs. Callers that are tasks of the runtime wait for less. Gets and scans are
 //!   synchronous calls in a read-only transaction.
