@@ -153,8 +153,8 @@ pub(crate) struct RunArgs {
     /// Compression of blocks
     #[arg(long, value_enum, default_value = "none")]
     pub compression: CompressionArg,
-    /// Numbers of threads, separated by commas; load, inline, batch, space, cold, keys, real, steady and large use one, writers 2 and 8,
-    /// sync 1, 8 and 32
+    /// Numbers of threads, separated by commas; load, inline, batch, space, cold, opening, keys, real, steady and
+    /// large use one, writers 2 and 8, sync 1, 8 and 32
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Vec<u16>,

@@ -146,6 +146,8 @@ struct Side {
     link: Link,
     dir: PathBuf,
     options: BTreeMap<String, String>,
+    /// Nanoseconds of the last opening.
+    open_ns: u64,
     loaded: u64,
 }
 
@@ -212,7 +214,7 @@ impl Conductor<'_> {
         let setup = plan.setup(dir.to_owned(), self.stage.systems[i].overrides());
         let open = Request::Open { setup, data: plan.data.clone(), loaded: 0 };
         let options = match link.ask(&open)? {
-            Answer::Opened { options } => options,
+            Answer::Opened { options, .. } => options,
             Answer::Refused { why } => return Ok(Err(why)),
             other => return Err(self.strange(i, &other)),
         };
@@ -337,7 +339,7 @@ impl Conductor<'_> {
         }
         let (puts, open) = (data.keys, Request::Open { setup, data, loaded });
         let options = match counting.link.ask(&open)? {
-            Answer::Opened { options } => options,
+            Answer::Opened { options, .. } => options,
             Answer::Refused { why } => return Err(Trouble::Failed(format!("{system}: {why}")).into()),
             other => return Err(self.strange(i, &other).into()),
         };
@@ -404,8 +406,11 @@ impl Conductor<'_> {
             side.link.ask(&Request::Warm)?;
         }
         let request = request_of(plan, step, round, step.ops);
-        let (figures, loaded) = self.measured(i, &mut side.link, &request)?;
+        let (mut figures, loaded) = self.measured(i, &mut side.link, &request)?;
         side.loaded = loaded;
+        if plan.cold {
+            figures.open_ns = side.open_ns;
+        }
         Ok(self.row(plan, step, i, round, side.options.clone(), figures))
     }
 
@@ -478,7 +483,8 @@ impl Conductor<'_> {
                 Trouble::Failed(format!("{}: not evicted: {error}", self.stage.systems[i]))
             })?;
         }
-        let mut side = Side { link, dir: dir.to_owned(), options: BTreeMap::new(), loaded: plan.loaded };
+        let mut side =
+            Side { link, dir: dir.to_owned(), options: BTreeMap::new(), open_ns: 0, loaded: plan.loaded };
         self.open(plan, i, &mut side)?;
         // Opening may have caused work: log replay, a flush.
         side.link.ask(&Request::Settle)?;
@@ -495,8 +501,9 @@ impl Conductor<'_> {
     fn open(&self, plan: &Plan, i: usize, side: &mut Side) -> Result<(), Trouble> {
         let setup = plan.setup(side.dir.clone(), self.stage.systems[i].overrides());
         match side.link.ask(&Request::Open { setup, data: plan.data.clone(), loaded: side.loaded })? {
-            Answer::Opened { options } => {
+            Answer::Opened { options, ns } => {
                 side.options = options;
+                side.open_ns = ns;
                 Ok(())
             }
             other => Err(self.strange(i, &other)),

@@ -153,6 +153,8 @@ pub(crate) enum Answer {
     Opened {
         /// The options that were set, as the engine spells them.
         options: BTreeMap<String, String>,
+        /// Nanoseconds of the engine's own call.
+        ns: u64,
     },
     /// The engine does not support the setup.
     Refused {

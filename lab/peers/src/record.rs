@@ -46,6 +46,10 @@ pub struct Conditions {
     pub memory_bytes: Option<u64>,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 fn uniform() -> String {
     "uniform".to_owned()
 }
@@ -110,6 +114,9 @@ pub struct Figures {
     /// expected answers, which `ns_per_op` and `ops_per_second` exclude. Divided by the operations.
     #[serde(default)]
     pub wall_ns_per_op: f64,
+    /// Nanoseconds of the opening right before the operations, with none of the files in the page cache. 0 if there was none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub open_ns: u64,
     /// Nanoseconds from the last operation until compaction had finished, for workloads that write.
     pub settle_ns: u64,
     /// Processor time of the process per operation: user and system time, including background threads; until

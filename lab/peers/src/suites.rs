@@ -88,6 +88,9 @@ const LARGE_CACHE: u64 = 2;
 /// Sizes of the cache in `hot-gets`, in percent of the data.
 const HOT_CACHES: [u64; 4] = [1, 5, 25, 50];
 
+/// Shares of the keys in `opening`.
+const OPENED: [u64; 4] = [1000, 100, 10, 1];
+
 /// Number of adjacent keys of about the same hotness, where hot keys are together.
 const TOGETHER: u64 = 1024;
 
@@ -183,6 +186,8 @@ pub(crate) enum Suite {
     Mixgraph,
     /// Reads of files that are not in the page cache.
     Cold,
+    /// Openings, by the number of keys.
+    Opening,
     /// Reads that bypass the page cache.
     Direct,
     /// Keys of different lengths.
@@ -289,7 +294,7 @@ pub(crate) struct Loading {
 
 impl Suite {
     /// All suites in execution order.
-    pub(crate) const ALL: [Suite; 21] = [
+    pub(crate) const ALL: [Suite; 22] = [
         Suite::Load,
         Suite::Inline,
         Suite::Batch,
@@ -303,6 +308,7 @@ impl Suite {
         Suite::Ycsb,
         Suite::Mixgraph,
         Suite::Cold,
+        Suite::Opening,
         Suite::Direct,
         Suite::Keys,
         Suite::Real,
@@ -329,6 +335,7 @@ impl Suite {
             Suite::Ycsb => "ycsb",
             Suite::Mixgraph => "mixgraph",
             Suite::Cold => "cold",
+            Suite::Opening => "opening",
             Suite::Direct => "direct",
             Suite::Keys => "keys",
             Suite::Real => "real",
@@ -364,6 +371,9 @@ impl Suite {
             Suite::Ycsb => "the standard mixes A to F with a cache of 1 GiB",
             Suite::Mixgraph => "RocksDB's model of a social graph's store, values of 10 to 1024 bytes",
             Suite::Cold => "a few reads after opening, with none of the files in the page cache",
+            Suite::Opening => {
+                "the time of such an opening: a thousandth, a hundredth, a tenth of the keys, and all of them"
+            }
             Suite::Direct => "direct I/O with a block cache of 1/32 of the data",
             Suite::Keys => "keys of 8, 32, 128 and 1024 bytes, fewer of the longer ones",
             Suite::Real => {
@@ -395,6 +405,7 @@ impl Suite {
             Suite::Ycsb => YCSB.to_vec(),
             Suite::Mixgraph => vec![Mixgraph],
             Suite::Cold => vec![GetExisting, GetEmpty, Seek],
+            Suite::Opening => vec![GetExisting],
             Suite::Direct => vec![GetEmpty, GetExisting, Seek, SeekNext50, MultiGetExisting],
             Suite::Keys => vec![GetEmpty, GetExisting, Seek],
             Suite::Real => vec![GetEmpty, GetExisting, Seek, SeekNext50],
@@ -466,6 +477,13 @@ impl Suite {
                 vec![runs]
             }
             Suite::Cold => vec![Plan { cold: true, compact: true, ..plan(&[1]) }],
+            Suite::Opening => {
+                let of_share = |share: u64| {
+                    let fewer = Sizes { keys: (sizes.keys / share).max(1), ops: FEWEST_OPS, ..sizes.clone() };
+                    Plan { cold: true, ..Plan::new(self, &fewer, &workloads, &[1]) }
+                };
+                OPENED.map(of_share).to_vec()
+            }
             Suite::Keys => {
                 let of_length = |&key_bytes: &u64| {
                     let mut longer = Sizes { key_bytes, ..sizes.clone() };
@@ -603,7 +621,7 @@ impl Plan {
             hot: (suite == Suite::BeyondMemory && workload == Workload::GetZipf)
                 .then_some(Hot { skew: ZIPF, locality: 1 }),
             warm_with: match suite {
-                Suite::Load | Suite::Cold | Suite::Sync => None,
+                Suite::Load | Suite::Cold | Suite::Opening | Suite::Sync => None,
                 // Loads the hot keys of all mixes except the latest ones of D.
                 Suite::Ycsb => Some(Workload::YcsbC),
                 Suite::BeyondMemory if YCSB.contains(&workload) => Some(Workload::YcsbC),
@@ -805,6 +823,14 @@ pub(crate) mod tests {
         assert!(plan.steps.iter().all(|step| !step.warm_with.unwrap().writes()));
         let given = Sizes { cache_bytes: Some(77), ..sizes() };
         assert_eq!(Suite::Ycsb.plans(&given).unwrap()[0].cache_bytes, 77);
+    }
+
+    #[test]
+    fn openings_are_of_databases_ten_times_as_large_as_the_one_before() {
+        let plans = Suite::Opening.plans(&sizes()).unwrap();
+        let keys: Vec<u64> = plans.iter().map(|plan| plan.loaded).collect();
+        assert_eq!(keys, [4_000, 40_000, 400_000, 4_000_000]);
+        assert!(plans.iter().all(|plan| plan.cold && !plan.compact && plan.steps.len() == 1));
     }
 
     #[test]

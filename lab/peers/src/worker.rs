@@ -200,9 +200,11 @@ impl<E: Engine> Worker<E> {
             return Err(Failed::request(format!("{loaded} of {} keys cannot be present", fill.loaded)));
         }
         fill.loaded = loaded;
+        let begun = Instant::now();
         let (engine, options) = E::open(&setup)?;
+        let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.place = Place::Open(Box::new(Open { engine, setup, data, keys, fill, pattern: None }));
-        Ok(Answer::Opened { options })
+        Ok(Answer::Opened { options, ns })
     }
 
     fn opened(&mut self) -> Result<&mut Open<E>, Failed> {

@@ -19,6 +19,9 @@
 //! writes: logs that are synced at every commit use no mapping at all. An append that fills a piece
 //! by itself is a `write`, too, since it needs no zeros to be cheap.
 //!
+//! To unmap a window takes 40 µs, since it interrupts the other processors. So full windows are left
+//! to a background thread ([`FullWindows`]).
+//!
 //! # Where
 //!
 //! A store for which the file system finds no block is a signal (`SIGBUS`), where a `write` is an
@@ -35,8 +38,9 @@
 use std::fs::File;
 use std::io;
 use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use memmap2::{Advice, MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 
 use super::WriteFile;
@@ -45,8 +49,11 @@ use super::disk::{extend, is_unsupported, preallocate, write_all_at, write_both_
 /// The most bytes prepared at a time, some hundred records: about 15 µs on an idle machine.
 const PIECE: u64 = 64 << 10;
 
-/// The size of a window. To unmap one interrupts the other processors.
-const WINDOW: u64 = 16 * PIECE;
+/// The size of a window, some of which may lie beyond the reserved space.
+const WINDOW: u64 = if cfg!(test) { 16 } else { 256 } * PIECE;
+
+/// The most full windows that stay mapped.
+const MOST_FULL: usize = 8;
 
 /// The first appends after a sync, or after a long one, are writes.
 const PAUSE: u32 = 16;
@@ -59,25 +66,53 @@ const IN_PLACE: [u64; 2] = [0xef53, 0x0102_1994];
 
 static ZEROS: [u8; PIECE as usize] = [0; PIECE as usize];
 
+/// The full windows of all writers of a file system. Nothing is stored in them any more. Any thread
+/// may add one, or unmap them.
+#[derive(Debug, Default)]
+pub(super) struct FullWindows(Mutex<Vec<Window>>);
+
+impl FullWindows {
+    /// Keeps a window to be unmapped later; if there are many, it is unmapped now.
+    fn keep(&self, window: Window) {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if windows.len() < MOST_FULL {
+            windows.push(window);
+        }
+    }
+
+    /// Unmaps all.
+    pub(super) fn unmap(&self) {
+        let next = || self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        while let Some(window) = next() {
+            // The long part. Unlike unmapping, it does not lock the process's mappings, for which
+            // appends would wait.
+            // SAFETY: nothing reads or writes the mapping any more. What was stored stays in the
+            // page cache.
+            let _ = unsafe { window.map.unchecked_advise(UncheckedAdvice::DontNeed) };
+            drop(window);
+        }
+    }
+}
+
 /// A part of the file in memory.
 #[derive(Debug)]
 struct Window {
     map: MmapRaw,
-    /// A multiple of [`PIECE`], which is a multiple of every page size, as is `to`.
+    /// A multiple of [`PIECE`], which is a multiple of every page size.
     from: u64,
-    to: u64,
     /// Pages up to here are in memory and writable.
     ready: u64,
 }
 
 impl Window {
-    /// Maps a reserved part of the file.
-    fn new(file: &File, from: u64, to: u64) -> io::Result<Window> {
-        let len = usize::try_from(to - from).map_err(io::Error::other)?;
-        Ok(Window { map: MmapOptions::new().offset(from).len(len).map_raw(file)?, from, to, ready: from })
+    /// Maps the part of the file from `from` on.
+    fn new(file: &File, from: u64) -> io::Result<Window> {
+        let map = MmapOptions::new().offset(from).len(WINDOW as usize).map_raw(file)?;
+        Ok(Window { map, from, ready: from })
     }
 
-    /// Prepares the piece with the file's offset `at`. The file has nothing from there on.
+    /// Prepares the piece with the file's offset `at`. It is reserved, and the file has nothing
+    /// from `at` on.
     fn prepare(&mut self, file: &File, at: u64) -> io::Result<()> {
         let piece = at - at % PIECE;
         write_all_at(file, &ZEROS[(at - piece) as usize..], at)?;
@@ -112,6 +147,7 @@ pub(super) struct MappedWriter {
     /// Bytes that were stored in windows.
     mapped: u64,
     window: Option<Window>,
+    full: Arc<FullWindows>,
     /// Short appends since the last sync or long append, up to `PAUSE`.
     short: u32,
     /// Whether windows are to be had for this file.
@@ -121,7 +157,7 @@ pub(super) struct MappedWriter {
 impl MappedWriter {
     /// Writes to `file` from its start. It is open for reading, too, and holds `len` bytes that may
     /// be overwritten.
-    pub(super) fn new(file: File, len: u64) -> MappedWriter {
+    pub(super) fn new(file: File, len: u64, full: &Arc<FullWindows>) -> MappedWriter {
         let in_place = fstatfs(&file).is_ok_and(|stat| IN_PLACE.contains(&(stat.f_type as u64)));
         let mut writer = MappedWriter {
             file,
@@ -129,6 +165,7 @@ impl MappedWriter {
             reserved: 0,
             mapped: 0,
             window: None,
+            full: full.clone(),
             short: PAUSE,
             maps: in_place,
         };
@@ -167,14 +204,13 @@ impl MappedWriter {
     fn store_in_pieces(&mut self, bytes: &[u8]) -> usize {
         let mut stored = 0;
         while stored < bytes.len() && self.maps {
-            if self.window.as_ref().is_none_or(|window| window.to <= self.written) {
-                self.window = None;
-                let from = self.written - self.written % PIECE;
-                let to = (from + WINDOW).min(self.reserved - self.reserved % PIECE);
-                if to <= self.written {
-                    break;
-                }
-                match Window::new(&self.file, from, to) {
+            let piece = self.written - self.written % PIECE;
+            if piece + PIECE > self.reserved {
+                break;
+            }
+            if self.window.as_ref().is_none_or(|window| window.from + WINDOW <= self.written) {
+                self.window.take().into_iter().for_each(|full| self.full.keep(full));
+                match Window::new(&self.file, piece) {
                     Ok(window) => self.window = Some(window),
                     Err(e) => self.stop_mapping(&e),
                 }
@@ -270,7 +306,7 @@ mod tests {
 
     fn create(path: &Path) -> MappedWriter {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap();
-        MappedWriter::new(file, 0)
+        MappedWriter::new(file, 0, &Arc::default())
     }
 
     /// A simple generator: the same numbers every time.
@@ -296,7 +332,7 @@ mod tests {
         writer.append(b"first").unwrap();
         writer.append_both(b"sec", b"ond").unwrap();
         let window = writer.window.as_ref().expect("it is used");
-        assert_eq!((window.from, window.ready, window.to), (0, PIECE, WINDOW));
+        assert_eq!((window.from, window.ready), (0, PIECE));
         // Records across the ends of pieces and windows need no system call either.
         let long = vec![7; WINDOW as usize - 20];
         for part in long.chunks(1000) {
@@ -306,6 +342,11 @@ mod tests {
         let expected = [b"firstsecond", &long[..], b"from one window to the next"].concat();
         assert_eq!(writer.mapped(), expected.len() as u64);
         assert_eq!(writer.window.as_ref().map(|window| window.from), Some(WINDOW));
+        // The full one stays mapped until somebody tidies up.
+        let full = || writer.full.0.lock().unwrap().len();
+        assert_eq!(full(), 1);
+        writer.full.unmap();
+        assert_eq!(full(), 0);
         // The system has it, without a sync: another handle reads it.
         assert_eq!(&fs::read(&path).unwrap()[..expected.len()], expected);
         assert_eq!(fs::metadata(&path).unwrap().len(), 4 * WINDOW);
@@ -333,7 +374,7 @@ mod tests {
                 fs::write(&path, vec![0xee; random(3 * WINDOW) as usize]).unwrap();
                 let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
                 let len = file.metadata().unwrap().len();
-                MappedWriter::new(file, len)
+                MappedWriter::new(file, len, &Arc::default())
             };
             for step in 0..3000 {
                 match random(100) {

@@ -23,6 +23,8 @@ pub(crate) fn flush_loop(db: &Session) {
         if let Some(memory) = &db.options.shared_write_memory {
             memory.balance();
         }
+        db.keyspaces.chunks.make_ahead();
+        db.fs.tidy();
         let mut state = db.state();
         if db.gate.has_ended() {
             return;
@@ -106,6 +108,7 @@ pub(crate) fn compaction_loop(db: &Session) {
     thread::lower_priority(COMPACTION_NICE);
     let (mut walked, mut merged) = (false, false);
     loop {
+        db.keyspaces.chunks.make_ahead();
         // Without the lock: the file system may be slow.
         db.space.room.refresh(&*db.fs, &db.dir);
         let mut state = db.state();

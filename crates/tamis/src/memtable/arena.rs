@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::MmapMut;
 
-use super::chunks::ChunkAccount;
+use super::chunks::{ChunkAccount, new_chunk};
 
 /// Every chunk starts on a cache line.
 const CHUNK_ALIGN: usize = 64;
@@ -27,12 +27,6 @@ const CHUNK_ALIGN: usize = 64;
 /// Chunks of at least this size are mapped: an allocator may long hold on to the large memory of a
 /// freed memtable.
 const MAPPED_BYTES: usize = 1 << 20;
-
-/// Chunks of at least this size ask for huge pages: a search touches pages all over a large
-/// memtable. In a smaller chunk, a huge page would make memory resident that the chunk does not
-/// have.
-#[cfg(target_os = "linux")]
-const HUGE_BYTES: usize = 2 << 20;
 
 /// The size of the first chunk. Each next one is as large as all before it. An arena has at most
 /// about twice the memory that it needs, and a large one soon gets chunks of the largest size.
@@ -164,16 +158,9 @@ impl Arena {
     }
 
     fn chunk(&self, bytes: usize) -> NonNull<Chunk> {
-        let mapped = || -> Option<MmapMut> {
-            if let Some(known) = self.account.pool().and_then(|pool| pool.take(bytes)) {
-                return Some(known);
-            }
-            let map = MmapMut::map_anon(bytes).ok()?;
-            #[cfg(target_os = "linux")]
-            if bytes >= HUGE_BYTES {
-                let _ = map.advise(memmap2::Advice::HugePage); // only a hint
-            }
-            Some(map)
+        let mapped = || {
+            let known = self.account.pool().and_then(|pool| pool.take(bytes));
+            known.or_else(|| new_chunk(bytes).ok())
         };
         self.held.fetch_add(bytes, Ordering::Relaxed);
         self.account.grow(bytes);

@@ -2,7 +2,9 @@
 //! memtables of a database.
 //!
 //! A fresh chunk costs a page fault and clearing for each of its pages, by far the longest wait of
-//! a put. Under a steady load, every dropped memtable leaves its chunks to the next one.
+//! a put. Under a steady load, every dropped memtable leaves its chunks to the next one. Until then
+//! a background thread makes the next large chunk while the present one fills: to provide a huge
+//! page takes Linux a tenth of a millisecond, and several where memory is fragmented.
 //!
 //! # What is counted
 //! A [`ChunkAccount`] counts one memtable's memory: filters, range tombstones, and whole chunks,
@@ -13,16 +15,33 @@
 //! meanwhile.
 //!
 //! # Threads
-//! Any thread may take and give; one mutex is held for a push or a pop. Accounts are atomic
-//! additions that publish nothing (`Relaxed`).
+//! Any thread may take and give; one mutex is held for a push or a pop. Any thread may make a chunk
+//! ahead; `wanted` lets only one do so, and publishes nothing. Accounts are atomic additions that
+//! publish nothing (`Relaxed`).
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use memmap2::MmapMut;
 
 use crate::idle::IdleTimer;
+use crate::sync::Condvar;
+
+/// Chunks of at least this size ask for huge pages: a search touches pages all over a large
+/// memtable. In a smaller chunk, a huge page would make memory resident that the chunk does not
+/// have.
+const HUGE_BYTES: usize = 2 << 20;
+
+/// Maps a chunk of zeros.
+pub(super) fn new_chunk(bytes: usize) -> std::io::Result<MmapMut> {
+    let map = MmapMut::map_anon(bytes)?;
+    #[cfg(target_os = "linux")]
+    if bytes >= HUGE_BYTES {
+        let _ = map.advise(memmap2::Advice::HugePage); // only a hint
+    }
+    Ok(map)
+}
 
 /// A pool unused for this long is idle.
 const IDLE: Duration = Duration::from_secs(1);
@@ -40,6 +59,10 @@ pub(crate) struct ChunkPool {
     in_logs: AtomicU64,
     /// The bytes ever taken by all memtables.
     taken: AtomicU64,
+    /// The size of a chunk to make ahead of need; 0 if there is no need.
+    wanted: AtomicUsize,
+    /// Wakes the threads that make it; none in a database that is read-only.
+    makers: OnceLock<Arc<Condvar>>,
 }
 
 #[derive(Default)]
@@ -67,7 +90,14 @@ impl ChunkPool {
             sealed: AtomicU64::new(0),
             in_logs: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            wanted: AtomicUsize::new(0),
+            makers: OnceLock::new(),
         }
+    }
+
+    /// Lets threads that wait for `makers`, and then call [`ChunkPool::make_ahead`], make chunks.
+    pub(crate) fn made_by(&self, makers: Arc<Condvar>) {
+        let _ = self.makers.set(makers); // once for each database
     }
 
     /// Returns the bytes ever taken by all memtables. Grows as they do.
@@ -99,13 +129,41 @@ impl ChunkPool {
         self.lock().bytes
     }
 
-    /// Returns a chunk of exactly `bytes`, with arbitrary contents.
+    /// Returns a chunk of exactly `bytes`, with arbitrary contents. If there is no other one, the
+    /// next large one is made ahead.
     pub(super) fn take(&self, bytes: usize) -> Option<MmapMut> {
         let mut free = self.lock();
-        let at = free.chunks.iter().rposition(|chunk| chunk.len() == bytes)?;
-        free.uses += 1;
-        free.bytes -= bytes;
-        Some(free.chunks.swap_remove(at))
+        let at = free.chunks.iter().rposition(|chunk| chunk.len() == bytes);
+        let taken = at.map(|at| free.chunks.swap_remove(at));
+        if taken.is_some() {
+            free.uses += 1;
+            free.bytes -= bytes;
+        }
+        let is_last = free.bytes.saturating_add(bytes) <= self.most
+            && !free.chunks.iter().any(|chunk| chunk.len() == bytes);
+        drop(free);
+        if is_last
+            && bytes >= HUGE_BYTES
+            && let Some(makers) = self.makers.get()
+        {
+            self.wanted.store(bytes, Relaxed);
+            // Without the state locked: a thread that does not hear it looks within a second.
+            makers.notify_all();
+        }
+        taken
+    }
+
+    /// Makes the chunk that will be needed next, if there is one, with its memory provided.
+    pub(crate) fn make_ahead(&self) {
+        let bytes = self.wanted.load(Relaxed);
+        if bytes == 0 || self.wanted.compare_exchange(bytes, 0, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        if let Ok(chunk) = new_chunk(bytes) {
+            #[cfg(target_os = "linux")]
+            let _ = chunk.advise(memmap2::Advice::PopulateWrite); // since Linux 5.14
+            self.give(chunk);
+        }
     }
 
     /// Keeps a chunk, or returns it to the system if there are enough.
@@ -229,6 +287,50 @@ mod tests {
         assert_eq!(pool.take(1 << 20).unwrap().len(), 1 << 20);
         assert!(pool.take(1 << 20).is_none());
         assert_eq!(pool.bytes(), 2 << 20);
+    }
+
+    #[test]
+    fn the_next_large_chunk_is_made_ahead() {
+        let pool = ChunkPool::new(4 << 20);
+        assert!(pool.take(2 << 20).is_none());
+        pool.make_ahead();
+        assert_eq!(pool.bytes(), 0, "nobody is there to make it");
+        pool.made_by(Arc::default());
+        assert!(pool.take(1 << 20).is_none());
+        pool.make_ahead();
+        assert_eq!(pool.bytes(), 0, "a small one is quickly made");
+        assert!(pool.take(2 << 20).is_none());
+        pool.make_ahead();
+        pool.make_ahead();
+        assert_eq!(pool.bytes(), 2 << 20, "one, even if two threads heard of it");
+        // The last one is taken: another will be needed. Not if there is one.
+        assert_eq!(pool.take(2 << 20).unwrap()[..], vec![0; 2 << 20]);
+        pool.make_ahead();
+        pool.give(chunk(2 << 20));
+        pool.take(2 << 20).unwrap();
+        pool.make_ahead();
+        assert_eq!(pool.bytes(), 2 << 20);
+        // Nor if it could not be kept.
+        let pool = ChunkPool::new(1 << 20);
+        pool.made_by(Arc::default());
+        pool.take(2 << 20);
+        pool.make_ahead();
+        assert_eq!(pool.bytes(), 0);
+    }
+
+    /// Without the background threads, it would never be made.
+    #[test]
+    fn a_database_makes_chunks_ahead_while_it_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = crate::Db::open(dir.path()).unwrap();
+        let pool = &db.handle().inner.keyspaces.chunks;
+        let mut key = 0u32;
+        let value = vec![7; 4000];
+        while pool.bytes() == 0 {
+            db.put(key.to_be_bytes(), &value).unwrap();
+            key = (key + 1) % 1000;
+        }
+        assert_eq!(pool.bytes(), HUGE_BYTES);
     }
 
     #[test]

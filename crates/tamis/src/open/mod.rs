@@ -440,6 +440,7 @@ fn compose(opened: Opened<'_>) -> Session {
         logs: LogFiles::new(&options),
     };
     let monitor = Arc::new(Monitor::new(state, &gate));
+    chunks.made_by(gate.changed());
     let parts = LogParts {
         fs: &fs,
         numbers: &numbers,

@@ -167,6 +167,8 @@ fn a_dead_worker_is_reported_and_the_others_continue() {
         heard.rows.iter().filter(its).collect::<Vec<_>>()
     };
     assert_eq!(of("tamis", "cold").len(), 3 * 2, "three steps, two rounds");
+    assert!(of("tamis", "cold").iter().all(|row| row.figures.open_ns > 0), "each was opened for it");
+    assert!(of("tamis", "sync").iter().all(|row| row.figures.open_ns == 0));
     let its = of("tamis-grf", "cold");
     assert_eq!(its.len(), 3, "two steps and the one that it died of");
     assert!(its[2].refused.as_ref().unwrap().starts_with(STOPPED) && its[1].refused.is_none());

@@ -9,6 +9,7 @@ use crate::record::{Figures, Row};
 pub(super) enum Figure {
     NsPerOp,
     OpsPerSecond,
+    Open,
     P50,
     P99,
     P999,
@@ -49,7 +50,8 @@ pub(super) enum Unit {
 pub(super) const QUANTILES: [Figure; 3] = [Figure::P50, Figure::P99, Figure::P999];
 
 /// The costs of a system, in the order of the tables.
-pub(super) const COSTS: [Figure; 20] = [
+pub(super) const COSTS: [Figure; 21] = [
+    Figure::Open,
     Figure::PutP9999,
     Figure::SlowestPut,
     Figure::MedianSecond,
@@ -74,9 +76,10 @@ pub(super) const COSTS: [Figure; 20] = [
 
 impl Figure {
     /// All figures.
-    pub(super) const ALL: [Figure; 25] = [
+    pub(super) const ALL: [Figure; 26] = [
         Figure::NsPerOp,
         Figure::OpsPerSecond,
+        Figure::Open,
         Figure::P50,
         Figure::P99,
         Figure::P999,
@@ -107,6 +110,8 @@ impl Figure {
     pub(super) fn headline(suite: &str) -> Figure {
         if matches!(suite, "ycsb" | "mixgraph" | "writers" | "sync" | "steady") {
             Figure::OpsPerSecond
+        } else if suite == "opening" {
+            Figure::Open
         } else {
             Figure::NsPerOp
         }
@@ -117,6 +122,7 @@ impl Figure {
         match self {
             Figure::NsPerOp => "ns per operation",
             Figure::OpsPerSecond => "thousand operations per second",
+            Figure::Open => "ns of an opening, with none of the files in the page cache",
             Figure::P50 => "p50, ns",
             Figure::P99 => "p99, ns",
             Figure::P999 => "p99.9, ns",
@@ -154,6 +160,7 @@ impl Figure {
         match self {
             Figure::NsPerOp => "time",
             Figure::OpsPerSecond => "throughput",
+            Figure::Open => "opening",
             Figure::P50 => "p50",
             Figure::P99 => "p99",
             Figure::P999 => "p99.9",
@@ -184,6 +191,7 @@ impl Figure {
     pub(super) fn unit(self) -> Unit {
         match self {
             Figure::NsPerOp
+            | Figure::Open
             | Figure::P50
             | Figure::P99
             | Figure::P999
@@ -222,6 +230,7 @@ impl Figure {
         let (value, zero_counts) = match self {
             Figure::NsPerOp => (figures.ns_per_op, false),
             Figure::OpsPerSecond => (figures.ops_per_second, false),
+            Figure::Open => (figures.open_ns as f64, false),
             Figure::P50 => (figures.p50_ns as f64, false),
             Figure::P99 => (figures.p99_ns as f64, false),
             Figure::P999 => (figures.p999_ns as f64, false),

@@ -25,7 +25,7 @@ pub(super) const PEERS: [&str; 11] = [
 ];
 
 /// Suites in the order of reports; others follow by name.
-const SUITES: [&str; 21] = [
+const SUITES: [&str; 22] = [
     "compacted",
     "cached",
     "settled",
@@ -42,6 +42,7 @@ const SUITES: [&str; 21] = [
     "ycsb",
     "mixgraph",
     "cold",
+    "opening",
     "direct",
     "hot-gets",
     "beyond-memory",

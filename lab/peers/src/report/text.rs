@@ -189,6 +189,7 @@ pub(super) fn suite(name: &str) -> String {
         "ycsb" => "YCSB".to_owned(),
         "mixgraph" => "Mixgraph".to_owned(),
         "cold" => "Cold: nothing in the page cache".to_owned(),
+        "opening" => "Openings".to_owned(),
         "direct" => "Direct I/O".to_owned(),
         "keys" => "Lengths of keys".to_owned(),
         "real" => "Real keys".to_owned(),

@@ -13,6 +13,8 @@
 //! time, counters, tree, memory and the sizes of the processor's caches together (`rows`, `host`), so that `view` can
 //! say where filters, indexes and tables outgrow each cache. `verdicts` judges claims of our own.
 //!
+//! What a database costs as a whole, by keyspaces and by keys, has its own small module (`whole`).
+//!
 //! One thread loads and measures; flushes and compactions are waited for and timed separately.
 
 mod host;
@@ -23,6 +25,7 @@ mod plan;
 mod rows;
 mod verdicts;
 mod view;
+mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +39,8 @@ pub fn figures() -> Vec<Box<dyn Figure>> {
     vec![
         Box::new(Growth { about: KEYS, over: Over::Keys }),
         Box::new(Growth { about: RUNS, over: Over::Runs }),
+        Box::new(whole::KEYSPACES),
+        Box::new(whole::OPENINGS),
     ]
 }
 

@@ -16,7 +16,7 @@ pub(super) const KEY_BYTES: usize = 8;
 
 /// Size of a value in bytes, the same at every point of every scale. 100 million pairs, the largest point, then have
 /// 2.4 GB and stay in the page cache of a common machine.
-const VALUE_BYTES: usize = 16;
+pub(super) const VALUE_BYTES: usize = 16;
 
 /// Filter bits per key.
 const BITS: f64 = 10.0;
@@ -278,7 +278,7 @@ fn name_of(over: Over, point: &Point) -> String {
 }
 
 /// Returns numbers half a decade apart from `first` to below `last`, then `last`.
-fn half_decades(first: u64, last: u64) -> Vec<u64> {
+pub(super) fn half_decades(first: u64, last: u64) -> Vec<u64> {
     let nth = |n: i32| (first as f64 * 10f64.powf(f64::from(n) / 2.0)).round() as u64;
     let mut numbers: Vec<u64> = (0..40).map(nth).take_while(|&number| number < last).collect();
     numbers.push(last);

@@ -156,7 +156,7 @@ fn less_than_runs(rows: &[&OpRow], side: &str) -> Verdict {
 
 /// Judges growths by the limit of each: fails if one is above it by more than the spreads, and is open if one is above it
 /// within them.
-fn limited(open: Verdict, growths: &[Measured], limit: impl Fn(usize) -> f64) -> Verdict {
+pub(super) fn limited(open: Verdict, growths: &[Measured], limit: impl Fn(usize) -> f64) -> Verdict {
     if growths.is_empty() {
         return open;
     }
