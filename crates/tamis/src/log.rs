@@ -809,6 +809,10 @@ impl Log {
                 }
             }
         }
+        if any {
+            // What is still mapped keeps its space.
+            self.fs.tidy();
+        }
         any
     }
 }

@@ -19,13 +19,14 @@
 //! writes: logs that are synced at every commit use no mapping at all. An append that fills a piece
 //! by itself is a `write`, too, since it needs no zeros to be cheap.
 //!
-//! To unmap a window takes 40 µs, since it interrupts the other processors. So full windows are left
-//! to a background thread ([`FullWindows`]).
+//! To unmap a window takes half a millisecond. So full windows are left to a background thread
+//! ([`FullWindows`]). Smaller ones would take 40 µs all the same, since the other processors are
+//! interrupted.
 //!
 //! # Where
 //!
 //! A store for which the file system finds no block is a signal (`SIGBUS`), where a `write` is an
-//! error. So only space is mapped that `fallocate` has reserved, and only on file systems that
+//! error. So only space is used that `fallocate` has reserved, and only on file systems that
 //! overwrite blocks in place: ext4 and tmpfs. With copy on write (btrfs, ZFS, and XFS, whose files
 //! may share blocks), on other systems, and on Linux before 5.14, appends are writes. What remains
 //! is a file that another program truncates, and a device that fails so badly that its file system
@@ -290,7 +291,7 @@ impl WriteFile for MappedWriter {
     }
 
     fn truncate_to_written(&mut self) -> io::Result<()> {
-        self.window = None;
+        self.window.take().into_iter().for_each(|full| self.full.keep(full));
         self.reserved = 0;
         self.file.set_len(self.written)
     }

@@ -13,8 +13,8 @@
 //!   locks (`state`, `log`) check that and stop writes; published data is immutable, so reads
 //!   continue.
 //! * **Nothing here may be called while a lock of another kind is held** (a shard of a cache crate,
-//!   say): in a simulation the thread may be suspended at any call, and the others would wait for a
-//!   lock whose owner never runs.
+//!   say), except to wake others: in a simulation the thread may be suspended at any call, and the
+//!   others would wait for a lock whose owner never runs.
 
 use std::sync::{LockResult, PoisonError, TryLockError};
 use std::time::{Duration, Instant};

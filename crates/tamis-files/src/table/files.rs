@@ -247,6 +247,10 @@ impl FileSystem for OpenFiles {
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.fs.available_space(path)
     }
+
+    fn tidy(&self) {
+        self.fs.tidy();
+    }
 }
 
 impl TableFile {

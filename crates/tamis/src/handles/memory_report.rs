@@ -41,7 +41,7 @@ parts! {
     /// Memtables already written to tables, but kept for open transactions. A memtable that a
     /// reader holds as well counts in both parts.
     transaction_history,
-    /// Memory of flushed memtables kept for the next ones.
+    /// Memory for the next memtables: that of flushed ones, or made ahead.
     spare_memtables,
     /// Blocks and blob file values in the block cache, with the overhead of each.
     block_cache,

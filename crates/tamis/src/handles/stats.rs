@@ -66,8 +66,8 @@ pub struct Stats {
     /// limits: `log_bytes`, the space reserved for the next records, and log files kept to be
     /// overwritten.
     pub log_allocated_bytes: u64,
-    /// The size of all memtables, and memory of flushed ones that is kept for the next until a
-    /// second or two passed without writes.
+    /// The size of all memtables, and memory for the next ones: what flushed ones left, until a
+    /// second or two passed without writes, or 2 MiB made ahead.
     pub memtable_bytes: u64,
     /// The size of flushed memtables kept for open transactions, within
     /// [`transaction_history_bytes`](crate::Options::transaction_history_bytes).

@@ -440,7 +440,9 @@ fn compose(opened: Opened<'_>) -> Session {
         logs: LogFiles::new(&options),
     };
     let monitor = Arc::new(Monitor::new(state, &gate));
-    chunks.made_by(gate.changed());
+    if !read_only {
+        chunks.made_by(gate.changed());
+    }
     let parts = LogParts {
         fs: &fs,
         numbers: &numbers,
@@ -528,8 +530,7 @@ pub fn locked(fs: &dyn FileSystem, path: PathBuf) -> OpenError {
     }
 }
 
-/// Returns how much memory of dropped memtables is kept for the next ones, in bytes: that of one,
-/// and none of the memory that databases share, which others may need.
+/// Returns how much memory is kept for the next memtables, in bytes: that of one, and none of the memory that databases share, which others may need.
 fn kept_chunk_bytes(options: &Options) -> usize {
     let bytes = match options.shared_write_memory {
         Some(_) => 0,

@@ -165,7 +165,7 @@ pub(crate) struct OpenKeyspaces {
     /// Whether some keyspace lacks an operator. Keyspaces created later never lack one.
     pub(crate) lacks_operators: bool,
     pub(crate) read_counters: Arc<AllReads>,
-    /// The memory of dropped memtables, for the next ones.
+    /// Memory for the next memtables.
     pub(crate) chunks: Arc<ChunkPool>,
     /// Where gaps of keyspaces get sequence numbers: the log.
     pub(crate) numbering: Arc<Numbering>,
