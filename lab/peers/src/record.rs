@@ -114,7 +114,8 @@ pub struct Figures {
     /// expected answers, which `ns_per_op` and `ops_per_second` exclude. Divided by the operations.
     #[serde(default)]
     pub wall_ns_per_op: f64,
-    /// Nanoseconds of the opening right before the operations, with none of the files in the page cache. 0 if there was none.
+    /// Nanoseconds of the opening right before the operations, with none of the files in the page cache. 0 if there was
+    /// none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub open_ns: u64,
     /// Nanoseconds from the last operation until compaction had finished, for workloads that write.

@@ -33,6 +33,9 @@ use crate::sync::Condvar;
 /// have.
 const HUGE_BYTES: usize = 2 << 20;
 
+/// The smallest page of any system.
+const PAGE_BYTES: usize = 4 << 10;
+
 /// Maps a chunk of zeros.
 pub(super) fn new_chunk(bytes: usize) -> std::io::Result<MmapMut> {
     let map = MmapMut::map_anon(bytes)?;
@@ -160,9 +163,10 @@ impl ChunkPool {
         if bytes == 0 || self.wanted.compare_exchange(bytes, 0, Relaxed, Relaxed).is_err() {
             return;
         }
-        if let Ok(chunk) = new_chunk(bytes) {
-            #[cfg(target_os = "linux")]
-            let _ = chunk.advise(memmap2::Advice::PopulateWrite); // since Linux 5.14
+        if let Ok(mut chunk) = new_chunk(bytes) {
+            // Faults lock only this mapping, where an advice to populate it locks all of them:
+            // appends to the log, which map windows, would wait.
+            chunk.chunks_mut(PAGE_BYTES).for_each(|page| page[0] = 0);
             self.give(chunk);
         }
     }

@@ -530,7 +530,8 @@ pub fn locked(fs: &dyn FileSystem, path: PathBuf) -> OpenError {
     }
 }
 
-/// Returns how much memory is kept for the next memtables, in bytes: that of one, and none of the memory that databases share, which others may need.
+/// Returns how much memory is kept for the next memtables, in bytes: that of one, and none of the
+/// memory that databases share, which others may need.
 fn kept_chunk_bytes(options: &Options) -> usize {
     let bytes = match options.shared_write_memory {
         Some(_) => 0,

@@ -329,8 +329,8 @@ impl Stand<'_> {
         tag
     }
 
-    /// Does an operation with random keys, given a value, a key, its tag and its keyspace. Returns the nanoseconds of one,
-    /// the median of short pieces.
+    /// Does an operation with random keys, given a value, a key, its tag and its keyspace. Returns the nanoseconds of
+    /// one, the median of short pieces.
     fn pieces(
         &self,
         round: u32,
