@@ -130,8 +130,4 @@ impl FileSystem for DirectFs {
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.buffered.available_space(path)
     }
-
-    fn tidy(&self) {
-        self.buffered.tidy();
-    }
 }

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 #[cfg(target_os = "linux")]
-use super::mapped::{FullWindows, MappedWriter};
+use super::mapped::MappedWriter;
 use super::pages::MappedBytes;
 use super::place::{Mode, Places};
 use super::{Access, DirLock, FileSystem, Mapping, Overlap, ReadFile, Usage, WriteFile, lock, memory_bytes};
@@ -33,8 +33,6 @@ pub struct DiskFs {
     map: bool,
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "logs are mapped on Linux only"))]
     map_logs: bool,
-    #[cfg(target_os = "linux")]
-    full_windows: Arc<FullWindows>,
     mapped: Arc<MappedBytes>,
     pub(super) places: Places,
 }
@@ -49,8 +47,6 @@ impl DiskFs {
         DiskFs {
             map: true,
             map_logs: false,
-            #[cfg(target_os = "linux")]
-            full_windows: Arc::default(),
             mapped: Arc::new(MappedBytes::new(memory_bytes())),
             places: Places::default(),
         }
@@ -58,7 +54,12 @@ impl DiskFs {
 
     /// Creates a file system that only reads by copying; [`ReadFile::map`] returns `None`.
     pub fn without_mapping() -> Self {
-        DiskFs { map: false, mapped: Arc::new(MappedBytes::new(0)), ..DiskFs::new() }
+        DiskFs {
+            map: false,
+            map_logs: false,
+            mapped: Arc::new(MappedBytes::new(0)),
+            places: Places::default(),
+        }
     }
 
     /// Reckons with `bytes` of memory for the pages of mapped files, in place of what the machine
@@ -304,7 +305,7 @@ impl FileSystem for DiskFs {
         #[cfg(target_os = "linux")]
         if self.map_logs && usage == Usage::Log {
             let file = self.places.create_fresh(path, Mode::READ_WRITE)?;
-            return Ok(Box::new(MappedWriter::new(file, 0, &self.full_windows)));
+            return Ok(Box::new(MappedWriter::new(file, 0)));
         }
         let _ = usage;
         let file = self.places.create_fresh(path, Mode::WRITE)?;
@@ -317,7 +318,7 @@ impl FileSystem for DiskFs {
         if self.map_logs {
             let file = self.places.open(new, Mode::READ_WRITE)?;
             let len = file.metadata()?.len();
-            return Ok(Box::new(MappedWriter::new(file, len, &self.full_windows)));
+            return Ok(Box::new(MappedWriter::new(file, len)));
         }
         let file = self.places.open(new, Mode::WRITE)?;
         Ok(Box::new(DiskWriter { file, written: 0 }))
@@ -386,11 +387,6 @@ impl FileSystem for DiskFs {
 
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.places.available_space(path)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn tidy(&self) {
-        self.full_windows.unmap();
     }
 }
 

@@ -19,10 +19,6 @@
 //! writes: logs that are synced at every commit use no mapping at all. An append that fills a piece
 //! by itself is a `write`, too, since it needs no zeros to be cheap.
 //!
-//! To unmap a window takes half a millisecond. So full windows are left to a background thread
-//! ([`FullWindows`]). Smaller ones would take 40 µs all the same, since the other processors are
-//! interrupted.
-//!
 //! # Where
 //!
 //! A store for which the file system finds no block is a signal (`SIGBUS`), where a `write` is an
@@ -39,9 +35,8 @@
 use std::fs::File;
 use std::io;
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 
 use super::WriteFile;
@@ -50,11 +45,9 @@ use super::disk::{extend, is_unsupported, preallocate, write_all_at, write_both_
 /// The most bytes prepared at a time, some hundred records: about 15 µs on an idle machine.
 const PIECE: u64 = 64 << 10;
 
-/// The size of a window, some of which may lie beyond the reserved space.
-const WINDOW: u64 = if cfg!(test) { 16 } else { 256 } * PIECE;
-
-/// The most full windows that stay mapped.
-const MOST_FULL: usize = 8;
+/// The size of a window, some of which may lie beyond the reserved space. To unmap one interrupts
+/// the other processors: 40 µs for 1 MiB, 300 for 8. A put in ten thousand must not wait for that.
+const WINDOW: u64 = if cfg!(test) { 16 } else { 128 } * PIECE;
 
 /// The first appends after a sync, or after a long one, are writes.
 const PAUSE: u32 = 16;
@@ -66,34 +59,6 @@ const LONG: usize = PIECE as usize;
 const IN_PLACE: [u64; 2] = [0xef53, 0x0102_1994];
 
 static ZEROS: [u8; PIECE as usize] = [0; PIECE as usize];
-
-/// The full windows of all writers of a file system. Nothing is stored in them any more. Any thread
-/// may add one, or unmap them.
-#[derive(Debug, Default)]
-pub(super) struct FullWindows(Mutex<Vec<Window>>);
-
-impl FullWindows {
-    /// Keeps a window to be unmapped later; if there are many, it is unmapped now.
-    fn keep(&self, window: Window) {
-        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if windows.len() < MOST_FULL {
-            windows.push(window);
-        }
-    }
-
-    /// Unmaps all.
-    pub(super) fn unmap(&self) {
-        let next = || self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        while let Some(window) = next() {
-            // The long part. Unlike unmapping, it does not lock the process's mappings, for which
-            // appends would wait.
-            // SAFETY: nothing reads or writes the mapping any more. What was stored stays in the
-            // page cache.
-            let _ = unsafe { window.map.unchecked_advise(UncheckedAdvice::DontNeed) };
-            drop(window);
-        }
-    }
-}
 
 /// A part of the file in memory.
 #[derive(Debug)]
@@ -148,7 +113,6 @@ pub(super) struct MappedWriter {
     /// Bytes that were stored in windows.
     mapped: u64,
     window: Option<Window>,
-    full: Arc<FullWindows>,
     /// Short appends since the last sync or long append, up to `PAUSE`.
     short: u32,
     /// Whether windows are to be had for this file.
@@ -158,7 +122,7 @@ pub(super) struct MappedWriter {
 impl MappedWriter {
     /// Writes to `file` from its start. It is open for reading, too, and holds `len` bytes that may
     /// be overwritten.
-    pub(super) fn new(file: File, len: u64, full: &Arc<FullWindows>) -> MappedWriter {
+    pub(super) fn new(file: File, len: u64) -> MappedWriter {
         let in_place = fstatfs(&file).is_ok_and(|stat| IN_PLACE.contains(&(stat.f_type as u64)));
         let mut writer = MappedWriter {
             file,
@@ -166,7 +130,6 @@ impl MappedWriter {
             reserved: 0,
             mapped: 0,
             window: None,
-            full: full.clone(),
             short: PAUSE,
             maps: in_place,
         };
@@ -210,7 +173,7 @@ impl MappedWriter {
                 break;
             }
             if self.window.as_ref().is_none_or(|window| window.from + WINDOW <= self.written) {
-                self.window.take().into_iter().for_each(|full| self.full.keep(full));
+                self.window = None;
                 match Window::new(&self.file, piece) {
                     Ok(window) => self.window = Some(window),
                     Err(e) => self.stop_mapping(&e),
@@ -291,7 +254,7 @@ impl WriteFile for MappedWriter {
     }
 
     fn truncate_to_written(&mut self) -> io::Result<()> {
-        self.window.take().into_iter().for_each(|full| self.full.keep(full));
+        self.window = None;
         self.reserved = 0;
         self.file.set_len(self.written)
     }
@@ -307,7 +270,7 @@ mod tests {
 
     fn create(path: &Path) -> MappedWriter {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap();
-        MappedWriter::new(file, 0, &Arc::default())
+        MappedWriter::new(file, 0)
     }
 
     /// A simple generator: the same numbers every time.
@@ -343,11 +306,6 @@ mod tests {
         let expected = [b"firstsecond", &long[..], b"from one window to the next"].concat();
         assert_eq!(writer.mapped(), expected.len() as u64);
         assert_eq!(writer.window.as_ref().map(|window| window.from), Some(WINDOW));
-        // The full one stays mapped until somebody tidies up.
-        let full = || writer.full.0.lock().unwrap().len();
-        assert_eq!(full(), 1);
-        writer.full.unmap();
-        assert_eq!(full(), 0);
         // The system has it, without a sync: another handle reads it.
         assert_eq!(&fs::read(&path).unwrap()[..expected.len()], expected);
         assert_eq!(fs::metadata(&path).unwrap().len(), 4 * WINDOW);
@@ -375,7 +333,7 @@ mod tests {
                 fs::write(&path, vec![0xee; random(3 * WINDOW) as usize]).unwrap();
                 let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
                 let len = file.metadata().unwrap().len();
-                MappedWriter::new(file, len, &Arc::default())
+                MappedWriter::new(file, len)
             };
             for step in 0..3000 {
                 match random(100) {

@@ -251,10 +251,6 @@ pub trait FileSystem: Send + Sync + Debug {
 
     /// Returns the free bytes on the device of `path`, if known.
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>>;
-
-    /// Does what writers have put off since it would have made an append wait. A background thread
-    /// calls it now and then, with no lock held; what is put off has a limit without that, too.
-    fn tidy(&self) {}
 }
 
 /// When an announced part of a mapping is touched, and what is after it.

@@ -247,10 +247,6 @@ impl FileSystem for OpenFiles {
     fn available_space(&self, path: &Path) -> io::Result<Option<u64>> {
         self.fs.available_space(path)
     }
-
-    fn tidy(&self) {
-        self.fs.tidy();
-    }
 }
 
 impl TableFile {

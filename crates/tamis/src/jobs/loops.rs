@@ -24,7 +24,6 @@ pub(crate) fn flush_loop(db: &Session) {
             memory.balance();
         }
         db.keyspaces.chunks.make_ahead();
-        db.fs.tidy();
         let mut state = db.state();
         if db.gate.has_ended() {
             return;

@@ -247,30 +247,6 @@ fn space_is_reserved_in_growing_steps() {
     assert!((5..30).contains(&steps), "{steps} steps for 40 MB");
 }
 
-/// The appending thread leaves that to another one. Nobody took it: a file system between the engine
-/// and the disk did not pass the call on.
-#[cfg(target_os = "linux")]
-#[test]
-fn full_windows_of_a_log_are_unmapped_by_a_background_thread() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = std::fs::canonicalize(dir.path()).unwrap();
-    let db = with(None).open(&path).unwrap();
-    let mapped = || {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let of_log = |line: &&str| line.contains(path.to_str().unwrap()) && line.contains(".log");
-        maps.lines().filter(of_log).count()
-    };
-    let began = std::time::Instant::now();
-    for i in 0..20_000u64 {
-        db.put((i % 1000).to_be_bytes(), vec![7; 4000]).unwrap();
-    }
-    // At most the window in use, where the file system has any.
-    while mapped() > 1 {
-        assert!(began.elapsed().as_secs() < 60, "{} windows", mapped());
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-}
-
 /// Regression: only bytes of records were counted, and besides the current log only rolled logs.
 #[test]
 fn logs_exceed_their_limit_by_at_most_one_step() {
