@@ -325,24 +325,6 @@ mod tests {
         assert_eq!(pool.bytes(), 0);
     }
 
-    /// Without the background threads, it would never be made.
-    #[test]
-    fn a_database_makes_chunks_ahead_while_it_is_written() {
-        let dir = tempfile::tempdir().unwrap();
-        let db = crate::Db::open(dir.path()).unwrap();
-        let pool = &db.handle().inner.keyspaces.chunks;
-        let mut key = 0u32;
-        let value = vec![7; 4000];
-        let made = loop {
-            db.put(key.to_be_bytes(), &value).unwrap();
-            key = (key + 1) % 1000;
-            if pool.bytes() > 0 {
-                break pool.bytes();
-            }
-        };
-        assert_eq!(made % HUGE_BYTES, 0);
-    }
-
     #[test]
     fn the_sums_are_those_of_the_accounts_at_each_moment() {
         let pool = Arc::new(ChunkPool::new(0));

@@ -141,3 +141,20 @@ fn a_reader_that_misses_an_ingestion_teaches_no_gap() {
     assert_eq!(reader.iter(crate::read::Bounds::default(), keyspace.reads.clone(), None).count(), 0);
     assert_eq!(db.iter().map(|item| item.unwrap().0.to_vec()).collect::<Vec<_>>(), [[100]]);
 }
+
+/// A put would wait for its memory else.
+#[cfg(not(miri))]
+#[test]
+fn the_next_memory_of_a_memtable_is_made_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    for key in 0..1500u32 {
+        db.put(key.to_be_bytes(), [7; 4000]).unwrap();
+    }
+    let chunks = &db.handle().inner.keyspaces.chunks;
+    let began = std::time::Instant::now();
+    while chunks.bytes() == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody makes it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

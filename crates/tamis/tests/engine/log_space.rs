@@ -315,7 +315,7 @@ fn kept_logs_are_released_when_the_disk_fills_up() {
     let before = kept();
     // Room for part of the next memtable besides the kept logs: writes continue in the space these
     // took.
-    fs.set_capacity(Some(used() + 200_000));
+    fs.set_capacity(Some(used() + 400_000));
     for i in 0..700u64 {
         db.put((i % 100).to_be_bytes(), vec![8; 1000]).unwrap();
     }
