@@ -21,9 +21,10 @@
 //! whether they are kept to be overwritten or not.
 //!
 //! * The current log reserves space in steps, so that a synced append changes nothing but data. A
-//!   step is 256 KiB at first, then as long as the log, at most 16 MiB. The appending
-//!   thread reserves before the append, half a step ahead of need: the file system may prepare
-//!   reserved space for appends without a system call ([`LogWrites`](crate::options::LogWrites)).
+//!   step is a quarter of a megabyte at first, then half of the log's length, at most 4 MiB. The
+//!   appending thread reserves before the append, half a step ahead of need: the file system may
+//!   prepare reserved space for appends without a system call
+//!   ([`LogWrites`](crate::options::LogWrites)).
 //! * A log that takes no more records releases the space after its last record before it is synced,
 //!   and before its file can get another name. The flush thread [trims](Log::trim) it, since that
 //!   may take milliseconds.

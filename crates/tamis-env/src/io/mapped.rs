@@ -22,7 +22,7 @@
 //! # Where
 //!
 //! A store for which the file system finds no block is a signal (`SIGBUS`), where a `write` is an
-//! error. So only space is used that `fallocate` has reserved, and only on file systems that
+//! error. So only space is mapped that `fallocate` has reserved, and only on file systems that
 //! overwrite blocks in place: ext4 and tmpfs. With copy on write (btrfs, ZFS, and XFS, whose files
 //! may share blocks), on other systems, and on Linux before 5.14, appends are writes. What remains
 //! is a file that another program truncates, and a device that fails so badly that its file system
@@ -45,9 +45,8 @@ use super::disk::{extend, is_unsupported, preallocate, write_all_at, write_both_
 /// The most bytes prepared at a time, some hundred records: about 15 µs on an idle machine.
 const PIECE: u64 = 64 << 10;
 
-/// The size of a window, some of which may lie beyond the reserved space. To unmap one interrupts
-/// the other processors: 40 µs for 1 MiB, 300 for 8. A put in ten thousand must not wait for that.
-const WINDOW: u64 = if cfg!(test) { 16 } else { 128 } * PIECE;
+/// The size of a window. To unmap one interrupts the other processors.
+const WINDOW: u64 = 16 * PIECE;
 
 /// The first appends after a sync, or after a long one, are writes.
 const PAUSE: u32 = 16;
@@ -64,21 +63,21 @@ static ZEROS: [u8; PIECE as usize] = [0; PIECE as usize];
 #[derive(Debug)]
 struct Window {
     map: MmapRaw,
-    /// A multiple of [`PIECE`], which is a multiple of every page size.
+    /// A multiple of [`PIECE`], which is a multiple of every page size, as is `to`.
     from: u64,
+    to: u64,
     /// Pages up to here are in memory and writable.
     ready: u64,
 }
 
 impl Window {
-    /// Maps the part of the file from `from` on.
-    fn new(file: &File, from: u64) -> io::Result<Window> {
-        let map = MmapOptions::new().offset(from).len(WINDOW as usize).map_raw(file)?;
-        Ok(Window { map, from, ready: from })
+    /// Maps a reserved part of the file.
+    fn new(file: &File, from: u64, to: u64) -> io::Result<Window> {
+        let len = usize::try_from(to - from).map_err(io::Error::other)?;
+        Ok(Window { map: MmapOptions::new().offset(from).len(len).map_raw(file)?, from, to, ready: from })
     }
 
-    /// Prepares the piece with the file's offset `at`. It is reserved, and the file has nothing
-    /// from `at` on.
+    /// Prepares the piece with the file's offset `at`. The file has nothing from there on.
     fn prepare(&mut self, file: &File, at: u64) -> io::Result<()> {
         let piece = at - at % PIECE;
         write_all_at(file, &ZEROS[(at - piece) as usize..], at)?;
@@ -168,13 +167,14 @@ impl MappedWriter {
     fn store_in_pieces(&mut self, bytes: &[u8]) -> usize {
         let mut stored = 0;
         while stored < bytes.len() && self.maps {
-            let piece = self.written - self.written % PIECE;
-            if piece + PIECE > self.reserved {
-                break;
-            }
-            if self.window.as_ref().is_none_or(|window| window.from + WINDOW <= self.written) {
+            if self.window.as_ref().is_none_or(|window| window.to <= self.written) {
                 self.window = None;
-                match Window::new(&self.file, piece) {
+                let from = self.written - self.written % PIECE;
+                let to = (from + WINDOW).min(self.reserved - self.reserved % PIECE);
+                if to <= self.written {
+                    break;
+                }
+                match Window::new(&self.file, from, to) {
                     Ok(window) => self.window = Some(window),
                     Err(e) => self.stop_mapping(&e),
                 }
@@ -296,7 +296,7 @@ mod tests {
         writer.append(b"first").unwrap();
         writer.append_both(b"sec", b"ond").unwrap();
         let window = writer.window.as_ref().expect("it is used");
-        assert_eq!((window.from, window.ready), (0, PIECE));
+        assert_eq!((window.from, window.ready, window.to), (0, PIECE, WINDOW));
         // Records across the ends of pieces and windows need no system call either.
         let long = vec![7; WINDOW as usize - 20];
         for part in long.chunks(1000) {

@@ -111,7 +111,7 @@ impl Limits {
     pub(crate) fn step(&self, len: u64) -> u64 {
         let of_all = (self.most / 8).max(1);
         let first = FIRST_STEP.min(self.expected).min(of_all);
-        len.clamp(first, LARGEST_STEP.min(of_all).max(first))
+        (len / 2).clamp(first, LARGEST_STEP.min(of_all).max(first))
     }
 
     /// Returns how much space appending `bytes` would add to the log.
@@ -241,7 +241,7 @@ impl LogFiles {
 pub(crate) const FIRST_STEP: u64 = 256 << 10;
 
 /// The largest step, in bytes.
-pub(crate) const LARGEST_STEP: u64 = 16 << 20;
+pub(crate) const LARGEST_STEP: u64 = 4 << 20;
 
 /// An upper bound on a record's size without its batches, in bytes: two heads (one is the closing
 /// record's) and a group's header.
@@ -285,11 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_as_long_as_the_log_and_at_most_an_eighth_of_all_logs() {
+    fn steps_are_half_of_the_log_and_at_most_an_eighth_of_all_logs() {
         let limits = limits();
         assert_eq!(limits.step(0), FIRST_STEP);
-        assert_eq!(limits.step(FIRST_STEP), FIRST_STEP);
-        assert_eq!(limits.step(3 << 20), 3 << 20);
+        assert_eq!(limits.step(2 * FIRST_STEP), FIRST_STEP);
+        assert_eq!(limits.step(3 << 20), 3 << 19);
         assert_eq!(limits.step(1 << 30), LARGEST_STEP);
         let few = Limits { most: 1 << 20, ..limits };
         assert_eq!((few.step(0), few.step(1 << 30)), (128 << 10, 128 << 10));
