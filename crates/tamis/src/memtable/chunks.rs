@@ -19,7 +19,7 @@
 //! ahead; `wanted` lets only one do so, and publishes nothing. Accounts are atomic additions that
 //! publish nothing (`Relaxed`).
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -62,8 +62,8 @@ pub(crate) struct ChunkPool {
     in_logs: AtomicU64,
     /// The bytes ever taken by all memtables.
     taken: AtomicU64,
-    /// The size of a chunk to make ahead of need; 0 if there is no need.
-    wanted: AtomicUsize,
+    /// Whether a chunk of [`HUGE_BYTES`] is to be made ahead of need.
+    wanted: AtomicBool,
     /// Wakes the threads that make it; none in a database that is read-only.
     makers: OnceLock<Arc<Condvar>>,
 }
@@ -93,7 +93,7 @@ impl ChunkPool {
             sealed: AtomicU64::new(0),
             in_logs: AtomicU64::new(0),
             taken: AtomicU64::new(0),
-            wanted: AtomicUsize::new(0),
+            wanted: AtomicBool::new(false),
             makers: OnceLock::new(),
         }
     }
@@ -150,7 +150,7 @@ impl ChunkPool {
             && bytes == HUGE_BYTES
             && let Some(makers) = self.makers.get()
         {
-            self.wanted.store(bytes, Relaxed);
+            self.wanted.store(true, Relaxed);
             // Without the state locked: a thread that does not hear it looks within a second.
             makers.notify_all();
         }
@@ -159,11 +159,10 @@ impl ChunkPool {
 
     /// Makes the chunk that will be needed next, if there is one, with its memory provided.
     pub(crate) fn make_ahead(&self) {
-        let bytes = self.wanted.load(Relaxed);
-        if bytes == 0 || self.wanted.compare_exchange(bytes, 0, Relaxed, Relaxed).is_err() {
+        if !self.wanted.swap(false, Relaxed) {
             return;
         }
-        if let Ok(mut chunk) = new_chunk(bytes) {
+        if let Ok(mut chunk) = new_chunk(HUGE_BYTES) {
             // Faults lock only this mapping, where an advice to populate it locks all of them:
             // appends to the log, which map windows, would wait.
             chunk.chunks_mut(PAGE_BYTES).for_each(|page| page[0] = 0);

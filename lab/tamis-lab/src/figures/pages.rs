@@ -316,7 +316,7 @@ mod tests {
         let page = std::fs::read_to_string(page).unwrap();
         let section = |from: &str| page.split_once(from).unwrap().1.split("\n#").next().unwrap();
         // The names in backquotes of the first cells.
-        let names_of = |section: &'_ str| -> Vec<String> {
+        let names_of = |section: &str| -> Vec<String> {
             let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
             cells.flat_map(|cell| cell.split('`').step_by(2).map(str::to_owned)).collect()
         };
