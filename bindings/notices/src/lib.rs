@@ -21,13 +21,12 @@ pub fn write(file: &Path) {
     let var =
         |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name} for build scripts"));
     let manifest = Path::new(&var("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    // The versions that are being built, and no look at a network.
+    // The versions that are being built.
     let asked = Command::new(var("CARGO"))
         .args([
             "metadata",
             "--format-version",
             "1",
-            "--offline",
             "--locked",
             "--filter-platform",
             &var("TARGET"),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 use tamis_base::ids::{BlobFileId, LogId};
 use tamis_env::io::batch::{BatchReader, Stretch};
-use tamis_env::io::{Access, FileSystem};
+use tamis_env::io::{Access, FileSystem, Touch};
 
 use super::format::{FOOTER_BYTES, Footer, NEWER, is_marked};
 use super::reference::Reference;
@@ -66,7 +66,10 @@ impl BlobFile {
         };
         let mut bytes = [0; FOOTER_BYTES];
         match &opened.mapping {
-            Some(mapping) => bytes.copy_from_slice(&mapping[end as usize..]),
+            Some(mapping) => {
+                mapping.will_need(end as usize..mapping.len(), Touch::Next);
+                bytes.copy_from_slice(&mapping[end as usize..]);
+            }
             None => {
                 opened.file.read_exact_at(&mut bytes, end).map_err(|e| StorageError::io("read", path, e))?;
             }
@@ -285,6 +288,7 @@ impl BlobFile {
     pub fn check(&self, at: &Reference) -> Result<(), StorageError> {
         match self.mapped_record(at)? {
             Some(stored) => {
+                self.announce(at, true);
                 self.check_record(stored, at)?;
                 let (payload, method) = self.payload(stored, at)?;
                 match method {
@@ -390,6 +394,16 @@ impl BlobFile {
         CacheKey { table: self.footer.id, offset: at.checksum }
     }
 
+    /// Announces a record that is touched next, if that is the first time or memory is scarce: a
+    /// fault for each of its pages would read as much around it as the device is set to.
+    fn announce(&self, at: &Reference, is_first: bool) {
+        if let (Some(mapped), Ok(part)) = (&self.mapped, self.within(at))
+            && (is_first || mapped.mapping.is_scarce())
+        {
+            mapped.mapping.will_need(part, Touch::Next);
+        }
+    }
+
     /// Verifies a mapped record, unless once is enough and it was verified before. As for table
     /// blocks, the bits publish nothing, so `Relaxed` suffices.
     fn verify_mapped<T: ReadTrace>(
@@ -401,7 +415,9 @@ impl BlobFile {
         let grain = (at.offset / GRAIN_BYTES) as usize;
         let (word, bit) = (&self.verified[grain / 64], 1 << (grain % 64));
         let once = self.verify == ChecksumMode::Once && at.span >= GRAIN_BYTES;
-        if once && word.load(Ordering::Relaxed) & bit != 0 {
+        let verified = once && word.load(Ordering::Relaxed) & bit != 0;
+        self.announce(at, !verified);
+        if verified {
             match self.is_log {
                 false => return self.check_sum(stored, at),
                 true if self.begins_value(at) => return Ok(()),
@@ -458,7 +474,10 @@ impl BlobFile {
 fn start(opened: &OpenedFile, path: &Path) -> Result<[u8; HEADER_BYTES as usize], StorageError> {
     let mut start = [0; HEADER_BYTES as usize];
     match &opened.mapping {
-        Some(mapping) => start.copy_from_slice(&mapping[..HEADER_BYTES as usize]),
+        Some(mapping) => {
+            mapping.will_need(0..start.len(), Touch::Next);
+            start.copy_from_slice(&mapping[..HEADER_BYTES as usize]);
+        }
         None => opened.file.read_exact_at(&mut start, 0).map_err(|e| StorageError::io("read", path, e))?,
     }
     Ok(start)

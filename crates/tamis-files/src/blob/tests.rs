@@ -3,14 +3,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use tamis_env::io::{FileSystem, MemFs, Usage};
+use tamis_env::io::{Access, FileSystem, MemFs, Usage};
 
+use super::format::FOOTER_BYTES;
 use super::*;
 use crate::codec::Encode;
 use crate::error::StorageError;
 use crate::settings::{ChecksumMode, Compression};
 use crate::table::cache::BlockCache;
+use crate::table::tests::support::TestFs;
 use crate::table::{ReaderConfig, TouchCounts};
 use crate::wal::ops::{GroupHeader, tag};
 use crate::wal::{LogHeader, LogKind, LogWriter};
@@ -89,6 +92,42 @@ fn values_are_read_as_they_were_written() {
                     assert_eq!(value.unwrap()[..], values[values.len() - 2 + i][..]);
                 }
             }
+        }
+    }
+}
+
+/// An opening took a page fault for the footer of each file, and a get one for each page of its
+/// value, of as many bytes as the system reads ahead: 8 MiB on some.
+#[test]
+fn what_a_mapped_file_touches_for_the_first_time_is_announced() {
+    let (written, values) = (MemFs::new(), values());
+    for compression in [Compression::None, Compression::Lz4] {
+        let references = write(&written, &values, compression);
+        let fs = TestFs::default();
+        let mut bytes = vec![0; written.file_len(&path()).unwrap() as usize];
+        written.open(&path(), Access::Random).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+        let footer = bytes.len() - FOOTER_BYTES..bytes.len();
+        fs.put(&path(), bytes);
+        let announced = || std::mem::take(&mut *fs.announced.lock());
+
+        let config = ReaderConfig { map: true, ..ReaderConfig::default() };
+        let file = BlobFile::open(&fs, &path(), Some(ID), &config).unwrap();
+        assert_eq!(announced(), [footer]);
+        for (value, at) in values.iter().zip(&references) {
+            let record = at.offset as usize..(at.offset + at.span) as usize;
+            let read = || assert_eq!(file.read(at, false, &mut ()).unwrap()[..], value[..]);
+            read();
+            assert_eq!(announced(), [record.clone()]);
+            read();
+            // Of the short ones is not remembered that they were verified.
+            assert_eq!(announced().len(), usize::from(at.span < 1024), "touched before");
+            // Where memory is scarce it may be on the device again.
+            fs.scarce.store(true, Ordering::Relaxed);
+            read();
+            fs.scarce.store(false, Ordering::Relaxed);
+            assert_eq!(announced(), [record.clone()]);
+            file.check(at).unwrap();
+            assert_eq!(announced(), [record]);
         }
     }
 }

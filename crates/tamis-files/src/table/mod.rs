@@ -35,7 +35,7 @@ mod properties;
 mod reader;
 mod search;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trace;
 mod units;
 

@@ -238,6 +238,9 @@ impl Table {
         let Some(footer_at) = self.file_bytes.checked_sub(FOOTER_BYTES as u64) else {
             return Err(StorageError::corrupt(&self.path, None, "a table file shorter than its footer"));
         };
+        // As with any part: a fault would read as much around the footer as the device is set to read
+        // ahead, which can be megabytes for each table.
+        self.announce(footer_at, FOOTER_BYTES as u64, Touch::Next);
         let footer = self.stored(footer_at, FOOTER_BYTES as u64)?;
         let footer = footer.first_chunk().ok_or(Damage("a footer that is too short"));
         self.footer =

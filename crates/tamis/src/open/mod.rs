@@ -12,11 +12,12 @@ pub(crate) mod recover;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tamis_base::collections::HashMap;
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
 use tamis_base::key::SeqNo;
+use tamis_base::meta::TableMeta;
 use tamis_files::error::is_lasting;
 use tamis_files::table::cache::BlockCache;
 use tamis_files::table::{OpenFiles, ReaderConfig};
@@ -71,7 +72,7 @@ use crate::session::expiry::Expiry;
 use crate::session::repair::{Plan, Repair, Repaired, explain, explain_missing};
 use crate::session::throttle::{OwnMemtables, Throttle};
 use crate::session::{Files, Lifecycle, Observed, OpenKeyspaces, Session, Space, Transactions};
-use crate::sync::{Mutex, Process};
+use crate::sync::{Mutex, Process, thread};
 use crate::tree::garbage::Garbage;
 use crate::tree::open_table::OpenTable;
 use crate::tree::version::Version;
@@ -540,6 +541,13 @@ fn kept_chunk_bytes(options: &Options) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
+/// With fewer tables for each, threads are not worth their start.
+const TABLES_PER_THREAD: usize = 4;
+
+/// 17 tables that were not in the page cache took 48, 34, 27 and 29 ms with 1, 2, 4 and 8 threads
+/// on two cores. The same everywhere, so that simulations are, too.
+const MOST_OPENING_THREADS: usize = 4;
+
 /// The state shared by the keyspaces of a database that is being opened.
 struct Opening<'a> {
     fs: &'a dyn FileSystem,
@@ -596,9 +604,8 @@ fn open_keyspace(
         ));
     }
     let mut tables: HashMap<TableId, Arc<OpenTable>> = HashMap::default();
-    for meta in stored.tables() {
-        let meta = Arc::new(meta.clone());
-        let table = match OpenTable::open(fs, dir, meta.clone(), config, garbage) {
+    for (meta, opened) in open_tables(opening, stored.tables()) {
+        let table = match opened {
             Err(why) if database.on_damage == OnDamage::Quarantine && is_lasting(&why) => {
                 warnings
                     .push(format!("table {} of keyspace `{}` is quarantined: {why}", meta.id, stored.name));
@@ -617,6 +624,39 @@ fn open_keyspace(
         global.open(&version.tables);
     }
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, shared))
+}
+
+/// Tries to open these tables. If there are many, several threads do: they wait for the device
+/// together.
+fn open_tables<'m>(
+    opening: &Opening<'_>,
+    metas: impl Iterator<Item = &'m TableMeta>,
+) -> Vec<(Arc<TableMeta>, Result<Arc<OpenTable>, StorageError>)> {
+    let &Opening { fs, dir, config, garbage, .. } = opening;
+    let metas: Vec<_> = metas.cloned().map(Arc::new).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut opened = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(meta) = metas.get(number) else { return opened };
+            let table = OpenTable::open(fs, dir, meta.clone(), config, garbage);
+            opened.push((number, (meta.clone(), table)));
+        }
+    };
+    let helpers = (metas.len() / TABLES_PER_THREAD).min(MOST_OPENING_THREADS).saturating_sub(1);
+    let mut opened = thread::scope(|scope| {
+        // Failing to spawn a thread costs only speed.
+        let start = |i| scope.spawn(format!("tamis-open-{i}"), work).ok();
+        let started: Vec<_> = (0..helpers).filter_map(start).collect();
+        let mut opened = work();
+        for helper in started {
+            opened.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        opened
+    });
+    opened.sort_unstable_by_key(|(number, _)| *number);
+    opened.into_iter().map(|(_, opened)| opened).collect()
 }
 
 /// Opens a keyspace that the writer of a database that is followed has created.

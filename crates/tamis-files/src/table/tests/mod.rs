@@ -4,5 +4,5 @@ mod damage;
 mod fixture;
 mod model;
 mod reading;
-mod support;
+pub(crate) mod support;
 mod units;

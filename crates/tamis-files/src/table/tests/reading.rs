@@ -265,7 +265,7 @@ fn what_a_mapped_table_touches_for_the_first_time_is_announced() {
         fs.announced.lock().clear();
         let table = open(&fs, ReaderConfig { verify, ..mapped() }).unwrap();
         let parts = std::mem::take(&mut *fs.announced.lock());
-        assert_eq!(parts.len(), 2, "properties and index: {parts:?}");
+        assert_eq!(parts.len(), 3, "footer, properties and index: {parts:?}");
         table.filter_bytes().unwrap();
         let filter = table.footer().filter;
         let whole = filter.offset as usize..(filter.offset + filter.span) as usize;

@@ -22,12 +22,12 @@ type Announced = Arc<Mutex<Vec<Range<usize>>>>;
 
 /// In-memory files; counts reads and the appends' lengths, and notes what is announced of mappings.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TestFs {
+pub(crate) struct TestFs {
     files: Contents,
     pub(super) reads: Arc<AtomicU64>,
     pub(super) appends: Arc<Mutex<Vec<usize>>>,
-    pub(super) announced: Announced,
-    pub(super) scarce: Arc<AtomicBool>,
+    pub(crate) announced: Announced,
+    pub(crate) scarce: Arc<AtomicBool>,
 }
 
 /// A mapping that notes what is announced.
@@ -94,7 +94,7 @@ impl ReadFile for Reading {
 }
 
 impl TestFs {
-    pub(super) fn put(&self, path: &Path, bytes: Vec<u8>) {
+    pub(crate) fn put(&self, path: &Path, bytes: Vec<u8>) {
         self.files.lock().insert(path.to_owned(), Arc::new(bytes));
     }
 
