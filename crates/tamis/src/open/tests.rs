@@ -1,6 +1,7 @@
 //! Directories that no engine wrote: whatever they contain, opening returns a database or an error.
 
 use tamis_files::tree::edit::{Ages, VersionEdit};
+use tamis_files::tree::files::table_path;
 use tamis_files::tree::manifest::set_current;
 use tamis_files::tree::times::Sample;
 
@@ -519,6 +520,44 @@ fn an_opening_warns_of_what_it_does_without() {
     let lenient = Options { on_damage: OnDamage::Quarantine, ..options(&fs) };
     let told = warnings(lenient, None);
     assert!(told.contains("of keyspace `default` is quarantined: "), "{told}");
+}
+
+/// Several threads open the tables, in any order. What is said of them has theirs.
+#[test]
+fn many_tables_are_opened_together_and_reported_in_order() {
+    const TABLES: usize = 6 * TABLES_PER_THREAD;
+    let (fs, dir) = (MemFs::new(), Path::new("/db"));
+    let mut few = options(&fs);
+    few.keyspace.auto_compaction = false;
+    let db = few.clone().open(dir).unwrap();
+    for i in 0..TABLES {
+        db.put(format!("key {i:02}"), "value").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let db = few.clone().open(dir).unwrap();
+    let tables = db.default_keyspace().tables();
+    assert_eq!(tables.len(), TABLES);
+    for i in 0..TABLES {
+        assert_eq!(db.get(format!("key {i:02}")).unwrap().unwrap(), "value");
+    }
+    db.close().unwrap();
+
+    let mut lost: Vec<_> = tables.iter().step_by(7).map(|table| table.id).collect();
+    for &id in &lost {
+        fs.create(&table_path(dir, id), Usage::Table).unwrap();
+    }
+    lost.sort_unstable();
+    let name = |id| table_path(dir, id).display().to_string();
+    for _ in 0..5 {
+        let message = refusal(few.clone().open(dir));
+        assert!(message.contains(&name(lost[0])), "{message}");
+    }
+    let session = open(dir, Options { on_damage: OnDamage::Quarantine, ..few }, None).unwrap();
+    let told = session.observed.warnings.all();
+    let told: Vec<_> = told.iter().filter(|told| told.contains("is quarantined: ")).collect();
+    assert_eq!(told.len(), lost.len(), "{told:?}");
+    assert!(told.iter().zip(&lost).all(|(told, &id)| told.contains(&name(id))), "{told:?}");
 }
 
 /// Writes in it are in no table. A repair does without them.

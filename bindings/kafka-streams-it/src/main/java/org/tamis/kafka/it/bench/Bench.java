@@ -265,10 +265,9 @@ public final class Bench {
     }
 
     private static KafkaProducer<byte[], byte[]> producer(Broker broker) {
-        Map<String, Object> configs = Map.of(
-                ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, broker.address(),
-                ProducerConfig.LINGER_MS_CONFIG, 20,
-                ProducerConfig.BATCH_SIZE_CONFIG, 256 << 10);
+        Map<String, Object> configs = Broker.producerConfigs(broker.address());
+        configs.put(ProducerConfig.LINGER_MS_CONFIG, 20);
+        configs.put(ProducerConfig.BATCH_SIZE_CONFIG, 256 << 10);
         return new KafkaProducer<>(configs, new ByteArraySerializer(), new ByteArraySerializer());
     }
 

@@ -2,15 +2,14 @@ package org.tamis.kafka.it.faults;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 
 import org.apache.kafka.clients.producer.KafkaProducer;
-import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.tamis.kafka.it.process.Broker;
 
 /** Sends the input, batch by batch, on a thread of its own. Each record is acknowledged, and sent once. */
 final class Sender implements AutoCloseable {
@@ -26,11 +25,7 @@ final class Sender implements AutoCloseable {
 
     Sender(String broker, Input input) {
         this.input = input;
-        Map<String, Object> configs = Map.of(
-                ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, broker,
-                ProducerConfig.ACKS_CONFIG, "all",
-                ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true);
-        producer = new KafkaProducer<>(configs, new StringSerializer(), new StringSerializer());
+        producer = new KafkaProducer<>(Broker.producerConfigs(broker), new StringSerializer(), new StringSerializer());
     }
 
     void start() {

@@ -7,6 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
@@ -16,6 +17,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.producer.ProducerConfig;
 
 /**
  * A Kafka broker in a process of its own (KRaft, one node), on free ports of the loopback interface, with its logs in a
@@ -93,6 +95,21 @@ public final class Broker implements AutoCloseable {
     /** {@code host:port}, for {@code bootstrap.servers}. */
     public String address() {
         return address;
+    }
+
+    /**
+     * Configurations for a producer that may write to topics which were just created.
+     *
+     * <p>One request at a time: the broker takes the second batch of a partition for its first if it rejected the first one, as it
+     * did not know the partition yet, and then rejects that one until it expires (KAFKA-15591).
+     */
+    public static Map<String, Object> producerConfigs(String address) {
+        Map<String, Object> configs = new HashMap<>();
+        configs.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, address);
+        configs.put(ProducerConfig.ACKS_CONFIG, "all");
+        configs.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true);
+        configs.put(ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION, 1);
+        return configs;
     }
 
     /** A new client for administration. */
