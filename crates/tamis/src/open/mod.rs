@@ -337,10 +337,14 @@ fn open_keyspaces(
 ) -> Result<Directory, OpenError> {
     let mut keyspaces = Directory::default();
     let mut parsed = StoredOptions::default();
+    let metas = loaded.tree.keyspaces.values().flat_map(|stored| stored.tables());
+    let mut tables = open_tables(opening, metas).into_iter();
     for (&id, stored) in loaded.tree.keyspaces.iter() {
-        let mut keyspace = open_keyspace(opening, id, stored, &mut parsed, warnings).map_err(|error| {
-            explain_missing(&listed.files, loaded.number, &loaded.tree, opening.dir, error)
-        })?;
+        let own = tables.by_ref().take(stored.tables().count());
+        let mut keyspace =
+            open_keyspace(opening, id, stored, own, &mut parsed, warnings).map_err(|error| {
+                explain_missing(&listed.files, loaded.number, &loaded.tree, opening.dir, error)
+            })?;
         keyspace.age = EntryAges::new(&keyspace.options, stored.ages, loaded.tree.last_seq);
         // The stored workload was declared once, or was seen; a workload seen now takes precedence.
         keyspace.declared = declared.filter(|_| id == DEFAULT_KEYSPACE);
@@ -563,6 +567,7 @@ fn open_keyspace(
     opening: &Opening<'_>,
     id: KeyspaceId,
     stored: &KeyspaceState,
+    tables: impl IntoIterator<Item = TriedTable>,
     parsed: &mut StoredOptions,
     warnings: &mut Vec<String>,
 ) -> Result<KeyspaceInner, OpenError> {
@@ -603,35 +608,35 @@ fn open_keyspace(
             "keyspace `{keyspace}` takes no writes: its option `{option} = {name}` names an operator that this program does not have"
         ));
     }
-    let mut tables: HashMap<TableId, Arc<OpenTable>> = HashMap::default();
-    for (meta, opened) in open_tables(opening, stored.tables()) {
-        let table = match opened {
+    let mut opened: HashMap<TableId, Arc<OpenTable>> = HashMap::default();
+    for (meta, table) in tables {
+        let table = match table {
             Err(why) if database.on_damage == OnDamage::Quarantine && is_lasting(&why) => {
                 warnings
                     .push(format!("table {} of keyspace `{}` is quarantined: {why}", meta.id, stored.name));
                 OpenTable::lost(fs, dir, meta.clone(), why, config, garbage)
             }
-            opened => opened?,
+            table => table?,
         };
-        tables.insert(meta.id, table);
+        opened.insert(meta.id, table);
     }
-    let lost: BTreeSet<String> = tables.values().flat_map(|table| table.blobs.lost()).collect();
+    let lost: BTreeSet<String> = opened.values().flat_map(|table| table.blobs.lost()).collect();
     warnings
         .extend(lost.into_iter().map(|why| format!("values of keyspace `{}` are lost: {why}", stored.name)));
     let filter = TreeFilter::new(&options, database, read_only, shared.sampler, &operators);
-    let version = Version::build(stored, None, |id| tables[&id].clone());
+    let version = Version::build(stored, None, |id| opened[&id].clone());
     if let Some(global) = filter.global() {
         global.open(&version.tables);
     }
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, shared))
 }
 
+/// A table, and what came of opening it.
+type TriedTable = (Arc<TableMeta>, Result<Arc<OpenTable>, StorageError>);
+
 /// Tries to open these tables. If there are many, several threads do: they wait for the device
 /// together.
-fn open_tables<'m>(
-    opening: &Opening<'_>,
-    metas: impl Iterator<Item = &'m TableMeta>,
-) -> Vec<(Arc<TableMeta>, Result<Arc<OpenTable>, StorageError>)> {
+fn open_tables<'m>(opening: &Opening<'_>, metas: impl Iterator<Item = &'m TableMeta>) -> Vec<TriedTable> {
     let &Opening { fs, dir, config, garbage, .. } = opening;
     let metas: Vec<_> = metas.cloned().map(Arc::new).collect();
     let next = AtomicUsize::new(0);
@@ -656,7 +661,7 @@ fn open_tables<'m>(
         opened
     });
     opened.sort_unstable_by_key(|(number, _)| *number);
-    opened.into_iter().map(|(_, opened)| opened).collect()
+    opened.into_iter().map(|(_, tried)| tried).collect()
 }
 
 /// Opens a keyspace that the writer of a database that is followed has created.
@@ -683,7 +688,9 @@ pub(crate) fn open_newcomer(
         },
     };
     let mut warnings = Vec::new();
-    let mut keyspace = open_keyspace(&opening, id, stored, &mut StoredOptions::default(), &mut warnings)?;
+    let tables = open_tables(&opening, stored.tables());
+    let mut parsed = StoredOptions::default();
+    let mut keyspace = open_keyspace(&opening, id, stored, tables, &mut parsed, &mut warnings)?;
     keyspace.age = EntryAges::new(&keyspace.options, stored.ages, last_seq);
     warnings.into_iter().for_each(|warning| db.warn(warning));
     Ok(keyspace)
