@@ -21,20 +21,18 @@ pub fn write(file: &Path) {
     let var =
         |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name} for build scripts"));
     let manifest = Path::new(&var("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    // The versions that are being built.
-    let asked = Command::new(var("CARGO"))
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--locked",
-            "--filter-platform",
-            &var("TARGET"),
-        ])
-        .arg("--manifest-path")
-        .arg(&manifest)
-        .output()
-        .expect("cargo runs");
+    // The versions that are being built, and no look at a network that can be done without.
+    let ask = |offline: &[&str]| {
+        Command::new(var("CARGO"))
+            .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &var("TARGET")])
+            .args(offline)
+            .arg("--manifest-path")
+            .arg(&manifest)
+            .output()
+            .expect("cargo runs")
+    };
+    // Packages of the workspace that this one does not need may not have been downloaded.
+    let asked = Some(ask(&["--offline"])).filter(|asked| asked.status.success()).unwrap_or_else(|| ask(&[]));
     assert!(asked.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&asked.stderr));
     let metadata: Value = serde_json::from_slice(&asked.stdout).expect("JSON");
     let notice = notice(&metadata, &var("CARGO_PKG_NAME"), &|package| texts(package));

@@ -24,7 +24,7 @@ use crate::wal::{self, HEADER_BYTES};
 
 /// The granularity, in bytes, at which the starts of verified records in a mapped file are
 /// remembered. Two shorter records may start within one grain, so those are verified at each read.
-const GRAIN_BYTES: u64 = 1 << 10;
+pub(super) const GRAIN_BYTES: u64 = 1 << 10;
 
 /// In a log, damage and a wrong reference look alike.
 const NOT_THE_VALUE: Damage = Damage("the checksum of a value does not match that in the table");
@@ -239,11 +239,12 @@ impl BlobFile {
         Ok(self.mapped.as_ref().map(|mapped| &mapped.mapping[range]))
     }
 
-    /// Starts fetching the first and last cache lines of a record. Does nothing if the file is not
-    /// mapped.
+    /// Announces a record that is touched after others, and starts fetching its first and last
+    /// cache lines. Does nothing if the file is not mapped.
     #[inline]
     pub fn prefetch(&self, at: &Reference) {
         if let Ok(Some(stored)) = self.mapped_record(at) {
+            self.announce(at, Touch::Later);
             prefetch(&stored[..1]);
             prefetch(&stored[stored.len() - 1..]);
         }
@@ -259,6 +260,13 @@ impl BlobFile {
         trace: &mut T,
     ) -> Result<PinnedValue, StorageError> {
         let touch = |source| BlockTouch { offset: at.offset, stored_bytes: at.span, source };
+        // Where memory is scarce, the pages of a value that is in the cache may be on the device.
+        if self.is_scarce()
+            && let Some(value) = self.cached(at)?
+        {
+            trace.blob_touched(touch(BlockSource::Cache));
+            return Ok(value);
+        }
         if let Some(stored) = self.mapped_record(at)? {
             self.verify_mapped(stored, at, trace)?;
             let (payload, method) = self.payload(stored, at)?;
@@ -288,7 +296,7 @@ impl BlobFile {
     pub fn check(&self, at: &Reference) -> Result<(), StorageError> {
         match self.mapped_record(at)? {
             Some(stored) => {
-                self.announce(at, true);
+                self.announce(at, Touch::Next);
                 self.check_record(stored, at)?;
                 let (payload, method) = self.payload(stored, at)?;
                 match method {
@@ -394,30 +402,43 @@ impl BlobFile {
         CacheKey { table: self.footer.id, offset: at.checksum }
     }
 
-    /// Announces a record that is touched next, if that is the first time or memory is scarce: a
-    /// fault for each of its pages would read as much around it as the device is set to.
-    fn announce(&self, at: &Reference, is_first: bool) {
-        if let (Some(mapped), Ok(part)) = (&self.mapped, self.within(at))
-            && (is_first || mapped.mapping.is_scarce())
+    fn is_scarce(&self) -> bool {
+        self.mapped.as_ref().is_some_and(|mapped| mapped.mapping.is_scarce())
+    }
+
+    /// Announces a record, if it is not known to have been touched or memory is scarce: each of its
+    /// pages would fault, and read as much around it as the device is set to.
+    fn announce(&self, at: &Reference, touch: Touch) {
+        if let Some(mapped) = &self.mapped
+            && (mapped.mapping.is_scarce() || !self.was_verified(at))
+            && let Ok(part) = self.within(at)
         {
-            mapped.mapping.will_need(part, Touch::Next);
+            mapped.mapping.will_need(part, touch);
         }
     }
 
-    /// Verifies a mapped record, unless once is enough and it was verified before. As for table
-    /// blocks, the bits publish nothing, so `Relaxed` suffices.
+    /// Reports whether a mapped record was verified and need not be again.
+    fn was_verified(&self, at: &Reference) -> bool {
+        self.mark(at).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// Returns the word and the bit that are set once a mapped record was verified, unless it is
+    /// verified each time. As for table blocks, they publish nothing, so `Relaxed` suffices.
+    fn mark(&self, at: &Reference) -> Option<(&AtomicU64, u64)> {
+        let once = self.verify == ChecksumMode::Once && at.span >= GRAIN_BYTES;
+        let grain = (at.offset / GRAIN_BYTES) as usize;
+        self.verified.get(grain / 64).filter(|_| once).map(|word| (word, 1 << (grain % 64)))
+    }
+
+    /// Verifies a mapped record, unless once is enough and it was verified before.
     fn verify_mapped<T: ReadTrace>(
         &self,
         stored: &[u8],
         at: &Reference,
         trace: &mut T,
     ) -> Result<(), StorageError> {
-        let grain = (at.offset / GRAIN_BYTES) as usize;
-        let (word, bit) = (&self.verified[grain / 64], 1 << (grain % 64));
-        let once = self.verify == ChecksumMode::Once && at.span >= GRAIN_BYTES;
-        let verified = once && word.load(Ordering::Relaxed) & bit != 0;
-        self.announce(at, !verified);
-        if verified {
+        self.announce(at, Touch::Next);
+        if self.was_verified(at) {
             match self.is_log {
                 false => return self.check_sum(stored, at),
                 true if self.begins_value(at) => return Ok(()),
@@ -426,7 +447,7 @@ impl BlobFile {
         }
         trace.checksum_verified();
         self.check_record(stored, at)?;
-        if once {
+        if let Some((word, bit)) = self.mark(at) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         Ok(())

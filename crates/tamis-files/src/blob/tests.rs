@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use tamis_env::io::{Access, FileSystem, MemFs, Usage};
 
 use super::format::FOOTER_BYTES;
+use super::reader::GRAIN_BYTES;
 use super::*;
 use crate::codec::Encode;
 use crate::error::StorageError;
@@ -96,8 +97,8 @@ fn values_are_read_as_they_were_written() {
     }
 }
 
-/// An opening took a page fault for the footer of each file, and a get one for each page of its
-/// value, of as many bytes as the system reads ahead: 8 MiB on some.
+/// Opening a file faulted on its footer, and a get on each page of its value. Each fault read as
+/// much as the system reads ahead: 8 MiB on some.
 #[test]
 fn what_a_mapped_file_touches_for_the_first_time_is_announced() {
     let (written, values) = (MemFs::new(), values());
@@ -110,25 +111,39 @@ fn what_a_mapped_file_touches_for_the_first_time_is_announced() {
         fs.put(&path(), bytes);
         let announced = || std::mem::take(&mut *fs.announced.lock());
 
-        let config = ReaderConfig { map: true, ..ReaderConfig::default() };
+        let cache = Some(Arc::new(BlockCache::new(1 << 20, 4096)));
+        let config = ReaderConfig { map: true, cache, ..ReaderConfig::default() };
         let file = BlobFile::open(&fs, &path(), Some(ID), &config).unwrap();
         assert_eq!(announced(), [footer]);
         for (value, at) in values.iter().zip(&references) {
             let record = at.offset as usize..(at.offset + at.span) as usize;
-            let read = || assert_eq!(file.read(at, false, &mut ()).unwrap()[..], value[..]);
-            read();
+            let read = |fill_cache| assert_eq!(file.read(at, fill_cache, &mut ()).unwrap()[..], value[..]);
+            file.prefetch(at);
             assert_eq!(announced(), [record.clone()]);
-            read();
-            // Of the short ones is not remembered that they were verified.
-            assert_eq!(announced().len(), usize::from(at.span < 1024), "touched before");
-            // Where memory is scarce it may be on the device again.
-            fs.scarce.store(true, Ordering::Relaxed);
-            read();
-            fs.scarce.store(false, Ordering::Relaxed);
+            read(false);
             assert_eq!(announced(), [record.clone()]);
+            // Short values are verified at every read.
+            let again = usize::from(at.span < GRAIN_BYTES);
+            read(false);
+            assert_eq!(announced().len(), again, "touched before");
             file.check(at).unwrap();
-            assert_eq!(announced(), [record]);
+            assert_eq!(announced().len(), again, "touched before");
+            // Where memory is scarce, it may be on the device again.
+            fs.scarce.store(true, Ordering::Relaxed);
+            read(false);
+            assert_eq!(announced(), [record.clone()]);
+            file.prefetch(at);
+            assert_eq!(announced(), [record.clone()]);
+            // A value that is decompressed is in the cache then.
+            read(true);
+            announced();
+            read(true);
+            let is_cached = file.cached(at).unwrap().is_some();
+            assert_eq!(announced().is_empty(), is_cached);
+            fs.scarce.store(false, Ordering::Relaxed);
         }
+        let cached = references.iter().filter(|at| file.cached(at).unwrap().is_some()).count();
+        assert_eq!(cached > 0, compression != Compression::None);
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod recover;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tamis_base::collections::HashMap;
 use tamis_base::ids::{DEFAULT_KEYSPACE, KeyspaceId, LogId, TableId};
@@ -111,7 +111,7 @@ fn overlapping_reads(options: &Options, warnings: &mut Vec<String>) -> Option<Ar
 }
 
 /// Opens or creates the database in `dir` to be written to, as a repair makes it of a damaged one
-/// if there is a `plan`; starts no threads.
+/// if there is a `plan`; starts no background threads.
 pub(crate) fn open(dir: &Path, options: Options, plan: Option<&Plan<'_>>) -> Result<Arc<Session>, OpenError> {
     let (session, found) = open_trees(dir, options, false, plan)?;
     recover::recover(&session, found)?;
@@ -545,11 +545,11 @@ fn kept_chunk_bytes(options: &Options) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// With fewer tables for each, threads are not worth their start.
+/// With fewer tables per thread, starting one costs more than it saves.
 const TABLES_PER_THREAD: usize = 4;
 
 /// 17 tables that were not in the page cache took 48, 34, 27 and 29 ms with 1, 2, 4 and 8 threads
-/// on two cores. The same everywhere, so that simulations are, too.
+/// on two cores. Not taken from the machine, so that a simulation can be repeated anywhere.
 const MOST_OPENING_THREADS: usize = 4;
 
 /// The state shared by the keyspaces of a database that is being opened.
@@ -611,7 +611,7 @@ fn open_keyspace(
     let mut opened: HashMap<TableId, Arc<OpenTable>> = HashMap::default();
     for (meta, table) in tables {
         let table = match table {
-            Err(why) if database.on_damage == OnDamage::Quarantine && is_lasting(&why) => {
+            Err(why) if is_quarantined(database, &why) => {
                 warnings
                     .push(format!("table {} of keyspace `{}` is quarantined: {why}", meta.id, stored.name));
                 OpenTable::lost(fs, dir, meta.clone(), why, config, garbage)
@@ -631,21 +631,34 @@ fn open_keyspace(
     Ok(KeyspaceInner::with_version(id, &stored.name, options, operators, filter, version, shared))
 }
 
+/// Reports whether a database opens without a table that failed like this.
+fn is_quarantined(options: &Options, why: &StorageError) -> bool {
+    options.on_damage == OnDamage::Quarantine && is_lasting(why)
+}
+
 /// A table, and what came of opening it.
 type TriedTable = (Arc<TableMeta>, Result<Arc<OpenTable>, StorageError>);
 
-/// Tries to open these tables. If there are many, several threads do: they wait for the device
-/// together.
+/// Opens these tables, or those up to one that the opening fails for. If there are many, several
+/// threads do: they wait for the device together.
 fn open_tables<'m>(opening: &Opening<'_>, metas: impl Iterator<Item = &'m TableMeta>) -> Vec<TriedTable> {
-    let &Opening { fs, dir, config, garbage, .. } = opening;
+    let &Opening { fs, dir, options, config, garbage, .. } = opening;
     let metas: Vec<_> = metas.cloned().map(Arc::new).collect();
-    let next = AtomicUsize::new(0);
+    // Numbers are taken in order: what is before a table that failed has been opened, too, so the
+    // first error is always the same.
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let work = || {
         let mut opened = Vec::new();
         loop {
+            if failed.load(Ordering::Relaxed) {
+                return opened;
+            }
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(meta) = metas.get(number) else { return opened };
             let table = OpenTable::open(fs, dir, meta.clone(), config, garbage);
+            if table.as_ref().is_err_and(|why| !is_quarantined(options, why)) {
+                failed.store(true, Ordering::Relaxed);
+            }
             opened.push((number, (meta.clone(), table)));
         }
     };

@@ -100,8 +100,8 @@ public final class Broker implements AutoCloseable {
     /**
      * Configurations for a producer that may write to topics which were just created.
      *
-     * <p>One request at a time: the broker takes the second batch of a partition for its first if it rejected the first one, as it
-     * did not know the partition yet, and then rejects that one until it expires (KAFKA-15591).
+     * <p>One request in flight: a broker that does not know a new partition yet rejects its first batch. If it then accepts the
+     * second, it rejects every retry of the first until that expires (KAFKA-15591).
      */
     public static Map<String, Object> producerConfigs(String address) {
         Map<String, Object> configs = new HashMap<>();
