@@ -109,10 +109,12 @@ impl From<Mapping> for MappedFile {
 }
 
 /// Fills `buf` with a mapping's bytes from `offset` on.
-pub(crate) fn copy_from(mapping: &[u8], buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+pub(crate) fn copy_from(mapping: &Mapping, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
     let start = usize::try_from(offset).map_err(std::io::Error::other)?;
-    let bytes = start.checked_add(buf.len()).and_then(|end| mapping.get(start..end));
-    buf.copy_from_slice(bytes.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+    let part = start.checked_add(buf.len()).filter(|end| *end <= mapping.len()).map(|end| start..end);
+    let part = part.ok_or(std::io::ErrorKind::UnexpectedEof)?;
+    mapping.will_need(part.clone(), Touch::Next);
+    buf.copy_from_slice(&mapping[part]);
     Ok(())
 }
 

@@ -38,7 +38,7 @@ use crate::catalogue::state::State;
 use crate::catalogue::{Directory, NotBegun};
 use crate::compaction::blobs::BlobInputs;
 use crate::error::{StorageError, WriteError};
-use crate::io::write_file_atomically;
+use crate::io::{read_file, write_file_atomically};
 use crate::read::Memtables;
 use crate::select::GlobalFilter;
 use crate::session::Session;
@@ -307,11 +307,18 @@ impl Session {
         edit.last_seq = Some(self.visible());
     }
 
-    /// Writes the options to a file for people to read. The session continues even if there is no
-    /// room for it.
+    /// Writes the options to a file for people to read, unless it has them. The session continues
+    /// even if there is no room for it.
     pub(crate) fn write_options(&self) -> Result<(), StorageError> {
         let path = options_path(&self.dir);
-        let written = write_file_atomically(&*self.fs, &path, self.options.to_text().as_bytes())
+        let text = self.options.to_text();
+        // Of any other length it is not read, however long it is.
+        if self.fs.file_len(&path).is_ok_and(|len| len == text.len() as u64)
+            && read_file(&*self.fs, &path).is_ok_and(|there| there == text.as_bytes())
+        {
+            return Ok(());
+        }
+        let written = write_file_atomically(&*self.fs, &path, text.as_bytes())
             .map_err(|e| StorageError::io("write", &path, e));
         match written {
             Err(error) if error.is_out_of_space() => {

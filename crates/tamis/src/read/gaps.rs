@@ -241,13 +241,18 @@ impl Gaps {
             // noted.
             let renewed = self.numbers.get().and_then(Weak::upgrade).is_some_and(|numbers| {
                 numbers.held(&mut |last| {
-                    let gap = &mut gaps[at];
-                    (gap.since, gap.written) = (last, None);
+                    loop {
+                        (gaps[at].since, gaps[at].written) = (last, None);
+                        extend(&mut gaps, at, end, walk);
+                        // A gap that was joined brought what it has noted. Each turn joins one, so
+                        // this ends.
+                        if last > walk.seq || !is_before(gaps[at].end.as_deref(), end) {
+                            break;
+                        }
+                    }
                 })
             });
-            if renewed {
-                extend(&mut gaps, at, end, walk);
-            } else if gaps[at].since == SeqNo::MAX {
+            if !renewed && gaps[at].since == SeqNo::MAX {
                 remove(&mut gaps, at, at);
             }
         }

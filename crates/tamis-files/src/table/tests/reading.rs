@@ -285,6 +285,11 @@ fn what_a_mapped_table_touches_for_the_first_time_is_announced() {
             table.properties().data_blocks - before,
             "every block, or every other one"
         );
+
+        let mut bytes = [0; 100];
+        table.read_stored(&mut bytes, 50).unwrap();
+        assert_eq!(std::mem::take(&mut *fs.announced.lock()), vec![50..150], "a copy of the file");
+        table.read_stored(&mut bytes, table.file_bytes() - 50).unwrap_err();
     }
 }
 

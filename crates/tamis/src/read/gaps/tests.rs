@@ -119,6 +119,28 @@ fn a_write_cuts_a_gap_in_two() {
     assert_eq!(gaps.jump(b"d", 12), Some(Jump { start: b"b".to_vec(), end: None }));
 }
 
+/// A keyspace that was emptied, filled and emptied again had a gap between any two of its new keys.
+/// Each walk over the dead keys joined one more of them, so 61 walks in a row passed all keys.
+#[test]
+fn one_walk_joins_all_gaps_that_writes_have_cut() {
+    let (gaps, clock) = gaps();
+    gaps.learn(b"", None, 10, 100);
+    for i in 0..2 * MOST as u64 {
+        gaps.written([&i.to_be_bytes()[..]].into_iter());
+    }
+    assert!(lock::lock(&gaps.gaps).len() > MOST / 2);
+    clock.0.store(500, Ordering::Relaxed);
+    gaps.learn(b"", None, 500, 100);
+    assert_eq!(end_of(&gaps, b"", 500), Some(None));
+    // Nothing is proved by a walk that is older than the last number.
+    for i in 0..2 * MOST as u64 {
+        gaps.written([&i.to_be_bytes()[..]].into_iter());
+    }
+    clock.0.store(1000, Ordering::Relaxed);
+    gaps.learn(b"", None, 999, 100);
+    assert_ne!(end_of(&gaps, b"", 1000), Some(None));
+}
+
 /// A run that a policy dropped, without a number, is still in the view of a snapshot.
 #[test]
 fn a_gap_is_for_readers_of_the_view_that_proved_it_and_later_ones() {
