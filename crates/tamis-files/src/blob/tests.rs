@@ -119,9 +119,9 @@ fn what_a_mapped_file_touches_for_the_first_time_is_announced() {
             let record = at.offset as usize..(at.offset + at.span) as usize;
             let read = |fill_cache| assert_eq!(file.read(at, fill_cache, &mut ()).unwrap()[..], value[..]);
             file.prefetch(at);
-            assert_eq!(announced(), [record.clone()]);
+            assert_eq!(announced(), vec![record.clone()]);
             read(false);
-            assert_eq!(announced(), [record.clone()]);
+            assert_eq!(announced(), vec![record.clone()]);
             // Short values are verified at every read.
             let again = usize::from(at.span < GRAIN_BYTES);
             read(false);
@@ -131,9 +131,9 @@ fn what_a_mapped_file_touches_for_the_first_time_is_announced() {
             // Where memory is scarce, it may be on the device again.
             fs.scarce.store(true, Ordering::Relaxed);
             read(false);
-            assert_eq!(announced(), [record.clone()]);
+            assert_eq!(announced(), vec![record.clone()]);
             file.prefetch(at);
-            assert_eq!(announced(), [record.clone()]);
+            assert_eq!(announced(), vec![record.clone()]);
             // A value that is decompressed is in the cache then.
             read(true);
             announced();
