@@ -548,8 +548,9 @@ fn kept_chunk_bytes(options: &Options) -> usize {
 /// With fewer tables per thread, starting one costs more than it saves.
 const TABLES_PER_THREAD: usize = 4;
 
-/// 17 tables that were not in the page cache took 48, 34, 27 and 29 ms with 1, 2, 4 and 8 threads
-/// on two cores. Not taken from the machine, so that a simulation can be repeated anywhere.
+/// The most threads that open tables. 17 tables that were not in the page cache took 48, 34, 27 and
+/// 29 ms with 1, 2, 4 and 8 threads on two cores. Not taken from the machine, so that a simulation
+/// can be repeated anywhere.
 const MOST_OPENING_THREADS: usize = 4;
 
 /// The state shared by the keyspaces of a database that is being opened.

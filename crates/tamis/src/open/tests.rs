@@ -522,6 +522,34 @@ fn an_opening_warns_of_what_it_does_without() {
     assert!(told.contains("of keyspace `default` is quarantined: "), "{told}");
 }
 
+/// Each opening wrote and synced the file again.
+#[cfg(all(unix, not(miri)))]
+#[test]
+fn the_file_of_options_is_replaced_only_if_it_differs() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("OPTIONS");
+    // A file that replaces another is there beside it at first, so it has another number.
+    let opened = |options: Options| {
+        options.open(dir.path()).unwrap().close().unwrap();
+        (std::fs::metadata(&path).unwrap().ino(), std::fs::read(&path).unwrap())
+    };
+    let first = opened(Options::default());
+    assert_eq!(opened(Options::default()), first);
+    let others = opened(Options { cache_bytes: 1 << 20, ..Options::default() });
+    assert!(others.0 != first.0 && others.1 != first.1);
+
+    let again = opened(Options::default());
+    assert_eq!(again.1, first.1);
+    let mut damaged = again.1;
+    damaged[0] ^= 1;
+    std::fs::write(&path, damaged).unwrap();
+    assert_eq!(opened(Options::default()).1, first.1);
+    // A sparse file of a terabyte: it is not read.
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(opened(Options::default()).1, first.1);
+}
+
 /// Several threads open the tables, in any order. Errors and warnings still come in the order of
 /// the manifest.
 #[test]

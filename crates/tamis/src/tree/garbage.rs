@@ -23,7 +23,8 @@ pub(crate) struct BlobFiles {
     /// Whether a damaged or missing file is opened as a [lost](BlobFile::lost) one: only while the
     /// database is being opened, and if it is to be opened despite damage.
     pub(crate) lenient: AtomicBool,
-    /// Held while a file is opened; only the mutex of the garbage list may be taken under it.
+    /// Held while a file is opened, so that threads that open tables open each once, one after the
+    /// other. Under it, only leaves are taken: the list of garbage, of open files, of mappings.
     open: Mutex<HashMap<BlobFileId, Weak<OpenBlob>>>,
 }
 

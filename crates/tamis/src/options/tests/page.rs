@@ -27,8 +27,8 @@ let db = options.open(\"my-data\")?;
 * In text, a size is in bytes or has a unit: `64 MiB` is 64 × 1,024 × 1,024 bytes, `64 MB` is 64,000,000. A time has a
   unit too: `250 ms`, `2 h`.
 * A file of lines `name = value` is read by `Options::from_text`; `#` begins a comment, and the last line wins.
-* The file `OPTIONS` in a database's directory has the options of its last opening for writing. `Db::open` does not
-  read it; `Options::stored_in` does.
+* The file `OPTIONS` in a database's directory has the options of its last opening for writing. `Db::open` takes
+  none from it; `Options::stored_in` does.
 * **Every `tamis` command that opens a database reads `OPTIONS`**, and so runs with your program's options. A command
   that writes stores its own `-o` there; later commands then use that, too. If the file is damaged, commands fail until
   you [remove it](failures.md#damage).

@@ -26,8 +26,8 @@ struct Missing<'v> {
 }
 
 impl Batch<'_, '_> {
-    /// Reads the values in blob files: all at once if files are not mapped, otherwise after the
-    /// first lines of each were prefetched.
+    /// Reads the values in blob files: all at once if files are not mapped, otherwise after each
+    /// was announced and its first lines were prefetched.
     pub(super) fn read_blobs(&mut self) -> Result<(), ReadError> {
         let Batch { at, reads, answers, cost, .. } = self;
         let Answers { values, blobs } = answers;
